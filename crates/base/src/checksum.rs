@@ -1,0 +1,1 @@
+//! Checksums of blocks and log records.

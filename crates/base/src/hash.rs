@@ -1,0 +1,1 @@
+//! Hashes whose values are part of a file format.

@@ -1,0 +1,5 @@
+//! Counters and histograms under RocksDB's names.
+
+/// Shared counters.
+#[derive(Default)]
+pub struct Statistics {}

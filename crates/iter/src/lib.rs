@@ -1,0 +1,32 @@
+//! The internal iterator: what memtables, tables, levels and merges of them have in common.
+#![forbid(unsafe_code)]
+
+use ironstone_base::{InternalKey, Result};
+
+/// Walks entries in internal-key order (user key ascending, newest first).
+///
+/// Moves answer whether the iterator now stands on an entry. An error is returned by the move that
+/// met it and leaves the iterator standing nowhere, so it cannot be taken for the end.
+pub trait InternalIterator: Send {
+    /// Whether the iterator stands on an entry.
+    fn valid(&self) -> bool;
+    /// Moves to the first entry.
+    fn seek_to_first(&mut self) -> Result<bool>;
+    /// Moves to the last entry.
+    fn seek_to_last(&mut self) -> Result<bool>;
+    /// Moves to the first entry at or after `target`.
+    fn seek(&mut self, target: InternalKey<'_>) -> Result<bool>;
+    /// Moves to the last entry at or before `target`.
+    fn seek_for_prev(&mut self, target: InternalKey<'_>) -> Result<bool>;
+    /// Moves to the next entry. Call only when [`valid`](Self::valid).
+    fn next(&mut self) -> Result<bool>;
+    /// Moves to the previous entry. Call only when [`valid`](Self::valid).
+    fn prev(&mut self) -> Result<bool>;
+    /// The key stood on. Call only when [`valid`](Self::valid).
+    fn key(&self) -> InternalKey<'_>;
+    /// The value stood on. Call only when [`valid`](Self::valid).
+    fn value(&self) -> &[u8];
+}
+
+/// An iterator of any kind.
+pub type BoxedIterator = Box<dyn InternalIterator>;

@@ -1,0 +1,1 @@
+//! A file system that fails on request.

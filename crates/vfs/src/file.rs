@@ -1,0 +1,161 @@
+//! The traits of files and of the file system that holds them.
+
+use ironstone_base::Result;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// How a file will be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OpenHints {
+    /// Bypass the page cache (`O_DIRECT`). Alignment is the implementation's business.
+    pub direct: bool,
+    /// Mostly front to back: the kernel may read ahead. Otherwise it is told not to.
+    pub sequential: bool,
+}
+
+/// How a file will be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct WriteOptions {
+    /// Bypass the page cache (`O_DIRECT`).
+    pub direct: bool,
+    /// Bytes gathered before a write reaches the operating system; 0 writes at once.
+    pub buffer_bytes: usize,
+    /// Start writing back in the background after each so many bytes; 0 leaves it to the kernel.
+    pub bytes_per_sync: u64,
+    /// Sync with `fsync` instead of `fdatasync`.
+    pub full_sync: bool,
+}
+
+/// Reads a file front to back.
+pub trait SequentialFile: Send {
+    /// Fills `buf` from the current place; less than its length only at the end of the file.
+    fn read(&mut self, buf: &mut [u8]) -> Result<usize>;
+    /// Passes over `count` bytes.
+    fn skip(&mut self, count: u64) -> Result<()>;
+    /// Where the file is.
+    fn path(&self) -> &Path;
+}
+
+/// One of many reads that go out together.
+#[derive(Debug)]
+pub struct ReadRequest<'a> {
+    /// Where to read.
+    pub offset: u64,
+    /// Where to put it; its length is how much.
+    pub buf: &'a mut [u8],
+    /// How much was read; less than `buf.len()` only at the end of the file.
+    pub result: Result<usize>,
+}
+
+/// Reads a file at any place, from any thread.
+pub trait RandomAccessFile: Send + Sync {
+    /// Fills `buf` from `offset`; less than its length only at the end of the file.
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
+    /// Does all `requests`, at once where the system can; each carries its own result.
+    fn read_many(&self, requests: &mut [ReadRequest<'_>]) {
+        for request in requests {
+            request.result = self.read_at(request.offset, request.buf);
+        }
+    }
+    /// Says that `len` bytes at `offset` will be wanted soon. A hint: failures are not reported.
+    fn prefetch(&self, _offset: u64, _len: u64) {}
+    /// The length of the file when it was opened.
+    fn size(&self) -> u64;
+    /// Where the file is.
+    fn path(&self) -> &Path;
+}
+
+/// Appends to a file. Dropping it without [`WritableFile::close`] loses what is still buffered.
+pub trait WritableFile: Send {
+    /// Adds `data` at the end (for a reused file: at the place after the last append).
+    fn append(&mut self, data: &[u8]) -> Result<()>;
+    /// Hands everything buffered to the operating system: it survives a crash of the process.
+    fn flush(&mut self) -> Result<()>;
+    /// Flushes, and makes the data and the size durable: they survive a crash of the machine.
+    /// After a failure the file must not be trusted again, whatever a later call says.
+    fn sync(&mut self) -> Result<()>;
+    /// How many bytes were appended.
+    fn size(&self) -> u64;
+    /// Reserves disk space for `len` bytes from `offset` without changing the size. A hint.
+    fn allocate(&mut self, _offset: u64, _len: u64) -> Result<()> {
+        Ok(())
+    }
+    /// Cuts the file to `size` bytes.
+    fn truncate(&mut self, size: u64) -> Result<()>;
+    /// Flushes and closes; does not sync.
+    fn close(&mut self) -> Result<()>;
+    /// Where the file is.
+    fn path(&self) -> &Path;
+}
+
+/// An open directory.
+pub trait Directory: Send + Sync {
+    /// Makes the entries (created, renamed, removed names) durable.
+    fn sync(&self) -> Result<()>;
+}
+
+/// Held while a database is open; let go of when dropped.
+pub trait FileLock: Send + Sync {}
+
+/// A file system. Every error names the path and the act.
+pub trait FileSystem: Send + Sync + fmt::Debug {
+    /// Opens an existing file to read it front to back.
+    fn open_sequential(&self, path: &Path) -> Result<Box<dyn SequentialFile>>;
+    /// Opens an existing file to read it anywhere.
+    fn open_random(&self, path: &Path, hints: OpenHints) -> Result<Box<dyn RandomAccessFile>>;
+    /// Creates a file, or empties the one that is there.
+    fn create(&self, path: &Path, options: WriteOptions) -> Result<Box<dyn WritableFile>>;
+    /// Opens a file to append to it, keeping what is there; creates it if missing.
+    fn append_to(&self, path: &Path, options: WriteOptions) -> Result<Box<dyn WritableFile>>;
+    /// Renames `old` to `new` and opens it to overwrite from its start, keeping its old bytes
+    /// until they are overwritten (WAL recycling).
+    fn reuse(&self, old: &Path, new: &Path, options: WriteOptions) -> Result<Box<dyn WritableFile>>;
+    /// Opens a directory.
+    fn open_directory(&self, path: &Path) -> Result<Box<dyn Directory>>;
+    /// Whether something is at `path`. Errors other than absence are reported.
+    fn exists(&self, path: &Path) -> Result<bool>;
+    /// The names (not paths) in a directory, in no order, without `.` and `..`.
+    fn list(&self, path: &Path) -> Result<Vec<String>>;
+    /// Removes a file.
+    fn remove(&self, path: &Path) -> Result<()>;
+    /// Renames a file, replacing what is at `to`.
+    fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+    /// Makes a second name for a file. `NotSupported` across file systems.
+    fn link(&self, from: &Path, to: &Path) -> Result<()>;
+    /// Makes a directory and its missing parents; fine if it exists.
+    fn create_dir_all(&self, path: &Path) -> Result<()>;
+    /// Removes an empty directory.
+    fn remove_dir(&self, path: &Path) -> Result<()>;
+    /// The length of a file.
+    fn size(&self, path: &Path) -> Result<u64>;
+    /// When a file was last written, in seconds since 1970.
+    fn modified_seconds(&self, path: &Path) -> Result<u64>;
+    /// How many bytes can still be written below `path`.
+    fn free_space(&self, path: &Path) -> Result<u64>;
+    /// Locks `path` (created if missing) against every other process, RocksDB included, and
+    /// against a second lock in this one; refuses at once if it is held.
+    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>>;
+    /// The path in its one canonical form, for telling whether two are the same place.
+    fn absolute(&self, path: &Path) -> Result<PathBuf>;
+
+    /// Reads a whole (small) file.
+    fn read_all(&self, path: &Path) -> Result<Vec<u8>> {
+        let mut file = self.open_sequential(path)?;
+        let mut bytes = Vec::new();
+        let mut chunk = vec![0; 64 << 10];
+        loop {
+            let count = file.read(&mut chunk)?;
+            if count == 0 {
+                return Ok(bytes);
+            }
+            bytes.extend_from_slice(&chunk[..count]);
+        }
+    }
+    /// Writes a whole (small) file and syncs it. The directory entry is the caller's to sync.
+    fn write_all_synced(&self, path: &Path, bytes: &[u8]) -> Result<()> {
+        let mut file = self.create(path, WriteOptions::default())?;
+        file.append(bytes)?;
+        file.sync()?;
+        file.close()
+    }
+}

@@ -1,0 +1,1 @@
+//! An in-memory file system with a crash model.
