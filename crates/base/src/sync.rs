@@ -18,7 +18,7 @@ pub mod atomic {
 
 /// Threads.
 pub mod thread {
-    pub use std::thread::{Builder, JoinHandle, Thread, current, park, yield_now};
+    pub use std::thread::{Builder, JoinHandle, Thread, current, park, scope, yield_now};
 
     /// Starts a thread with a name that shows up in debuggers and profiles.
     ///

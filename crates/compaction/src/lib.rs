@@ -1,1 +1,43 @@
-//! Placeholder.
+//! Flush and compaction: which files to rewrite (pure pickers), which entries to drop, and the loop
+//! that rewrites them.
+//!
+//! ```text
+//!              Version, options, what runs now
+//!                            |
+//!   picker (pure)            v
+//!   pick_level, ManualCompaction, pick_files  ->  CompactionPlan
+//!                                                  |
+//!   job (I/O)                                      v
+//!   tables -> MergingIterator -> CompactionIterator (drop rules) -> outputs -> CompactionOutput
+//!   memtables ------------^                                                 `-> VersionEdit (the caller's)
+//! ```
+//! A picker does no I/O and takes no lock: the same version, options and running compactions give the
+//! same plan. One executor runs every plan. Design: docs/design/0003-compaction.md.
+#![forbid(unsafe_code)]
+
+pub mod flush;
+pub mod iterator;
+pub mod job;
+mod merge;
+pub mod options;
+pub mod picker;
+pub mod plan;
+pub mod running;
+pub mod shape;
+#[cfg(test)]
+mod text_test;
+
+pub use flush::{FlushOutput, run_flush};
+pub use iterator::{
+    BelowLevels, CompactionIterator, DropCounts, EntryRules, FilterDecision, IteratorOptions, PlainRules,
+};
+pub use job::{
+    CompactionOutput, CompactionProgress, CompactionStats, IoPriority, JobContext, OutputFiles, RateLimiter,
+    ScopedThreads, SerialWorkers, TableSource, Workers, run_compaction,
+};
+pub use options::{CompactionOptions, CompactionPriority};
+pub use picker::manual::{BottommostPolicy, ManualCompaction, ManualPick, NamedFilesOptions, pick_files};
+pub use picker::{PickContext, needs_compaction, pick_level};
+pub use plan::{CompactionPlan, CompactionReason, LevelInputs, PlanKind};
+pub use running::{CompactionId, RunningCompactions};
+pub use shape::{LevelScore, LevelShape};

@@ -1,1 +1,67 @@
-//! Placeholder.
+//! Ironstone is an embedded, persistent, ordered key-value store: a log-structured merge tree that
+//! reads and writes RocksDB's files.
+//!
+//! ```
+//! use ironstone::{Db, Options, WriteBatch, WriteOptions};
+//!
+//! # fn main() -> ironstone::Result<()> {
+//! # let dir = tempfile::tempdir().unwrap();
+//! let mut options = Options::default();
+//! options.db.create_if_missing = true;
+//! let db = Db::open(&options, dir.path())?;
+//!
+//! let mut batch = WriteBatch::new();
+//! batch.put(b"a", b"1");
+//! batch.put(b"b", b"2");
+//! db.write(&batch, &WriteOptions::synced())?;
+//!
+//! for entry in db.iter()?.entries() {
+//!     let (key, value) = entry?;
+//!     println!("{} = {}", key.escape_ascii(), value.escape_ascii());
+//! }
+//! db.close()?;
+//! # Ok(())
+//! # }
+//! ```
+#![forbid(unsafe_code)]
+
+mod admin;
+mod background;
+mod column_family;
+mod db;
+mod engine;
+mod info_log;
+mod layer_options;
+mod memtables;
+mod open;
+pub mod options;
+mod properties;
+mod read;
+mod snapshot;
+mod table_cache;
+mod write;
+mod write_batch;
+
+pub use admin::{FlushOptions, LiveFile};
+pub use background::manual::{CompactFilesOptions, CompactRangeOptions};
+pub use column_family::ColumnFamily;
+pub use db::{ColumnFamilyDescriptor, Db, WriteOptions};
+pub use info_log::InfoLogLevel;
+pub use options::{BlockBasedTableOptions, ColumnFamilyOptions, DbOptions, Options};
+pub use read::db_iterator::{DbIterator, Entries};
+pub use read::pinned_value::PinnedValue;
+pub use read::read_options::ReadOptions;
+pub use snapshot::Snapshot;
+pub use write_batch::{BatchIter, BatchRecord, MAX_SLICE_BYTES, WriteBatch};
+
+pub use ironstone_base::{
+    Code, ColumnFamilyId, Comparator, Error, FileNumber, Result, SequenceNumber, Severity, SliceTransform,
+    Statistics, SubCode, UserComparator, slice_transform, statistics,
+};
+pub use ironstone_cache::CacheOptions;
+pub use ironstone_compaction::{BottommostPolicy, CompactionPriority};
+pub use ironstone_compress::{CompressionKind, CompressionOptions};
+pub use ironstone_memtable::MemTableKind;
+pub use ironstone_sst::{BlockCache, FilterKind, FilterPolicy, ReadTier};
+pub use ironstone_vfs as vfs;
+pub use ironstone_wal::WalRecoveryMode;

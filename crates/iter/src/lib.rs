@@ -1,6 +1,14 @@
 //! The internal iterator: what memtables, tables, levels and merges of them have in common.
 #![forbid(unsafe_code)]
 
+mod empty;
+mod merging;
+mod vec;
+
+pub use empty::EmptyIterator;
+pub use merging::{MergingIterator, merge};
+pub use vec::VecIterator;
+
 use ironstone_base::{InternalKey, Result};
 
 /// Walks entries in internal-key order (user key ascending, newest first).
@@ -30,3 +38,38 @@ pub trait InternalIterator: Send {
 
 /// An iterator of any kind.
 pub type BoxedIterator = Box<dyn InternalIterator>;
+
+impl<I: InternalIterator + ?Sized> InternalIterator for Box<I> {
+    #[inline]
+    fn valid(&self) -> bool {
+        (**self).valid()
+    }
+    fn seek_to_first(&mut self) -> Result<bool> {
+        (**self).seek_to_first()
+    }
+    fn seek_to_last(&mut self) -> Result<bool> {
+        (**self).seek_to_last()
+    }
+    fn seek(&mut self, target: InternalKey<'_>) -> Result<bool> {
+        (**self).seek(target)
+    }
+    fn seek_for_prev(&mut self, target: InternalKey<'_>) -> Result<bool> {
+        (**self).seek_for_prev(target)
+    }
+    #[inline]
+    fn next(&mut self) -> Result<bool> {
+        (**self).next()
+    }
+    #[inline]
+    fn prev(&mut self) -> Result<bool> {
+        (**self).prev()
+    }
+    #[inline]
+    fn key(&self) -> InternalKey<'_> {
+        (**self).key()
+    }
+    #[inline]
+    fn value(&self) -> &[u8] {
+        (**self).value()
+    }
+}

@@ -1,1 +1,26 @@
-//! Placeholder.
+//! Memtables: where writes live, sorted, until they are flushed to a table file.
+//!
+//! ```text
+//!   MemTable ---- counters, kind
+//!      |
+//!      +-- RadixTree       bytewise orders, concurrent writers: the default
+//!      +-- SkipList        any comparator, concurrent writers
+//!      +-- VectorTable     bulk load: append now, sort on first read
+//!      |
+//!      +-- Arena           owns every byte; freed at once when the memtable goes
+//! ```
+//! Entries are never removed or changed, so whoever borrows the memtable may borrow its bytes.
+
+mod arena;
+mod entry;
+mod iterator;
+mod prefetch;
+mod radix_tree;
+mod skip_list;
+mod table;
+mod vector;
+
+pub use iterator::MemTableIter;
+pub use table::{
+    MemEntry, MemTable, MemTableKind, MemTableOptions, MemTableWriter, PinnedMemValue, Versions,
+};

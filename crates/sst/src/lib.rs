@@ -1,1 +1,34 @@
-//! Placeholder.
+//! Block-based tables (SST files) in RocksDB's format: builder and reader.
+//!
+//! [`TableBuilder`] takes entries in order and writes a file; [`TableReader`] opens one, answers point
+//! reads with values that stay in their block ([`PinnedBytes`]), and hands out [`TableIter`]s.
+//! Format reference: docs/format/sst.md.
+
+pub mod block;
+pub mod block_builder;
+pub mod builder;
+pub mod cached_block;
+pub mod filter;
+pub mod filter_block;
+pub mod footer;
+pub mod handle;
+pub mod index;
+mod index_builder;
+pub mod options;
+pub mod properties;
+mod readahead;
+pub mod reader;
+pub mod table_iter;
+pub mod unique_id;
+
+pub use builder::{BuiltTable, TableBuilder};
+pub use cached_block::{BlockCache, CachedBlock, PinnedBytes};
+pub use filter::{FilterBuilder, FilterKind, FilterPolicy, FilterReader};
+pub use options::{
+    BuildOptions, DataBlockIndexType, IndexShortening, IndexType, OpenOptions, ReadContext, ReadTier, TableOptions,
+    TableReadOptions,
+};
+pub use properties::TableProperties;
+pub use reader::{RangeTombstone, TableEntry, TableReader};
+pub use table_iter::TableIter;
+pub use ironstone_compress::{CompressionKind, CompressionOptions};

@@ -1,1 +1,7 @@
-//! Placeholder.
+//! The reference model and the generators that tests of the engine share.
+#![forbid(unsafe_code)]
+
+pub mod crash;
+pub mod model;
+pub mod random_options;
+pub mod random_run;

@@ -1,6 +1,7 @@
 //! The traits of files and of the file system that holds them.
 
-use ironstone_base::Result;
+use ironstone_base::{Error, Result};
+use rustix::io::Errno;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -74,15 +75,16 @@ pub trait WritableFile: Send {
     /// Flushes, and makes the data and the size durable: they survive a crash of the machine.
     /// After a failure the file must not be trusted again, whatever a later call says.
     fn sync(&mut self) -> Result<()>;
-    /// How many bytes were appended.
+    /// Where the next append goes: how many bytes were appended, plus what a file opened with
+    /// [`FileSystem::append_to`] had before.
     fn size(&self) -> u64;
     /// Reserves disk space for `len` bytes from `offset` without changing the size. A hint.
     fn allocate(&mut self, _offset: u64, _len: u64) -> Result<()> {
         Ok(())
     }
-    /// Cuts the file to `size` bytes.
+    /// Cuts the file to `size` bytes (or pads it with zeros); the next append goes there.
     fn truncate(&mut self, size: u64) -> Result<()>;
-    /// Flushes and closes; does not sync.
+    /// Flushes and closes; does not sync. Fine to call twice; nothing else may follow.
     fn close(&mut self) -> Result<()>;
     /// Where the file is.
     fn path(&self) -> &Path;
@@ -138,6 +140,12 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     /// The path in its one canonical form, for telling whether two are the same place.
     fn absolute(&self, path: &Path) -> Result<PathBuf>;
 
+    /// Cuts the file at `path` to `size` bytes, or pads it with zeros. Does not sync.
+    fn truncate(&self, path: &Path, size: u64) -> Result<()> {
+        let mut file = self.append_to(path, WriteOptions::default())?;
+        file.truncate(size)?;
+        file.close()
+    }
     /// Reads a whole (small) file.
     fn read_all(&self, path: &Path) -> Result<Vec<u8>> {
         let mut file = self.open_sequential(path)?;
@@ -158,4 +166,10 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
         file.sync()?;
         file.close()
     }
+}
+
+/// What the system, or what stands in for it, said about `act` on `path`.
+#[cold]
+pub(crate) fn failed(path: &Path, act: &str, errno: Errno) -> Error {
+    Error::io(path, act, &std::io::Error::from(errno))
 }

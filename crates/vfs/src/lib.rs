@@ -3,17 +3,23 @@
 //!
 //! Three file systems stand behind [`FileSystem`]: [`os`] (the real one), [`mem`] (in memory, with a
 //! crash model) and [`fault`] (wraps either and fails on request).
+#![deny(unsafe_code)] // `os::range_sync` and `os::ring` lift it, each with an argument.
 
+mod append_buffer;
 pub mod clock;
 pub mod fault;
 pub mod file;
 pub mod mem;
+pub mod op;
 pub mod os;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use file::{
-    Directory, FileLock, FileSystem, OpenHints, RandomAccessFile, ReadRequest, SequentialFile, WritableFile, WriteOptions,
+    Directory, FileLock, FileSystem, OpenHints, RandomAccessFile, ReadRequest, SequentialFile, WritableFile,
+    WriteOptions,
 };
+
+pub use op::OpKind;
 
 use ironstone_base::sync::Arc;
 
@@ -30,5 +36,10 @@ impl Env {
     /// The operating system's files and clock.
     pub fn os() -> Self {
         Self { fs: Arc::new(os::OsFileSystem::new()), clock: Arc::new(SystemClock::new()) }
+    }
+
+    /// Files in memory, gone with the last clone of this, and the operating system's clock.
+    pub fn in_memory() -> Self {
+        Self { fs: Arc::new(mem::MemFileSystem::volatile()), clock: Arc::new(SystemClock::new()) }
     }
 }

@@ -1,0 +1,151 @@
+//! Writes memtables to a level 0 table.
+
+use crate::iterator::{BelowLevels, CompactionIterator, EntryRules, IteratorOptions, TICK};
+use crate::job::output::{CreatedFiles, OutputSettings, OutputWriter};
+use crate::job::{CompactionStats, IoPriority, JobContext};
+use crate::merge::ForwardMerge;
+use ironstone_base::{Error, InternalKey, Result};
+use ironstone_iter::{BoxedIterator, InternalIterator};
+use ironstone_sst::{CompressionKind, CompressionOptions};
+use ironstone_version::FileMetaData;
+
+/// What to flush.
+pub struct FlushInput {
+    /// The iterators of the memtables, newest first, standing anywhere.
+    pub iterators: Vec<BoxedIterator>,
+    /// How many entries they have together, for the check that all were read.
+    pub expected_entries: Option<u64>,
+    /// The epoch number of the new file: larger than that of every file in the column family.
+    pub epoch_number: u64,
+    /// When the oldest entry was written, in seconds since 1970; 0 if unknown.
+    pub oldest_key_time: u64,
+    /// When the newest entry was written, in seconds since 1970; 0 if unknown.
+    pub newest_key_time: u64,
+    /// Which of the column family's paths the file goes to.
+    pub path_id: u32,
+    /// The codec.
+    pub compression: CompressionKind,
+    /// Its parameters.
+    pub compression_options: CompressionOptions,
+}
+
+/// The result of a flush.
+#[derive(Debug, Default)]
+pub struct FlushOutput {
+    /// The new level 0 file, complete and durable; `None` if nothing was left to write.
+    pub file: Option<FileMetaData>,
+    /// What was done.
+    pub stats: CompactionStats,
+}
+
+/// Writes the entries of `input` that somebody can still see to one level 0 table. On success the file is complete
+/// and durable; on failure none is left.
+pub fn run_flush(input: FlushInput, context: &JobContext<'_>) -> Result<FlushOutput> {
+    let start = context.env.clock.monotonic_nanos();
+    let now = context.env.clock.now_seconds();
+    let settings = OutputSettings {
+        level: 0,
+        path_id: input.path_id,
+        bottommost: false,
+        compression: input.compression,
+        compression_options: input.compression_options,
+        target_file_size: 0,
+        epoch_number: input.epoch_number,
+        oldest_ancester_time: if input.oldest_key_time > 0 { input.oldest_key_time } else { now },
+        oldest_key_time: input.oldest_key_time,
+        newest_key_time: input.newest_key_time,
+        priority: IoPriority::High,
+    };
+    let mut runs = Vec::with_capacity(input.iterators.len());
+    for mut iterator in input.iterators {
+        iterator.seek_to_first()?;
+        runs.push(MemTableRun(iterator));
+    }
+    let merged = ForwardMerge::new(context.comparator, 0, runs);
+    let options = IteratorOptions {
+        comparator: context.comparator,
+        snapshots: context.snapshots,
+        earliest_write_conflict: context.earliest_write_conflict,
+        bottommost: false,
+        enforce_single_del_contracts: context.enforce_single_del_contracts,
+        end: None,
+    };
+    let created = CreatedFiles::new(*context);
+    let mut entries = CompactionIterator::new(merged, options, BelowLevels::unknown(), Watch(*context))?;
+    let mut writer = OutputWriter::new(*context, &settings, &created, None);
+    while entries.valid() {
+        writer.add(entries.key(), entries.value(), entries.starts_key())?;
+        entries.next()?;
+    }
+    let (read, drops) = (entries.input_records(), *entries.counts());
+    let written = writer.finish()?;
+    if let Some(expected) = input.expected_entries.filter(|&expected| expected != read && context.verify_record_count) {
+        let message = format!("flush: the memtables have {expected} entries, but {read} were read");
+        return Err(Error::corruption(message));
+    }
+    created.keep()?;
+
+    let file = written.files.into_iter().next();
+    let bytes_written = file.as_ref().map_or(0, |file| file.file_size);
+    let stats = CompactionStats {
+        input_records: read,
+        output_records: written.records,
+        output_raw_bytes: written.raw_bytes,
+        bytes_written,
+        num_output_files: usize::from(file.is_some()),
+        num_subcompactions: 1,
+        micros: (context.env.clock.monotonic_nanos() - start) / 1000,
+        drops,
+        ..CompactionStats::default()
+    };
+    Ok(FlushOutput { file, stats })
+}
+
+/// Looks whether to stop.
+struct Watch<'a>(JobContext<'a>);
+
+impl EntryRules for Watch<'_> {
+    fn tick(&mut self) -> Result<()> {
+        if let Some(progress) = self.0.progress {
+            progress.add_read(TICK);
+        }
+        (self.0.cancelled)()
+    }
+}
+
+/// A memtable as an input of the merge.
+struct MemTableRun(BoxedIterator);
+
+impl InternalIterator for MemTableRun {
+    #[inline]
+    fn valid(&self) -> bool {
+        self.0.valid()
+    }
+    fn seek_to_first(&mut self) -> Result<bool> {
+        self.0.seek_to_first()
+    }
+    fn seek_to_last(&mut self) -> Result<bool> {
+        self.0.seek_to_last()
+    }
+    fn seek(&mut self, target: InternalKey<'_>) -> Result<bool> {
+        self.0.seek(target)
+    }
+    fn seek_for_prev(&mut self, target: InternalKey<'_>) -> Result<bool> {
+        self.0.seek_for_prev(target)
+    }
+    #[inline]
+    fn next(&mut self) -> Result<bool> {
+        self.0.next()
+    }
+    fn prev(&mut self) -> Result<bool> {
+        self.0.prev()
+    }
+    #[inline]
+    fn key(&self) -> InternalKey<'_> {
+        self.0.key()
+    }
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.0.value()
+    }
+}

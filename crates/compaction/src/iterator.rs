@@ -1,0 +1,547 @@
+//! The drop rules: which entries of a merge somebody can still see.
+//!
+//! Snapshots cut the sequence numbers into *stripes*: two entries of one key in the same stripe are
+//! told apart by no reader, so only the newer counts.
+//!
+//! ```text
+//! sequence     1 ... 10 | 11 ... 25 | 26 ...
+//! snapshots            10          25
+//! stripe          0          1         2 (what readers without a snapshot see)
+//! ```
+//! For each user key, newest entry first:
+//!
+//! 1. An entry with a newer one in its stripe is dropped ("hidden").
+//! 2. A tombstone is dropped if nothing older is left for it to hide: nothing below the output level, and
+//!    nothing in an older stripe of the inputs ("obsolete").
+//! 3. A `SingleDelete` and the value right below it in the same stripe are dropped together. It is never dropped
+//!    because it is hidden: the newer value that hides it may be taken away by its own `SingleDelete` later.
+//! 4. Where nothing older lies below, a value in stripe 0 gets sequence number 0: every reader sees it, and
+//!    zeros compress well.
+//!
+//! Merge operands, range tombstones and compaction filters have their places in [`EntryRules`]; the entry types
+//! that are not built are refused by name, never passed through.
+
+mod below;
+#[cfg(test)]
+mod tests;
+
+pub use below::BelowLevels;
+
+use ironstone_base::{
+    Error, InternalKey, InternalKeyBuf, InternalKeyComparator, Result, SequenceNumber, ValueType,
+};
+use ironstone_iter::InternalIterator;
+use std::cmp::Ordering;
+
+/// Which part of the sequence numbers an entry falls in: the number of snapshots that are older than it.
+type Stripe = usize;
+
+/// What a compaction filter wants done with the newest value of a key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FilterDecision {
+    /// Leave it.
+    Keep,
+    /// Put a tombstone in its place.
+    Remove,
+    /// Put another value in its place.
+    Change(Vec<u8>),
+}
+
+/// So many input entries pass between two calls of [`EntryRules::tick`].
+pub const TICK: u64 = 512;
+
+/// The rules that depend on the database and not on the format: where range tombstones and compaction filters
+/// come in. Calls are monomorphic; [`PlainRules`] costs nothing.
+pub trait EntryRules {
+    /// Whether a range tombstone of the inputs, in the entry's own stripe, deletes the entry. Keys come in
+    /// ascending order; `stripe` counts the snapshots older than the entry.
+    #[inline]
+    fn range_deleted(&mut self, _key: InternalKey<'_>, _stripe: usize) -> bool {
+        false
+    }
+    /// Asked once for each key whose newest entry is a value. As in RocksDB, snapshots do not protect from it.
+    #[inline]
+    fn filter(&mut self, _user_key: &[u8], _value: &[u8]) -> Result<FilterDecision> {
+        Ok(FilterDecision::Keep)
+    }
+    /// Whether [`filter`](Self::filter) is to be called at all.
+    #[inline]
+    fn has_filter(&self) -> bool {
+        false
+    }
+    /// Called once for every [`TICK`] entries of the input; an error ends the iteration with it.
+    #[inline]
+    fn tick(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// No range tombstones, no compaction filter.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PlainRules;
+
+impl EntryRules for PlainRules {}
+
+/// What decides about dropping.
+#[derive(Clone, Copy, Debug)]
+pub struct IteratorOptions<'a> {
+    /// The order of the keys.
+    pub comparator: &'a InternalKeyComparator,
+    /// The live snapshots, ascending.
+    pub snapshots: &'a [SequenceNumber],
+    /// The oldest snapshot that transactions check write conflicts against.
+    pub earliest_write_conflict: Option<SequenceNumber>,
+    /// Nothing older lies anywhere else in the key range of the inputs.
+    pub bottommost: bool,
+    /// A `SingleDelete` above a `Delete` is reported as corruption.
+    pub enforce_single_del_contracts: bool,
+    /// Stop before this user key.
+    pub end: Option<&'a [u8]>,
+}
+
+impl<'a> IteratorOptions<'a> {
+    /// No snapshots, not the bottom, no end.
+    pub fn new(comparator: &'a InternalKeyComparator) -> Self {
+        Self {
+            comparator,
+            snapshots: &[],
+            earliest_write_conflict: None,
+            bottommost: false,
+            enforce_single_del_contracts: true,
+            end: None,
+        }
+    }
+}
+
+/// What was read, and what was dropped and why.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DropCounts {
+    /// Entries with a newer one in their stripe (RocksDB: `records.dropped` hidden).
+    pub hidden: u64,
+    /// Tombstones with nothing left to hide.
+    pub obsolete: u64,
+    /// Entries under a range tombstone.
+    pub range_deleted: u64,
+    /// Values that the compaction filter turned into tombstones.
+    pub filtered: u64,
+    /// `SingleDelete`s that reached the bottom without meeting their value.
+    pub single_delete_fallthrough: u64,
+    /// `SingleDelete`s that met something else than a value.
+    pub single_delete_mismatch: u64,
+    /// Values whose sequence number became 0. These were kept.
+    pub zeroed: u64,
+}
+
+impl DropCounts {
+    /// How many entries were not written.
+    pub fn dropped(&self) -> u64 {
+        self.hidden + self.obsolete + self.range_deleted
+    }
+    /// Adds `other` to the counts.
+    pub fn add(&mut self, other: &Self) {
+        self.hidden += other.hidden;
+        self.obsolete += other.obsolete;
+        self.range_deleted += other.range_deleted;
+        self.filtered += other.filtered;
+        self.single_delete_fallthrough += other.single_delete_fallthrough;
+        self.single_delete_mismatch += other.single_delete_mismatch;
+        self.zeroed += other.zeroed;
+    }
+}
+
+/// Where the value of the current entry is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Standing {
+    /// On no entry.
+    Nowhere,
+    /// The input stands on the entry.
+    OnInput,
+    /// The input stands on the entry, whose value is to read as empty.
+    OnInputEmptied,
+    /// The input stands on the entry, whose value the filter replaced.
+    OnInputChanged,
+    /// The entry is a tombstone (its value is empty) and the input already stands on what follows it.
+    Ahead,
+}
+
+/// What is known about the newer entries of the current user key.
+#[derive(Clone, Copy, Debug, Default)]
+struct Newer {
+    /// An entry of this stripe was put out, or dropped because nothing it hides is left: it hides the rest.
+    covers: Option<Stripe>,
+    /// A `SingleDelete` of this stripe went away with its value: it hides older values of the stripe, but a
+    /// tombstone below it must stand for itself.
+    annihilated: Option<Stripe>,
+    /// An entry of this key was put out.
+    put_out: bool,
+}
+
+/// Walks the entries of `input` that survive. One pass, forward.
+pub struct CompactionIterator<'a, I, R = PlainRules> {
+    input: I,
+    input_valid: bool,
+    options: IteratorOptions<'a>,
+    below: BelowLevels<'a>,
+    rules: R,
+    standing: Standing,
+    /// The current entry's key; also the newest key that was looked at, for telling keys apart.
+    key: InternalKeyBuf,
+    has_key: bool,
+    newer: Newer,
+    /// The current entry is the newest of its key in the input.
+    first_of_key: bool,
+    /// The current survivor is the first of its user key.
+    starts_key: bool,
+    /// The entry after this `SingleDelete` is put out without its value.
+    empty_next: bool,
+    /// What the filter put in place of the value.
+    changed: Vec<u8>,
+    input_records: u64,
+    counts: DropCounts,
+}
+
+impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
+    /// Starts at the entry that `input` stands on, and moves to the first survivor.
+    pub fn new(input: I, options: IteratorOptions<'a>, below: BelowLevels<'a>, rules: R) -> Result<Self> {
+        debug_assert!(options.snapshots.is_sorted());
+        let mut new = Self {
+            input_valid: input.valid(),
+            input,
+            options,
+            below,
+            rules,
+            standing: Standing::Nowhere,
+            key: InternalKeyBuf::new(b"", SequenceNumber::ZERO, ValueType::Value),
+            has_key: false,
+            newer: Newer::default(),
+            first_of_key: true,
+            starts_key: true,
+            empty_next: false,
+            changed: Vec::new(),
+            input_records: 0,
+            counts: DropCounts::default(),
+        };
+        new.find_survivor()?;
+        Ok(new)
+    }
+    /// Whether it stands on an entry.
+    #[inline]
+    pub fn valid(&self) -> bool {
+        self.standing != Standing::Nowhere
+    }
+    /// The key stood on. Call only when [`valid`](Self::valid).
+    #[inline]
+    pub fn key(&self) -> InternalKey<'_> {
+        debug_assert!(self.valid());
+        self.key.as_key()
+    }
+    /// The value stood on. Call only when [`valid`](Self::valid).
+    #[inline]
+    pub fn value(&self) -> &[u8] {
+        match self.standing {
+            Standing::OnInput => self.input.value(),
+            Standing::OnInputChanged => &self.changed,
+            _ => &[],
+        }
+    }
+    /// Whether no earlier survivor has the user key of this one. Call only when [`valid`](Self::valid).
+    #[inline]
+    pub fn starts_key(&self) -> bool {
+        self.starts_key
+    }
+    /// Moves to the next survivor.
+    #[inline]
+    pub fn next(&mut self) -> Result<bool> {
+        debug_assert!(self.valid());
+        if self.standing != Standing::Ahead {
+            self.standing = Standing::Nowhere; // Should the input fail.
+            self.advance()?;
+        }
+        self.find_survivor()
+    }
+    /// How many entries of the input were passed.
+    pub fn input_records(&self) -> u64 {
+        self.input_records
+    }
+    /// What was dropped so far.
+    pub fn counts(&self) -> &DropCounts {
+        &self.counts
+    }
+    /// Gives the input back.
+    pub fn into_input(self) -> I {
+        self.input
+    }
+
+    #[inline]
+    fn advance(&mut self) -> Result<()> {
+        self.input_records += 1;
+        if self.input_records % TICK == 0 {
+            self.rules.tick()?;
+        }
+        self.input_valid = self.input.next()?;
+        Ok(())
+    }
+
+    #[inline]
+    fn stripe_of(&self, sequence: SequenceNumber) -> Stripe {
+        match self.options.snapshots {
+            [] => 0,
+            snapshots => snapshots.partition_point(|&snapshot| snapshot < sequence),
+        }
+    }
+
+    /// Moves forward from the entry that the input stands on, itself included, to the first survivor.
+    fn find_survivor(&mut self) -> Result<bool> {
+        self.standing = Standing::Nowhere;
+        while self.input_valid {
+            if !self.take_key()? {
+                return Ok(false); // The end of the range.
+            }
+            let stripe = self.stripe_of(self.key.as_key().sequence());
+            if self.empty_next {
+                self.empty_next = false;
+                self.put_out_emptied(stripe);
+                return Ok(true);
+            }
+            let done = match self.value_type()? {
+                ValueType::Value => self.decide_value(stripe)?,
+                ValueType::Deletion => self.decide_deletion(stripe)?,
+                ValueType::SingleDeletion => self.decide_single_deletion(stripe)?,
+                other => return Err(unsupported(other)),
+            };
+            if done {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Copies the key that the input stands on. `false` at the end of the range.
+    #[inline]
+    fn take_key(&mut self) -> Result<bool> {
+        let key = self.input.key();
+        let order = match self.has_key {
+            true => self.options.comparator.user.compare(key.user_key(), self.key.user_key()),
+            false => Ordering::Greater,
+        };
+        match order {
+            Ordering::Greater => {
+                if self.options.end.is_some_and(|end| self.options.comparator.user.compare(key.user_key(), end).is_ge()) {
+                    self.input_valid = false;
+                    return Ok(false);
+                }
+                self.key.assign(key);
+                self.has_key = true;
+                self.first_of_key = true;
+                self.newer = Newer::default();
+            }
+            Ordering::Equal if key.trailer() <= self.key.as_key().trailer() || self.was_zeroed() => {
+                self.key.assign(key);
+                self.first_of_key = false;
+            }
+            _ => return Err(out_of_order(self.key.as_key(), key)),
+        }
+        Ok(true)
+    }
+
+    /// Whether the last entry put out lost its sequence number, so that it no longer compares with what follows.
+    #[inline]
+    fn was_zeroed(&self) -> bool {
+        self.newer.put_out && self.key.as_key().sequence() == SequenceNumber::ZERO
+    }
+
+    #[inline]
+    fn value_type(&self) -> Result<ValueType> {
+        self.key.as_key().value_type().map_err(|corrupt| {
+            Error::corruption(format!("compaction input, key {:?}: {}", self.key, corrupt.0))
+        })
+    }
+
+    /// The current key may have an older entry below the output level.
+    #[inline]
+    fn may_lie_below(&mut self) -> bool {
+        !self.options.bottommost && self.below.may_contain(&self.options.comparator.user, self.key.user_key())
+    }
+
+    #[inline]
+    fn decide_value(&mut self, stripe: Stripe) -> Result<bool> {
+        if self.newer.covers == Some(stripe) || self.newer.annihilated == Some(stripe) {
+            self.counts.hidden += 1;
+            self.advance()?;
+            return Ok(false);
+        }
+        if self.rules.range_deleted(self.key.as_key(), stripe) {
+            self.counts.range_deleted += 1;
+            self.newer.covers = Some(stripe);
+            self.advance()?;
+            return Ok(false);
+        }
+        let mut standing = Standing::OnInput;
+        if self.rules.has_filter() && self.first_of_key {
+            match self.rules.filter(self.key.user_key(), self.input.value())? {
+                FilterDecision::Keep => {}
+                FilterDecision::Change(value) => {
+                    self.changed = value;
+                    standing = Standing::OnInputChanged;
+                }
+                FilterDecision::Remove => {
+                    self.counts.filtered += 1;
+                    let sequence = self.key.as_key().sequence();
+                    self.key.set_trailer(sequence, ValueType::Deletion);
+                    return self.decide_deletion(stripe);
+                }
+            }
+        }
+        if stripe == 0 && self.options.bottommost {
+            self.key.set_trailer(SequenceNumber::ZERO, ValueType::Value);
+            self.counts.zeroed += 1;
+        }
+        self.put_out(stripe, standing);
+        Ok(true)
+    }
+
+    fn decide_deletion(&mut self, stripe: Stripe) -> Result<bool> {
+        if self.newer.covers == Some(stripe) {
+            self.counts.hidden += 1;
+            self.advance()?;
+            return Ok(false);
+        }
+        if self.rules.range_deleted(self.key.as_key(), stripe) {
+            self.counts.range_deleted += 1;
+            self.newer.covers = Some(stripe);
+            self.advance()?;
+            return Ok(false);
+        }
+        if self.may_lie_below() {
+            self.put_out(stripe, Standing::OnInputEmptied);
+            return Ok(true);
+        }
+        // Nothing lies below. What is older in the same stripe is hidden either way, so only an entry of an
+        // older stripe gives the tombstone something to do. In stripe 0 there is none.
+        self.advance()?;
+        self.newer.covers = Some(stripe);
+        while let Some(older) = self.older_of_same_key()? {
+            if older < stripe {
+                self.put_out(stripe, Standing::Ahead);
+                return Ok(true);
+            }
+            self.counts.hidden += 1;
+            self.advance()?;
+        }
+        self.counts.obsolete += 1;
+        Ok(false)
+    }
+
+    fn decide_single_deletion(&mut self, stripe: Stripe) -> Result<bool> {
+        // In stripe 0 with nothing below, the newer entry hides all that is left of this key.
+        if stripe == 0 && self.newer.covers == Some(0) && !self.may_lie_below() {
+            self.counts.hidden += 1;
+            self.advance()?;
+            return Ok(false);
+        }
+        self.advance()?; // The partner, if there is one, comes next.
+        match self.older_of_same_key()? {
+            None if stripe == 0 && !self.may_lie_below() => {
+                self.counts.obsolete += 1;
+                self.counts.single_delete_fallthrough += 1;
+                Ok(false)
+            }
+            Some(older) if older == stripe => self.pair_single_deletion(stripe),
+            _ => {
+                self.put_out(stripe, Standing::Ahead);
+                Ok(true)
+            }
+        }
+    }
+
+    /// The input stands on the next older entry of the key, in the same stripe as the `SingleDelete`.
+    fn pair_single_deletion(&mut self, stripe: Stripe) -> Result<bool> {
+        let partner = self.input.key();
+        match partner.value_type().map_err(|corrupt| {
+            Error::corruption(format!("compaction input, key {partner:?}: {}", corrupt.0))
+        })? {
+            // The older one decides; with well-behaved writers it is a repetition.
+            ValueType::SingleDeletion => {
+                self.counts.obsolete += 1;
+                self.counts.single_delete_mismatch += 1;
+                Ok(false)
+            }
+            ValueType::Deletion if self.options.enforce_single_del_contracts => Err(Error::corruption(format!(
+                "found SingleDelete above Delete on the same key ({:?} above {partner:?}): mixing them is undefined",
+                self.key
+            ))),
+            ValueType::Deletion => {
+                self.counts.obsolete += 1;
+                self.counts.single_delete_mismatch += 1;
+                Ok(false)
+            }
+            ValueType::Value if self.no_conflict_check_needs(stripe) => {
+                self.counts.hidden += 1;
+                self.counts.obsolete += 1;
+                self.newer.annihilated = Some(stripe);
+                self.advance()?;
+                Ok(false)
+            }
+            // A transaction must still find that the key was written: both stay, without the value's bytes.
+            ValueType::Value => {
+                self.empty_next = true;
+                self.put_out(stripe, Standing::Ahead);
+                Ok(true)
+            }
+            other => Err(unsupported(other)),
+        }
+    }
+
+    /// Whether no transaction could look for a trace of this write.
+    fn no_conflict_check_needs(&self, stripe: Stripe) -> bool {
+        let sequence = self.key.as_key().sequence();
+        stripe == 0
+            || self.newer.put_out
+            || self.options.earliest_write_conflict.is_none_or(|conflict| sequence <= conflict)
+    }
+
+    /// The stripe of the entry that the input stands on, if it has the current user key.
+    fn older_of_same_key(&mut self) -> Result<Option<Stripe>> {
+        if !self.input_valid {
+            return Ok(None);
+        }
+        let key = self.input.key();
+        if !self.options.comparator.user.equal(key.user_key(), self.key.user_key()) {
+            return Ok(None);
+        }
+        if key.trailer() > self.key.as_key().trailer() {
+            return Err(out_of_order(self.key.as_key(), key));
+        }
+        Ok(Some(self.stripe_of(key.sequence())))
+    }
+
+    #[inline]
+    fn put_out(&mut self, stripe: Stripe, standing: Standing) {
+        self.starts_key = !self.newer.put_out;
+        self.newer.covers = Some(stripe);
+        self.newer.put_out = true;
+        self.standing = standing;
+    }
+
+    fn put_out_emptied(&mut self, stripe: Stripe) {
+        self.put_out(stripe, Standing::OnInputEmptied);
+    }
+}
+
+#[cold]
+fn unsupported(value_type: ValueType) -> Error {
+    Error::not_supported(match value_type {
+        ValueType::Merge => "compaction of merge operands",
+        ValueType::BlobIndex => "compaction of blob indexes",
+        ValueType::WideColumnEntity => "compaction of wide-column entities",
+        ValueType::RangeDeletion => "compaction of range tombstones",
+        ValueType::DeletionWithTimestamp => "compaction of user-defined timestamps",
+        ValueType::ValuePreferredSeqno => "compaction of TimedPut entries",
+        _ => "compaction of an entry type that belongs in the WAL only",
+    })
+}
+
+#[cold]
+fn out_of_order(before: InternalKey<'_>, key: InternalKey<'_>) -> Error {
+    Error::corruption(format!("compaction input is out of order: {key:?} comes after {before:?}"))
+}

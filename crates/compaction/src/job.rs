@@ -1,0 +1,318 @@
+//! Carries out plans: reads the inputs, merges them, drops what nobody can see, writes the outputs.
+
+mod input;
+pub(crate) mod output;
+mod subcompaction;
+#[cfg(test)]
+mod tests;
+
+use crate::iterator::DropCounts;
+use crate::plan::{CompactionPlan, PlanKind};
+use ironstone_base::sync::{Arc, Mutex};
+use ironstone_base::sync::atomic::{AtomicU64, Ordering};
+use ironstone_base::sync::thread;
+use ironstone_base::{Error, FileNumber, InternalKeyComparator, Result, SequenceNumber};
+use ironstone_sst::{BuildOptions, TableReader};
+use ironstone_version::FileMetaData;
+use ironstone_vfs::{Env, WriteOptions};
+use output::{CreatedFiles, OutputSettings};
+use std::path::PathBuf;
+
+/// Opens input tables, from a cache or anew.
+pub trait TableSource: Sync {
+    /// The reader of `file`, which lies on `level`.
+    fn open(&self, file: &FileMetaData, level: usize) -> Result<Arc<TableReader>>;
+}
+
+/// Names the output files and hears what becomes of them.
+pub trait OutputFiles: Sync {
+    /// A number that was never handed out before. Until the result is installed, or the number is
+    /// [abandoned](Self::abandoned), the owner must keep its clean-up from removing the file.
+    fn new_file_number(&self) -> FileNumber;
+    /// Where the table `number` goes.
+    fn path(&self, number: FileNumber, path_id: u32) -> PathBuf;
+    /// The table is complete and synced. An error fails the job: the place for a check of the output.
+    fn finished(&self, _file: &FileMetaData) -> Result<()> {
+        Ok(())
+    }
+    /// The number will never be installed; the file was removed, unless removing failed.
+    fn abandoned(&self, _number: FileNumber) {}
+}
+
+/// How urgent I/O is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IoPriority {
+    /// Compaction.
+    Low,
+    /// Flush: writers may be waiting.
+    High,
+}
+
+/// Paces the writing of tables.
+pub trait RateLimiter: Send + Sync {
+    /// Returns when `bytes` more may be written. Called once per chunk handed to the file.
+    fn request(&self, bytes: u64, priority: IoPriority);
+}
+
+/// Threads for the parts of one job.
+pub trait Workers: Sync {
+    /// How many parts can make progress at once, the caller's thread included.
+    fn parallelism(&self) -> usize;
+    /// Runs each task once, on any threads and in any order, and returns when all have ended.
+    fn run<'env>(&self, tasks: Vec<Box<dyn FnOnce() + Send + 'env>>);
+}
+
+/// The caller's thread alone.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SerialWorkers;
+
+impl Workers for SerialWorkers {
+    fn parallelism(&self) -> usize {
+        1
+    }
+    fn run<'env>(&self, tasks: Vec<Box<dyn FnOnce() + Send + 'env>>) {
+        for task in tasks {
+            task();
+        }
+    }
+}
+
+/// Threads of its own for each job, the caller's among them.
+#[derive(Clone, Copy, Debug)]
+pub struct ScopedThreads(pub usize);
+
+impl Workers for ScopedThreads {
+    fn parallelism(&self) -> usize {
+        self.0.max(1)
+    }
+    fn run<'env>(&self, tasks: Vec<Box<dyn FnOnce() + Send + 'env>>) {
+        let threads = self.parallelism().min(tasks.len());
+        let queue = Mutex::new(tasks.into_iter());
+        let work = || {
+            loop {
+                let task = queue.lock().next();
+                match task {
+                    Some(task) => task(),
+                    None => break,
+                }
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 1..threads {
+                // Without another thread the work takes longer, that is all.
+                let _ = thread::Builder::new().name("subcompaction".to_owned()).spawn_scoped(scope, work);
+            }
+            work();
+        });
+    }
+}
+
+/// How far a job is; may be read while it runs. The counters are statistics and publish nothing, so
+/// `Relaxed` is enough for all of them.
+#[derive(Debug, Default)]
+pub struct CompactionProgress {
+    written_bytes: AtomicU64,
+    read_entries: AtomicU64,
+}
+
+impl CompactionProgress {
+    /// Bytes of output files written so far.
+    pub fn written_bytes(&self) -> u64 {
+        self.written_bytes.load(Ordering::Relaxed)
+    }
+    /// Entries read so far.
+    pub fn read_entries(&self) -> u64 {
+        self.read_entries.load(Ordering::Relaxed)
+    }
+    pub(crate) fn add_written(&self, bytes: u64) {
+        self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+    pub(crate) fn add_read(&self, entries: u64) {
+        self.read_entries.fetch_add(entries, Ordering::Relaxed);
+    }
+}
+
+/// What a job works with. All of it belongs to the caller.
+#[derive(Clone, Copy)]
+pub struct JobContext<'a> {
+    /// Files and clock.
+    pub env: &'a Env,
+    /// The order of the keys.
+    pub comparator: &'a InternalKeyComparator,
+    /// Opens the inputs.
+    pub tables: &'a dyn TableSource,
+    /// Names the outputs.
+    pub outputs: &'a dyn OutputFiles,
+    /// What every output table has in common: table options, column family, ids. Level, codec, numbers and times
+    /// are filled in here.
+    pub build: &'a BuildOptions,
+    /// Build no filter for tables with nothing older below (`optimize_filters_for_hits`).
+    pub skip_filters_at_bottom: bool,
+    /// How output files are written.
+    pub write: WriteOptions,
+    /// The snapshots that are alive, ascending. Each sees exactly what it saw before.
+    pub snapshots: &'a [SequenceNumber],
+    /// The oldest snapshot that transactions check write conflicts against, if any.
+    pub earliest_write_conflict: Option<SequenceNumber>,
+    /// Whether mixing `SingleDelete` and `Delete` on one key is reported as corruption.
+    pub enforce_single_del_contracts: bool,
+    /// Asked every few hundred entries: an error ends the job with that error. For shutting down, paused manual
+    /// compactions, dropped column families.
+    pub cancelled: &'a (dyn Fn() -> Result<()> + Sync),
+    /// Paces the writing.
+    pub rate_limiter: Option<&'a Arc<dyn RateLimiter>>,
+    /// Threads for subcompactions.
+    pub workers: &'a dyn Workers,
+    /// Updated while the job runs.
+    pub progress: Option<&'a Arc<CompactionProgress>>,
+    /// How much of an input file is read at once; [`JobContext::DEFAULT_READAHEAD`] is good.
+    pub readahead_size: usize,
+    /// Compare the number of entries read with what the inputs' properties promise.
+    pub verify_record_count: bool,
+    /// Read each output back and compare it with what was put in.
+    pub paranoid_file_checks: bool,
+    /// Mark an output for compaction if at least this share of its entries are tombstones, so that deleted data goes
+    /// away soon and scans do not wade through tombstones. 0: never.
+    pub tombstone_mark_ratio: f64,
+}
+
+impl JobContext<'_> {
+    /// RocksDB's `compaction_readahead_size`.
+    pub const DEFAULT_READAHEAD: usize = 2 << 20;
+}
+
+/// What a job did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CompactionStats {
+    /// Entries read.
+    pub input_records: u64,
+    /// Entries written.
+    pub output_records: u64,
+    /// Bytes of the input files of levels above the output level.
+    pub bytes_read_non_output_levels: u64,
+    /// Bytes of the input files of the output level.
+    pub bytes_read_output_level: u64,
+    /// Bytes of the output files.
+    pub bytes_written: u64,
+    /// Key and value bytes of the entries read.
+    pub input_raw_bytes: u64,
+    /// Key and value bytes of the entries written.
+    pub output_raw_bytes: u64,
+    /// Input files of levels above the output level.
+    pub num_input_files_in_non_output_levels: usize,
+    /// Input files of the output level.
+    pub num_input_files_in_output_level: usize,
+    /// Output files.
+    pub num_output_files: usize,
+    /// In how many parts the work was split.
+    pub num_subcompactions: usize,
+    /// How long it took.
+    pub micros: u64,
+    /// Entries that were not written, by reason.
+    pub drops: DropCounts,
+}
+
+/// The result of a compaction: install it as one version edit, then let go of the claim.
+#[derive(Debug, Default)]
+pub struct CompactionOutput {
+    /// The new files of the output level, by key. Complete and durable, their directory entries too.
+    pub files: Vec<FileMetaData>,
+    /// What was done.
+    pub stats: CompactionStats,
+}
+
+/// Carries `plan` out. On success the outputs are complete and durable, and the caller installs
+/// [`CompactionPlan::edit`]; on failure none of them is left.
+pub fn run_compaction(plan: &CompactionPlan, context: &JobContext<'_>) -> Result<CompactionOutput> {
+    if plan.kind == PlanKind::TrivialMove {
+        return Err(Error::invalid_argument(format!("{plan}: a trivial move has nothing to run; install its edit")));
+    }
+    let start = context.env.clock.monotonic_nanos();
+    let tables = open_inputs(plan, context)?;
+    let ranges = subcompaction::split(plan, context, &tables)?;
+    let settings = output_settings(plan, context);
+    let created = CreatedFiles::new(*context);
+    let parts = subcompaction::run(plan, context, &ranges, &settings, &created)?;
+
+    let mut output = CompactionOutput::default();
+    for part in parts {
+        output.stats.input_records += part.input_records;
+        output.stats.output_records += part.written.records;
+        output.stats.output_raw_bytes += part.written.raw_bytes;
+        output.stats.drops.add(&part.drops);
+        output.files.extend(part.written.files);
+    }
+    if context.verify_record_count {
+        check_record_count(plan, &tables, output.stats.input_records)?;
+    }
+    created.keep()?;
+    count_files(plan, &tables, &mut output);
+    output.stats.num_subcompactions = ranges.len();
+    output.stats.micros = (context.env.clock.monotonic_nanos() - start) / 1000;
+    Ok(output)
+}
+
+/// Opens all inputs, so that what cannot be compacted is refused before anything is written.
+fn open_inputs(plan: &CompactionPlan, context: &JobContext<'_>) -> Result<Vec<Arc<TableReader>>> {
+    let open = |(level, file): (usize, &Arc<FileMetaData>)| {
+        let table = context.tables.open(file, level)?;
+        if table.has_range_deletions() {
+            let message = format!("compaction of range tombstones (table {})", file.number);
+            return Err(Error::not_supported(message));
+        }
+        Ok(table)
+    };
+    plan.input_files().map(open).collect()
+}
+
+fn output_settings(plan: &CompactionPlan, context: &JobContext<'_>) -> OutputSettings {
+    let oldest = plan.input_files().map(|(_, file)| file.oldest_ancester_time).filter(|&time| time > 0).min();
+    OutputSettings {
+        level: plan.output_level,
+        path_id: plan.output_path_id,
+        bottommost: plan.bottommost,
+        compression: plan.compression,
+        compression_options: plan.compression_options.clone(),
+        target_file_size: plan.target_file_size,
+        epoch_number: plan.input_files().map(|(_, file)| file.epoch_number).min().unwrap_or_default(),
+        oldest_ancester_time: oldest.unwrap_or_else(|| context.env.clock.now_seconds()),
+        oldest_key_time: 0,
+        newest_key_time: 0,
+        priority: IoPriority::Low,
+    }
+}
+
+/// An entry that was read twice, or never, would otherwise go unnoticed: what was read must be what the inputs'
+/// properties count.
+fn check_record_count(plan: &CompactionPlan, tables: &[Arc<TableReader>], read: u64) -> Result<()> {
+    if tables.iter().any(|table| table.properties().num_entries == 0) {
+        return Ok(()); // A table of LevelDB's does not say.
+    }
+    let count = |table: &Arc<TableReader>| {
+        let properties = table.properties();
+        properties.num_entries.saturating_sub(properties.num_range_deletions)
+    };
+    let expected: u64 = tables.iter().map(count).sum();
+    if expected != read {
+        let message = format!("compaction {plan}: the inputs have {expected} entries, but {read} were read");
+        return Err(Error::corruption(message));
+    }
+    Ok(())
+}
+
+fn count_files(plan: &CompactionPlan, tables: &[Arc<TableReader>], output: &mut CompactionOutput) {
+    let stats = &mut output.stats;
+    for inputs in &plan.inputs {
+        if inputs.level == plan.output_level {
+            stats.bytes_read_output_level += inputs.bytes();
+            stats.num_input_files_in_output_level += inputs.files.len();
+        } else {
+            stats.bytes_read_non_output_levels += inputs.bytes();
+            stats.num_input_files_in_non_output_levels += inputs.files.len();
+        }
+    }
+    let raw = |table: &Arc<TableReader>| table.properties().raw_key_size + table.properties().raw_value_size;
+    stats.input_raw_bytes = tables.iter().map(raw).sum();
+    stats.num_output_files = output.files.len();
+    stats.bytes_written = output.files.iter().map(|file| file.file_size).sum();
+}

@@ -1,0 +1,403 @@
+//! The outputs of a job: where a file ends and the next begins, and what its metadata says.
+
+use crate::iterator::BelowLevels;
+use crate::job::{IoPriority, JobContext, RateLimiter};
+use crate::plan::CompactionPlan;
+use ironstone_base::hash::xxh3_64;
+use ironstone_base::sync::{Arc, Mutex};
+use ironstone_base::{Error, FileNumber, InternalKey, Result, UserComparator};
+use ironstone_iter::InternalIterator;
+use ironstone_sst::{BuildOptions, CompressionKind, CompressionOptions, TableBuilder, TableReadOptions};
+use ironstone_version::FileMetaData;
+use ironstone_vfs::WritableFile;
+use std::path::{Path, PathBuf};
+
+/// What all outputs of a job have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct OutputSettings {
+    pub(crate) level: usize,
+    pub(crate) path_id: u32,
+    pub(crate) bottommost: bool,
+    pub(crate) compression: CompressionKind,
+    pub(crate) compression_options: CompressionOptions,
+    pub(crate) target_file_size: u64,
+    pub(crate) epoch_number: u64,
+    pub(crate) oldest_ancester_time: u64,
+    pub(crate) oldest_key_time: u64,
+    pub(crate) newest_key_time: u64,
+    pub(crate) priority: IoPriority,
+}
+
+/// The files that a job created. Unless it succeeds, they are removed, whatever ended it.
+pub(crate) struct CreatedFiles<'a> {
+    context: JobContext<'a>,
+    files: Mutex<Vec<(FileNumber, PathBuf)>>,
+}
+
+impl<'a> CreatedFiles<'a> {
+    pub(crate) fn new(context: JobContext<'a>) -> Self {
+        Self { context, files: Mutex::new(Vec::new()) }
+    }
+    fn note(&self, number: FileNumber, path: &Path) {
+        self.files.lock().push((number, path.to_owned()));
+    }
+    /// Forgets one file, whose number is not used after all.
+    fn discard(&self, number: FileNumber) {
+        let mut files = self.files.lock();
+        if let Some(at) = files.iter().position(|(noted, _)| *noted == number) {
+            let (_, path) = files.swap_remove(at);
+            self.remove(number, &path);
+        }
+    }
+    fn remove(&self, number: FileNumber, path: &Path) {
+        // A file that stays behind is found as obsolete later; the job's own failure is what counts.
+        let _ = self.context.env.fs.remove(path);
+        self.context.outputs.abandoned(number);
+    }
+    /// The job succeeded: makes the directory entries durable and keeps the files.
+    pub(crate) fn keep(self) -> Result<()> {
+        let mut directories: Vec<PathBuf> =
+            self.files.lock().iter().filter_map(|(_, path)| path.parent().map(Path::to_owned)).collect();
+        directories.sort();
+        directories.dedup();
+        for directory in directories {
+            self.context.env.fs.open_directory(&directory)?.sync()?;
+        }
+        self.files.lock().clear();
+        Ok(())
+    }
+}
+
+impl Drop for CreatedFiles<'_> {
+    fn drop(&mut self) {
+        for (number, path) in std::mem::take(&mut *self.files.lock()) {
+            self.remove(number, &path);
+        }
+    }
+}
+
+/// Writes a sequence of tables.
+pub(crate) struct OutputWriter<'a, 'c> {
+    context: JobContext<'a>,
+    settings: &'c OutputSettings,
+    created: &'c CreatedFiles<'a>,
+    cutter: Option<Cutter<'a>>,
+    open: Option<OpenOutput>,
+    finished: Vec<FileMetaData>,
+    raw_bytes: u64,
+    records: u64,
+}
+
+struct OpenOutput {
+    number: FileNumber,
+    builder: TableBuilder,
+    /// Of all keys and values, for the paranoid check.
+    digest: u64,
+}
+
+impl<'a, 'c> OutputWriter<'a, 'c> {
+    pub(crate) fn new(
+        context: JobContext<'a>,
+        settings: &'c OutputSettings,
+        created: &'c CreatedFiles<'a>,
+        cutter: Option<Cutter<'a>>,
+    ) -> Self {
+        Self { context, settings, created, cutter, open: None, finished: Vec::new(), raw_bytes: 0, records: 0 }
+    }
+
+    /// Adds an entry. `starts_key`: it is the first of its user key, so a new file may begin here.
+    #[inline]
+    pub(crate) fn add(&mut self, key: InternalKey<'_>, value: &[u8], starts_key: bool) -> Result<()> {
+        if starts_key
+            && let (Some(cutter), Some(open)) = (&mut self.cutter, &self.open)
+            && cutter.cuts_before(key.user_key(), open.builder.estimated_file_size())
+        {
+            self.close()?;
+        }
+        let paranoid = self.context.paranoid_file_checks;
+        let open = match &mut self.open {
+            Some(open) => open,
+            None => self.begin(key)?,
+        };
+        open.builder.add(key, value)?;
+        if paranoid {
+            open.digest = digest(open.digest, key, value);
+        }
+        self.records += 1;
+        self.raw_bytes += (key.as_bytes().len() + value.len()) as u64;
+        Ok(())
+    }
+
+    #[cold]
+    fn begin(&mut self, key: InternalKey<'_>) -> Result<&mut OpenOutput> {
+        let context = &self.context;
+        let number = context.outputs.new_file_number();
+        let path = context.outputs.path(number, self.settings.path_id);
+        self.created.note(number, &path);
+        let mut file = context.env.fs.create(&path, context.write)?;
+        if context.rate_limiter.is_some() || context.progress.is_some() {
+            file = Box::new(PacedFile {
+                file,
+                limiter: context.rate_limiter.cloned(),
+                progress: context.progress.cloned(),
+                priority: self.settings.priority,
+                unasked: 0,
+            });
+        }
+        let builder = TableBuilder::new(self.build_options(number), file)?;
+        if let Some(cutter) = &mut self.cutter {
+            cutter.begin_file(key.user_key());
+        }
+        Ok(self.open.insert(OpenOutput { number, builder, digest: 0 }))
+    }
+
+    fn build_options(&self, number: FileNumber) -> BuildOptions {
+        let settings = self.settings;
+        BuildOptions {
+            compression: settings.compression,
+            compression_options: settings.compression_options.clone(),
+            level: i32::try_from(settings.level).ok(),
+            skip_filters: settings.bottommost && self.context.skip_filters_at_bottom,
+            file_number: number,
+            creation_time: settings.oldest_ancester_time,
+            oldest_key_time: settings.oldest_key_time,
+            newest_key_time: settings.newest_key_time,
+            file_creation_time: self.context.env.clock.now_seconds(),
+            target_file_size: settings.target_file_size,
+            ..self.context.build.clone()
+        }
+    }
+
+    /// Completes the open file, if there is one.
+    fn close(&mut self) -> Result<()> {
+        let Some(OpenOutput { number, builder, digest }) = self.open.take() else {
+            return Ok(());
+        };
+        let built = builder.finish(true)?;
+        let (Some(smallest), Some(largest)) = (built.smallest, built.largest) else {
+            self.created.discard(number); // Nothing in it: a file begins with its first entry, so this is unusual.
+            return Ok(());
+        };
+        let mut file = FileMetaData::new(number, built.file_size, smallest, largest);
+        file.path_id = self.settings.path_id;
+        file.smallest_seqno = built.smallest_sequence;
+        file.largest_seqno = built.largest_sequence;
+        file.oldest_ancester_time = self.settings.oldest_ancester_time;
+        file.file_creation_time = built.properties.file_creation_time;
+        file.epoch_number = self.settings.epoch_number;
+        file.unique_id = built.unique_id;
+        file.tail_size = built.tail_size;
+        let (entries, deletions) = (built.properties.num_entries, built.properties.num_deletions);
+        let ratio = self.context.tombstone_mark_ratio;
+        file.marked_for_compaction = ratio > 0.0 && deletions > 0 && deletions as f64 >= entries as f64 * ratio;
+        if self.context.paranoid_file_checks {
+            self.check(&file, digest)?;
+        }
+        self.context.outputs.finished(&file)?;
+        self.finished.push(file);
+        Ok(())
+    }
+
+    /// Reads the table back.
+    fn check(&self, file: &FileMetaData, expected: u64) -> Result<()> {
+        let table = self.context.tables.open(file, self.settings.level)?;
+        let mut entries = table.iter(&TableReadOptions::for_compaction(self.context.readahead_size));
+        let mut found = 0;
+        let mut valid = entries.seek_to_first()?;
+        while valid {
+            found = digest(found, entries.key(), entries.value());
+            valid = entries.next()?;
+        }
+        if found != expected {
+            let path = self.context.outputs.path(file.number, file.path_id);
+            let what = "the table that was just written does not read back as what was put in";
+            return Err(Error::corruption_at(&path, 0, what));
+        }
+        Ok(())
+    }
+
+    /// Completes the last file and hands all of them over.
+    pub(crate) fn finish(mut self) -> Result<WrittenFiles> {
+        self.close()?;
+        Ok(WrittenFiles { files: std::mem::take(&mut self.finished), records: self.records, raw_bytes: self.raw_bytes })
+    }
+}
+
+impl Drop for OutputWriter<'_, '_> {
+    fn drop(&mut self) {
+        if let Some(open) = self.open.take() {
+            open.builder.abandon(); // `CreatedFiles` removes the file.
+        }
+    }
+}
+
+/// What an [`OutputWriter`] wrote.
+#[derive(Debug)]
+pub(crate) struct WrittenFiles {
+    pub(crate) files: Vec<FileMetaData>,
+    pub(crate) records: u64,
+    pub(crate) raw_bytes: u64,
+}
+
+fn digest(before: u64, key: InternalKey<'_>, value: &[u8]) -> u64 {
+    (before.rotate_left(7) ^ xxh3_64(key.as_bytes())).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ xxh3_64(value)
+}
+
+/// Decides where an output ends: at its target size, or where it would overlap too much of the level after, so that its
+/// own next compaction stays bounded. Near its target it ends where a file of that level ends too, which saves that
+/// compaction from rewriting a file for a few of its keys.
+pub(crate) struct Cutter<'a> {
+    order: &'a UserComparator,
+    grandparents: &'a [Arc<FileMetaData>],
+    target_file_size: u64,
+    max_file_size: u64,
+    max_compaction_bytes: u64,
+    /// The grandparent that the last key was in, or before.
+    at: usize,
+    inside: bool,
+    /// Bytes of the grandparents that the open file overlaps.
+    overlapped: u64,
+    /// Bounds of grandparents that lie within the open file.
+    bounds: u64,
+}
+
+impl<'a> Cutter<'a> {
+    pub(crate) fn new(order: &'a UserComparator, plan: &'a CompactionPlan) -> Self {
+        let target = plan.target_file_size;
+        let grandparents = plan.grandparents();
+        Self {
+            order,
+            grandparents,
+            target_file_size: target,
+            max_file_size: if grandparents.is_empty() { target } else { target.saturating_mul(2) },
+            max_compaction_bytes: plan.max_compaction_bytes,
+            at: 0,
+            inside: false,
+            overlapped: 0,
+            bounds: 0,
+        }
+    }
+
+    /// The open file begins with `user_key`.
+    fn begin_file(&mut self, user_key: &[u8]) {
+        self.pass_to(user_key);
+        self.overlapped = if self.inside { self.grandparents[self.at].file_size } else { 0 };
+        self.bounds = 0;
+    }
+
+    /// Follows the grandparents to `user_key`, and counts the bounds passed. Keys must not go back.
+    #[inline]
+    fn pass_to(&mut self, user_key: &[u8]) -> u64 {
+        let mut passed = 0;
+        while let Some(file) = self.grandparents.get(self.at) {
+            if !self.inside {
+                if self.order.compare(user_key, file.smallest.user_key()).is_lt() {
+                    break;
+                }
+                self.inside = true;
+                self.overlapped = self.overlapped.saturating_add(file.file_size);
+                passed += 1;
+            }
+            if self.order.compare(user_key, file.largest.user_key()).is_le() {
+                break;
+            }
+            self.inside = false;
+            self.at += 1;
+            passed += 1;
+        }
+        passed
+    }
+
+    /// Whether the open file, of about `size` bytes, ends before `user_key`.
+    #[inline]
+    fn cuts_before(&mut self, user_key: &[u8], size: u64) -> bool {
+        if size >= self.max_file_size {
+            return true;
+        }
+        if self.grandparents.is_empty() {
+            return false;
+        }
+        let (before, was_inside) = (self.overlapped, self.inside);
+        let passed = self.pass_to(user_key);
+        if passed == 0 {
+            return false;
+        }
+        self.bounds += passed;
+        // The overlap counts the file that begins at `user_key` already: that one must still fit.
+        if self.overlapped.saturating_add(size) > self.max_compaction_bytes {
+            return true;
+        }
+        // A grandparent that lies wholly between two keys is one that the file can leave out altogether.
+        let skipped = self.overlapped - before;
+        if passed >= if was_inside { 3 } else { 2 } && skipped > self.target_file_size / 8 {
+            return true;
+        }
+        // The more bounds were let pass, the closer to its target the file is taken to be.
+        let percent = 50 + (self.bounds * 5).min(40);
+        size >= self.target_file_size / 100 * percent
+    }
+}
+
+/// Asks the rate limiter before it writes.
+struct PacedFile {
+    file: Box<dyn WritableFile>,
+    limiter: Option<Arc<dyn RateLimiter>>,
+    progress: Option<Arc<crate::job::CompactionProgress>>,
+    priority: IoPriority,
+    /// Bytes that were written without asking: small appends are asked for together.
+    unasked: u64,
+}
+
+impl PacedFile {
+    const CHUNK: u64 = 64 << 10;
+
+    fn ask(&mut self) {
+        if self.unasked > 0
+            && let Some(limiter) = &self.limiter
+        {
+            limiter.request(self.unasked, self.priority);
+        }
+        self.unasked = 0;
+    }
+}
+
+impl WritableFile for PacedFile {
+    fn append(&mut self, data: &[u8]) -> Result<()> {
+        self.unasked += data.len() as u64;
+        if self.unasked >= Self::CHUNK {
+            self.ask();
+        }
+        if let Some(progress) = &self.progress {
+            progress.add_written(data.len() as u64);
+        }
+        self.file.append(data)
+    }
+    fn flush(&mut self) -> Result<()> {
+        self.ask();
+        self.file.flush()
+    }
+    fn sync(&mut self) -> Result<()> {
+        self.ask();
+        self.file.sync()
+    }
+    fn size(&self) -> u64 {
+        self.file.size()
+    }
+    fn allocate(&mut self, offset: u64, len: u64) -> Result<()> {
+        self.file.allocate(offset, len)
+    }
+    fn truncate(&mut self, size: u64) -> Result<()> {
+        self.file.truncate(size)
+    }
+    fn close(&mut self) -> Result<()> {
+        self.file.close()
+    }
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+}
+
+/// The levels below the output of `plan`, for asking whether a key may lie there.
+pub(crate) fn below_levels(plan: &CompactionPlan) -> BelowLevels<'_> {
+    if plan.output_level == 0 || plan.ingest_behind { BelowLevels::unknown() } else { BelowLevels::new(&plan.below) }
+}

@@ -1,0 +1,151 @@
+//! One compaction in several parts, each a range of user keys, at the same time.
+
+use crate::iterator::{CompactionIterator, DropCounts, EntryRules, IteratorOptions, TICK};
+use crate::job::JobContext;
+use crate::job::input::{KeyRange, merged_inputs};
+use crate::job::output::{CreatedFiles, Cutter, OutputSettings, OutputWriter, WrittenFiles, below_levels};
+use crate::plan::CompactionPlan;
+use ironstone_base::sync::atomic::{AtomicBool, Ordering};
+use ironstone_base::sync::{Arc, Mutex};
+use ironstone_base::{Error, Result};
+use ironstone_sst::TableReader;
+
+/// A table is cut in at most so many pieces when places for cuts are looked for.
+const MAX_ANCHORS: usize = 128;
+
+/// What one part did.
+#[derive(Debug)]
+pub(super) struct PartOutput {
+    pub(super) written: WrittenFiles,
+    pub(super) input_records: u64,
+    pub(super) drops: DropCounts,
+}
+
+/// The key ranges of the parts: about equal bytes in each, and at least a file's worth.
+pub(super) fn split(
+    plan: &CompactionPlan,
+    context: &JobContext<'_>,
+    tables: &[Arc<TableReader>],
+) -> Result<Vec<KeyRange>> {
+    let files_worth = plan.input_bytes() / plan.target_file_size.max(1);
+    let count = plan.max_subcompactions.min(context.workers.parallelism()).min(files_worth.try_into().unwrap_or(usize::MAX));
+    if count <= 1 || plan.output_level == 0 {
+        return Ok(vec![KeyRange::default()]); // Outputs in level 0 that share an epoch must be one file.
+    }
+    let order = &context.comparator.user;
+    let mut anchors = Vec::new();
+    for table in tables {
+        anchors.extend(table.anchors(MAX_ANCHORS)?);
+    }
+    anchors.sort_by(|(a, _), (b, _)| order.compare(a.user_key(), b.user_key()));
+    let total: u64 = anchors.iter().map(|(_, bytes)| bytes).sum();
+
+    let mut bounds: Vec<Vec<u8>> = Vec::new();
+    let mut passed = 0u64;
+    for (key, bytes) in &anchors {
+        passed += bytes;
+        let due = total / count as u64 * (bounds.len() as u64 + 1);
+        let is_new = bounds.last().is_none_or(|last| order.compare(last, key.user_key()).is_lt());
+        if passed >= due && is_new && bounds.len() + 1 < count {
+            bounds.push(key.user_key().to_vec());
+        }
+    }
+    let begins = std::iter::once(None).chain(bounds.iter().cloned().map(Some));
+    let ends = bounds.iter().cloned().map(Some).chain(std::iter::once(None));
+    Ok(begins.zip(ends).map(|(begin, end)| KeyRange { begin, end }).collect())
+}
+
+/// Runs all parts; their outputs in key order, or the first error.
+pub(super) fn run<'a>(
+    plan: &'a CompactionPlan,
+    context: &JobContext<'a>,
+    ranges: &[KeyRange],
+    settings: &OutputSettings,
+    created: &CreatedFiles<'a>,
+) -> Result<Vec<PartOutput>> {
+    let failed = AtomicBool::new(false);
+    if let [range] = ranges {
+        return Ok(vec![run_part(plan, context, range, settings, created, &failed)?]);
+    }
+    let results: Vec<Mutex<Option<Result<PartOutput>>>> = ranges.iter().map(|_| Mutex::new(None)).collect();
+    let part = |range, result: &Mutex<_>| {
+        let output = run_part(plan, context, range, settings, created, &failed);
+        // The others need not finish what will be thrown away. Relaxed: the flag publishes nothing.
+        failed.fetch_or(output.is_err(), Ordering::Relaxed);
+        *result.lock() = Some(output);
+    };
+    let part = &part;
+    let task = |(range, result)| Box::new(move || part(range, result)) as Box<dyn FnOnce() + Send + '_>;
+    context.workers.run(ranges.iter().zip(&results).map(task).collect());
+
+    let mut outputs = Vec::with_capacity(ranges.len());
+    let mut stopped = None;
+    for result in results {
+        match result.into_inner() {
+            Some(Ok(output)) => outputs.push(output),
+            Some(Err(error)) if is_stopped(&error) => stopped = Some(error),
+            Some(Err(error)) => return Err(error),
+            None => stopped = Some(Error::io_message("a subcompaction was not run")),
+        }
+    }
+    stopped.map_or(Ok(outputs), Err)
+}
+
+/// What a part returns that stopped because another one failed; the other one's error is the one to report.
+#[cold]
+fn stopped() -> Error {
+    Error::incomplete(STOPPED)
+}
+const STOPPED: &str = "subcompaction stopped because another one failed";
+
+fn is_stopped(error: &Error) -> bool {
+    error.is_incomplete() && error.message() == STOPPED
+}
+
+/// Counts progress and looks whether to stop.
+struct Watch<'a> {
+    context: JobContext<'a>,
+    failed: &'a AtomicBool,
+}
+
+impl EntryRules for Watch<'_> {
+    fn tick(&mut self) -> Result<()> {
+        if let Some(progress) = self.context.progress {
+            progress.add_read(TICK);
+        }
+        if self.failed.load(Ordering::Relaxed) {
+            return Err(stopped());
+        }
+        (self.context.cancelled)()
+    }
+}
+
+fn run_part<'a>(
+    plan: &'a CompactionPlan,
+    context: &JobContext<'a>,
+    range: &KeyRange,
+    settings: &OutputSettings,
+    created: &CreatedFiles<'a>,
+    failed: &AtomicBool,
+) -> Result<PartOutput> {
+    (context.cancelled)()?;
+    let options = IteratorOptions {
+        comparator: context.comparator,
+        snapshots: context.snapshots,
+        earliest_write_conflict: context.earliest_write_conflict,
+        bottommost: plan.bottommost,
+        enforce_single_del_contracts: context.enforce_single_del_contracts,
+        end: range.end.as_deref(),
+    };
+    let watch = Watch { context: *context, failed };
+    let input = merged_inputs(context, plan, range)?;
+    let mut entries = CompactionIterator::new(input, options, below_levels(plan), watch)?;
+    let cutter = (plan.output_level > 0).then(|| Cutter::new(&context.comparator.user, plan));
+    let mut writer = OutputWriter::new(*context, settings, created, cutter);
+    while entries.valid() {
+        writer.add(entries.key(), entries.value(), entries.starts_key())?;
+        entries.next()?;
+    }
+    let (input_records, drops) = (entries.input_records(), *entries.counts());
+    Ok(PartOutput { written: writer.finish()?, input_records, drops })
+}

@@ -1,0 +1,198 @@
+//! What decides the shape of the tree.
+
+use ironstone_base::UserComparator;
+use ironstone_sst::{CompressionKind, CompressionOptions};
+
+/// Which file of a level goes first. Numbers and names are RocksDB's (`CompactionPri`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+#[repr(u8)]
+pub enum CompactionPriority {
+    /// The largest, where deletions count as size.
+    ByCompensatedSize = 0,
+    /// The one whose newest entry is oldest: suits updates of a few hot key ranges.
+    OldestLargestSeqFirst = 1,
+    /// The one whose oldest entry is oldest: suits updates spread over all keys.
+    OldestSmallestSeqFirst = 2,
+    /// The one that drags along the fewest bytes of the next level per byte of its own.
+    #[default]
+    MinOverlappingRatio = 3,
+    /// The one after the last that was compacted, in key order.
+    RoundRobin = 4,
+}
+
+impl CompactionPriority {
+    /// RocksDB's option value: `kMinOverlappingRatio`, ...
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ByCompensatedSize => "kByCompensatedSize",
+            Self::OldestLargestSeqFirst => "kOldestLargestSeqFirst",
+            Self::OldestSmallestSeqFirst => "kOldestSmallestSeqFirst",
+            Self::MinOverlappingRatio => "kMinOverlappingRatio",
+            Self::RoundRobin => "kRoundRobin",
+        }
+    }
+    /// The priority with that number.
+    pub const fn from_byte(byte: u8) -> Option<Self> {
+        Some(match byte {
+            0 => Self::ByCompensatedSize,
+            1 => Self::OldestLargestSeqFirst,
+            2 => Self::OldestSmallestSeqFirst,
+            3 => Self::MinOverlappingRatio,
+            4 => Self::RoundRobin,
+            _ => return None,
+        })
+    }
+}
+
+/// The options of levelled compaction. Names and defaults are RocksDB's.
+#[derive(Clone, Debug)]
+pub struct CompactionOptions {
+    /// The order of the user keys.
+    pub comparator: UserComparator,
+    /// How many levels there are, level 0 included; at least 2 for levelled compaction.
+    pub num_levels: usize,
+    /// Level 0 is due when it has so many files.
+    pub level0_file_num_compaction_trigger: usize,
+    /// The target of the first level below level 0.
+    pub max_bytes_for_level_base: u64,
+    /// How much larger each further level is.
+    pub max_bytes_for_level_multiplier: f64,
+    /// Extra factors per level, for static level sizes only; missing ones are 1.
+    pub max_bytes_for_level_multiplier_additional: Vec<u32>,
+    /// Derive the targets from the size of the last level, so that space amplification is bounded.
+    pub level_compaction_dynamic_level_bytes: bool,
+    /// The size that an output file of the first level is cut at.
+    pub target_file_size_base: u64,
+    /// How much larger the files of each further level are.
+    pub target_file_size_multiplier: u32,
+    /// Bounds one compaction, and the overlap of an output file with the level after. 0: 25 times
+    /// `target_file_size_base`.
+    pub max_compaction_bytes: u64,
+    /// Which file of a level goes first.
+    pub compaction_pri: CompactionPriority,
+    /// Move a file that overlaps nothing instead of rewriting it.
+    pub allow_trivial_move: bool,
+    /// Data older than this many seconds is compacted down. 0: never.
+    pub ttl: u64,
+    /// A file older than this many seconds is rewritten. 0: never.
+    pub periodic_compaction_seconds: u64,
+    /// The codec where nothing below says otherwise.
+    pub compression: CompressionKind,
+    /// The codec of level 0, then of the base level and those after it; the last entry holds for the rest.
+    pub compression_per_level: Vec<CompressionKind>,
+    /// The codec of the last level that holds data.
+    pub bottommost_compression: Option<CompressionKind>,
+    /// The parameters of the codec.
+    pub compression_options: CompressionOptions,
+    /// The parameters of the codec of the last level; used if `enabled`.
+    pub bottommost_compression_options: CompressionOptions,
+    /// How much each path may hold, the last excepted, which takes the rest: upper levels go to the first paths.
+    /// Empty: there is one path.
+    pub path_target_sizes: Vec<u64>,
+    /// In how many key ranges one compaction may be split, to run at once.
+    pub max_subcompactions: usize,
+    /// Whether a compaction filter would see the entries: it keeps manual compactions from moving files.
+    pub has_compaction_filter: bool,
+    /// Keep the last level free for files ingested behind everything: no sequence number is zeroed.
+    pub allow_ingest_behind: bool,
+}
+
+impl Default for CompactionOptions {
+    fn default() -> Self {
+        Self {
+            comparator: UserComparator::Bytewise,
+            num_levels: 7,
+            level0_file_num_compaction_trigger: 4,
+            max_bytes_for_level_base: 256 << 20,
+            max_bytes_for_level_multiplier: 10.0,
+            max_bytes_for_level_multiplier_additional: Vec::new(),
+            level_compaction_dynamic_level_bytes: true,
+            target_file_size_base: 64 << 20,
+            target_file_size_multiplier: 1,
+            max_compaction_bytes: 0,
+            compaction_pri: CompactionPriority::MinOverlappingRatio,
+            allow_trivial_move: true,
+            ttl: 0,
+            periodic_compaction_seconds: 0,
+            compression: CompressionKind::Snappy,
+            compression_per_level: Vec::new(),
+            bottommost_compression: None,
+            compression_options: CompressionOptions::default(),
+            bottommost_compression_options: CompressionOptions::default(),
+            path_target_sizes: Vec::new(),
+            max_subcompactions: 1,
+            has_compaction_filter: false,
+            allow_ingest_behind: false,
+        }
+    }
+}
+
+impl CompactionOptions {
+    /// The bound of one compaction in bytes, the default filled in.
+    pub fn max_compaction_bytes(&self) -> u64 {
+        match self.max_compaction_bytes {
+            0 => self.target_file_size_base.saturating_mul(25),
+            set => set,
+        }
+    }
+    /// The path that files of `level` go to: the first that can take its level and all above it, at their targets.
+    pub fn path_of_level(&self, level: usize) -> u32 {
+        let Some(last) = self.path_target_sizes.len().checked_sub(1) else {
+            return 0;
+        };
+        let (mut path, mut left) = (0, self.path_target_sizes[0]);
+        let (mut at, mut level_size) = (0, self.max_bytes_for_level_base); // Level 0 is taken to be as large as level 1.
+        while path < last {
+            if level_size > left {
+                path += 1;
+                left = self.path_target_sizes[path];
+            } else if at == level {
+                break;
+            } else {
+                left -= level_size;
+                if at > 0 {
+                    level_size = (level_size as f64 * self.max_bytes_for_level_multiplier) as u64;
+                }
+                at += 1;
+            }
+        }
+        path as u32
+    }
+    /// The codec and its parameters for files that a compaction puts into `level`. `bottommost`: no level below
+    /// holds files.
+    pub fn compression_of_level(
+        &self,
+        level: usize,
+        base_level: usize,
+        bottommost: bool,
+    ) -> (CompressionKind, CompressionOptions) {
+        let options = match self.bottommost_compression_options.enabled && bottommost {
+            true => &self.bottommost_compression_options,
+            false => &self.compression_options,
+        };
+        let kind = match (self.bottommost_compression, self.compression_per_level.last()) {
+            (Some(kind), _) if bottommost => kind,
+            (_, Some(&last)) => {
+                let index = if level == 0 { 0 } else { (level + 1).saturating_sub(base_level) };
+                self.compression_per_level.get(index).copied().unwrap_or(last)
+            }
+            _ => self.compression,
+        };
+        (kind, options.clone())
+    }
+    /// The last level that a compaction may write.
+    pub fn max_output_level(&self) -> usize {
+        let last = self.num_levels.max(1) - 1;
+        if self.allow_ingest_behind { last.saturating_sub(1) } else { last }
+    }
+    /// The size that files of `level` are cut at.
+    pub(crate) fn target_file_size(&self, level: usize, base_level: usize) -> u64 {
+        // RocksDB counts from the base level with dynamic levels and from level 0 without, and lets the
+        // first two of the count have the base size.
+        let dynamic = self.level_compaction_dynamic_level_bytes && level >= base_level;
+        let index = if dynamic { level - base_level } else { level };
+        let steps = index.saturating_sub(1);
+        let multiplier = u64::from(self.target_file_size_multiplier.max(1));
+        (0..steps).fold(self.target_file_size_base.max(1), |size, _| size.saturating_mul(multiplier))
+    }
+}

@@ -1,0 +1,230 @@
+//! Automatic levelled compaction: what to do next.
+//!
+//! In this order, the first that can run beside what runs already:
+//! 1. the levels whose score is at least 1, most urgent first;
+//! 2. files marked for compaction;
+//! 3. files of the bottom with old versions or tombstones that a released snapshot was holding;
+//! 4. files older than `ttl`, 5. files older than `periodic_compaction_seconds`.
+//!
+//! The rules that keep reads right, whatever is picked:
+//! * All files of a level that hold entries of one user key go together (*clean cut*): a newer entry
+//!   never sinks below an older one.
+//! * A level 0 file goes down only together with all older level 0 files that it overlaps.
+//! * The inputs hold every file of the output level that overlaps their key range, and no running
+//!   compaction reads an input or writes into that range.
+
+mod inputs;
+mod level0;
+pub mod manual;
+mod order;
+#[cfg(test)]
+mod tests;
+
+use crate::options::{CompactionOptions, CompactionPriority};
+use crate::plan::{CompactionPlan, CompactionReason};
+use crate::running::RunningCompactions;
+use crate::shape::LevelShape;
+use inputs::Draft;
+use ironstone_base::SequenceNumber;
+use ironstone_base::sync::Arc;
+use ironstone_version::{FileMetaData, Version};
+
+/// What a picker must know besides the version, the options and what runs now.
+#[derive(Clone, Copy, Default)]
+pub struct PickContext<'a> {
+    /// Seconds since 1970, for files that got too old.
+    pub now_seconds: u64,
+    /// Files of the bottom whose newest entry is older than this hold nothing back for a snapshot any more, and are
+    /// rewritten once. When a snapshot is released, the database raises it to the oldest snapshot left, or to the
+    /// last sequence number if none is left. Zero if none was ever released.
+    pub bottommost_threshold: SequenceNumber,
+    /// The size of a file with its tombstones weighed in, where the caller knows better than the file's length.
+    pub compensate: Option<&'a dyn Fn(&FileMetaData) -> u64>,
+}
+
+impl PickContext<'_> {
+    /// The size that counts for scores and priorities.
+    pub(crate) fn size_of(&self, file: &FileMetaData) -> u64 {
+        let plain = file.file_size.saturating_add(file.compensated_range_deletion_size);
+        self.compensate.map_or(plain, |compensate| compensate(file).max(plain))
+    }
+}
+
+/// The next automatic compaction, or `None` if nothing is due or can run now. Pure: the caller registers the plan with
+/// `running` before it asks again.
+pub fn pick_level(
+    version: &Version,
+    options: &CompactionOptions,
+    running: &RunningCompactions,
+    context: &PickContext<'_>,
+) -> Option<CompactionPlan> {
+    if running.has_exclusive() || version.num_levels() < 2 {
+        return None;
+    }
+    let picker = Picker::new(version, options, running, context);
+    picker.by_score().or_else(|| picker.marked()).or_else(|| picker.released()).or_else(|| picker.expired())
+        .or_else(|| picker.periodic())
+}
+
+/// Whether [`pick_level`] would find something. Costs as much.
+pub fn needs_compaction(
+    version: &Version,
+    options: &CompactionOptions,
+    running: &RunningCompactions,
+    context: &PickContext<'_>,
+) -> bool {
+    pick_level(version, options, running, context).is_some()
+}
+
+/// One pick.
+pub(crate) struct Picker<'a> {
+    version: &'a Version,
+    options: &'a CompactionOptions,
+    running: &'a RunningCompactions,
+    context: &'a PickContext<'a>,
+    shape: LevelShape,
+}
+
+impl<'a> Picker<'a> {
+    pub(crate) fn new(
+        version: &'a Version,
+        options: &'a CompactionOptions,
+        running: &'a RunningCompactions,
+        context: &'a PickContext<'a>,
+    ) -> Self {
+        Self { version, options, running, context, shape: LevelShape::new(version, options) }
+    }
+
+    fn by_score(&self) -> Option<CompactionPlan> {
+        let mut level0_waits = false;
+        for due in self.shape.scores(self.version, self.options, self.running, self.context) {
+            if due.score < 1.0 {
+                return None;
+            }
+            if due.level == 0 {
+                if let Some(plan) = self.pick_level0(due.score) {
+                    return Some(plan);
+                }
+                level0_waits = true;
+            } else if level0_waits && due.level == self.shape.base_level {
+                // More work from the base level would keep level 0 waiting, and with it the writers.
+            } else if let Some(plan) = self.pick_lower(due.level, due.score, CompactionReason::LevelMaxLevelSize) {
+                return Some(plan);
+            }
+        }
+        None
+    }
+
+    /// A compaction of `level`, which is not 0, into the next.
+    fn pick_lower(&self, level: usize, score: f64, reason: CompactionReason) -> Option<CompactionPlan> {
+        let round_robin = self.options.compaction_pri == CompactionPriority::RoundRobin;
+        let mut order = self.files_by_priority(level);
+        if round_robin {
+            order.truncate(1); // Nobody overtakes: the cursor says whose turn it is.
+        }
+        let draft = order.into_iter().find_map(|at| self.draft_lower(level, at, round_robin))?;
+        let mut plan = self.plan(draft, reason);
+        plan.score = score;
+        if round_robin {
+            plan.compact_cursor = self.next_cursor(&plan);
+        }
+        Some(plan)
+    }
+
+    /// Where the round continues after `plan`.
+    fn next_cursor(&self, plan: &CompactionPlan) -> Option<(usize, ironstone_base::InternalKeyBuf)> {
+        let level = plan.start_level();
+        let files = self.version.files(level);
+        let last = plan.inputs.first()?.files.last()?;
+        let at = files.iter().position(|file| file.number == last.number)?;
+        Some((level, files[(at + 1) % files.len()].smallest.clone()))
+    }
+
+    /// Files that somebody, or a collector of tombstones, asked to be compacted. On the last level with files there is
+    /// nowhere to go.
+    fn marked(&self) -> Option<CompactionPlan> {
+        let last = (1..=self.options.max_output_level()).rev().find(|&level| !self.version.files(level).is_empty());
+        let levels = 0..last.unwrap_or(1);
+        self.first_file(levels, |_, file| file.marked_for_compaction, |level| Some(level + 1))
+            .map(|draft| self.plan(draft, CompactionReason::FilesMarkedForCompaction))
+    }
+
+    /// Files with nothing older below, that keep old versions or tombstones which no snapshot needs any more.
+    fn released(&self) -> Option<CompactionPlan> {
+        let threshold = self.context.bottommost_threshold;
+        if threshold == SequenceNumber::ZERO || self.options.allow_ingest_behind {
+            return None;
+        }
+        let due = |_: usize, file: &FileMetaData| {
+            file.largest_seqno != SequenceNumber::ZERO && file.largest_seqno < threshold
+        };
+        // Only if the rewrite as a whole stands at the bottom: otherwise it would change nothing, for ever.
+        self.all_drafts(0..self.options.num_levels, due, Some)
+            .map(|draft| self.plan(draft, CompactionReason::BottommostFiles))
+            .find(|plan| plan.bottommost)
+    }
+
+    /// Data older than `ttl` goes down.
+    fn expired(&self) -> Option<CompactionPlan> {
+        let now = self.context.now_seconds;
+        let limit = now.checked_sub(self.options.ttl).filter(|_| self.options.ttl > 0)?;
+        let due = |file: &FileMetaData| file.oldest_ancester_time > 0 && file.oldest_ancester_time < limit;
+        let last = self.version.last_level()?;
+        if self.options.compaction_pri == CompactionPriority::RoundRobin {
+            let level = (1..last).find(|&level| self.version.files(level).iter().any(|file| due(file)));
+            if let Some(plan) = level.and_then(|level| self.pick_lower(level, 0.0, CompactionReason::RoundRobinTtl)) {
+                return Some(plan);
+            }
+        }
+        self.first_file(0..last, |_, file| due(file), |level| Some(level + 1))
+            .map(|draft| self.plan(draft, CompactionReason::Ttl))
+    }
+
+    /// Files older than `periodic_compaction_seconds` are rewritten.
+    fn periodic(&self) -> Option<CompactionPlan> {
+        let seconds = self.options.periodic_compaction_seconds;
+        let limit = self.context.now_seconds.checked_sub(seconds).filter(|_| seconds > 0)?;
+        let due = |_: usize, file: &FileMetaData| {
+            let made = if file.file_creation_time > 0 { file.file_creation_time } else { file.oldest_ancester_time };
+            made > 0 && made < limit
+        };
+        let last = self.version.last_level()?;
+        let down = self.options.level_compaction_dynamic_level_bytes;
+        self.first_file(0..last + 1, due, |level| Some(if down && level < last { level + 1 } else { level }))
+            .map(|draft| self.plan(draft, CompactionReason::PeriodicCompaction))
+    }
+
+    fn first_file(
+        &self,
+        levels: std::ops::Range<usize>,
+        due: impl Fn(usize, &FileMetaData) -> bool,
+        output_level: impl Fn(usize) -> Option<usize>,
+    ) -> Option<Draft> {
+        self.all_drafts(levels, due, output_level).next()
+    }
+
+    /// For each idle file that is `due`: the compaction of it, if it can run. Level 0 goes to the base level, where
+    /// `output_level` says level 1.
+    fn all_drafts(
+        &self,
+        levels: std::ops::Range<usize>,
+        due: impl Fn(usize, &FileMetaData) -> bool,
+        output_level: impl Fn(usize) -> Option<usize>,
+    ) -> impl Iterator<Item = Draft> {
+        levels
+            .flat_map(|level| (0..self.version.files(level).len()).map(move |at| (level, at)))
+            .filter(move |&(level, at)| {
+                let file: &Arc<FileMetaData> = &self.version.files(level)[at];
+                due(level, file) && !self.running.is_busy(file.number)
+            })
+            .filter_map(move |(level, at)| {
+                let output_level = output_level(level)?;
+                if level == 0 {
+                    return self.draft_level0_file(at, if output_level == 0 { 0 } else { self.shape.base_level });
+                }
+                let start = self.idle_clean_cut(level, at..at + 1)?;
+                let draft = self.with_output(level, start, output_level)?;
+                Some(self.grow(draft, false))
+            })
+    }
+}

@@ -1,0 +1,375 @@
+//! Compactions that were asked for: a key range, or files by number.
+
+use crate::options::CompactionOptions;
+use crate::picker::{PickContext, Picker};
+use crate::plan::{CompactionPlan, CompactionReason, LevelInputs, PlanKind, user_key_range};
+use crate::running::RunningCompactions;
+use ironstone_base::sync::Arc;
+use ironstone_base::{Code, Error, FileNumber, Result};
+use ironstone_version::{FileMetaData, Version};
+use std::ops::Range;
+
+/// Whether a manual compaction rewrites the last level as well. Numbers and names are RocksDB's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+#[repr(u8)]
+pub enum BottommostPolicy {
+    /// No: what comes down from above is enough.
+    Skip = 0,
+    /// Only if there is a compaction filter, which should see every entry; what this compaction wrote is left alone.
+    #[default]
+    IfHaveCompactionFilter = 1,
+    /// Yes, even what this compaction wrote.
+    Force = 2,
+    /// Yes, but what this compaction wrote is left alone.
+    ForceOptimized = 3,
+}
+
+impl BottommostPolicy {
+    /// The policy with that number.
+    pub const fn from_byte(byte: u8) -> Option<Self> {
+        Some(match byte {
+            0 => Self::Skip,
+            1 => Self::IfHaveCompactionFilter,
+            2 => Self::Force,
+            3 => Self::ForceOptimized,
+            _ => return None,
+        })
+    }
+}
+
+/// What a manual compaction needs next.
+#[derive(Clone, Debug)]
+pub enum ManualPick {
+    /// Carry this out, install it, then call [`ManualCompaction::installed`].
+    Plan(Box<CompactionPlan>),
+    /// Something that runs is in the way: ask again after it has ended.
+    Wait,
+    /// Nothing is left to do.
+    Done,
+}
+
+/// Where a manual compaction is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// Nothing was picked yet.
+    Begin,
+    /// All of the range that lay above this level is in it.
+    Arrived(usize),
+    /// Compacting this level into the next (level 0: into the base level).
+    Down(usize),
+    /// Rewriting this level, the last.
+    Bottom(usize),
+    /// Through.
+    Done,
+}
+
+/// One step of a stage.
+enum Piece {
+    /// A compaction, and the user key where the stage goes on after it, if it does.
+    Plan(Box<CompactionPlan>, Option<Vec<u8>>),
+    Wait,
+    Nothing,
+}
+
+/// A manual compaction of a key range, level by level from the first that overlaps, in pieces of about
+/// `max_compaction_bytes`. Pure: the database drives it.
+///
+/// ```text
+/// loop { match manual.next(version, ..) { Plan(plan) => run, install, manual.installed(),
+///                                         Wait => until a compaction ends, Done => break } }
+/// ```
+#[derive(Clone, Debug)]
+pub struct ManualCompaction {
+    begin: Option<Vec<u8>>,
+    end: Option<Vec<u8>>,
+    policy: BottommostPolicy,
+    exclusive: bool,
+    max_subcompactions: Option<usize>,
+    /// Files from this number on are (probably) this compaction's own work.
+    first_own_file: FileNumber,
+    stage: Stage,
+    /// Where the stage goes on: a user key.
+    resume: Option<Vec<u8>>,
+    /// Where to go on once the plan that was answered last is installed.
+    pending: Option<(Stage, Option<Vec<u8>>)>,
+}
+
+impl ManualCompaction {
+    /// Of all user keys in `begin..=end` (`None`: unbounded). `next_file_number`: the number that the next
+    /// file would get.
+    pub fn new(
+        begin: Option<&[u8]>,
+        end: Option<&[u8]>,
+        policy: BottommostPolicy,
+        next_file_number: FileNumber,
+    ) -> Self {
+        Self {
+            begin: begin.map(<[u8]>::to_vec),
+            end: end.map(<[u8]>::to_vec),
+            policy,
+            exclusive: false,
+            max_subcompactions: None,
+            first_own_file: next_file_number,
+            stage: Stage::Begin,
+            resume: None,
+            pending: None,
+        }
+    }
+    /// Let nothing else run in the column family beside each of its compactions.
+    #[must_use]
+    pub fn exclusive(mut self, exclusive: bool) -> Self {
+        self.exclusive = exclusive;
+        self
+    }
+    /// Split each compaction in up to so many parts, whatever the options say.
+    #[must_use]
+    pub fn max_subcompactions(mut self, count: usize) -> Self {
+        self.max_subcompactions = Some(count.max(1));
+        self
+    }
+    /// Whether automatic compactions must stay away until this is done.
+    pub fn is_exclusive(&self) -> bool {
+        self.exclusive
+    }
+
+    /// What to do now. Asking again without [`installed`](Self::installed) in between starts the step over.
+    pub fn next(
+        &mut self,
+        version: &Version,
+        options: &CompactionOptions,
+        running: &RunningCompactions,
+        context: &PickContext<'_>,
+    ) -> ManualPick {
+        if running.has_exclusive() || (self.exclusive && !running.is_empty()) {
+            return ManualPick::Wait;
+        }
+        let picker = Picker::new(version, options, running, context);
+        loop {
+            let (piece, after) = match self.stage {
+                Stage::Begin => {
+                    self.stage = self.first_stage(&picker);
+                    continue;
+                }
+                Stage::Arrived(level) => {
+                    self.stage = self.stage_at(&picker, level);
+                    self.resume = None;
+                    continue;
+                }
+                Stage::Down(0) => (self.piece_of_level0(&picker), Stage::Arrived(picker.shape.base_level)),
+                Stage::Down(level) => (self.piece(&picker, level, level + 1), Stage::Arrived(level + 1)),
+                Stage::Bottom(level) => (self.piece(&picker, level, level), Stage::Done),
+                Stage::Done => return ManualPick::Done,
+            };
+            match piece {
+                Piece::Plan(mut plan, resume) => {
+                    plan.exclusive = self.exclusive;
+                    plan.max_subcompactions = self.max_subcompactions.unwrap_or(plan.max_subcompactions);
+                    self.pending = Some((if resume.is_some() { self.stage } else { after }, resume));
+                    return ManualPick::Plan(plan);
+                }
+                Piece::Wait => return ManualPick::Wait,
+                Piece::Nothing => self.stage = after,
+            }
+        }
+    }
+
+    /// The plan that [`next`](Self::next) answered last is installed.
+    pub fn installed(&mut self) {
+        if let Some((stage, resume)) = self.pending.take() {
+            self.stage = stage;
+            self.resume = resume;
+        }
+    }
+
+    fn first_stage(&self, picker: &Picker<'_>) -> Stage {
+        let (begin, end) = (self.begin.as_deref(), self.end.as_deref());
+        match (0..picker.version.num_levels()).find(|&level| picker.version.range_overlaps(level, begin, end)) {
+            None => Stage::Done,
+            Some(0) => Stage::Down(0),
+            Some(level) => Stage::Arrived(level),
+        }
+    }
+
+    fn stage_at(&self, picker: &Picker<'_>, level: usize) -> Stage {
+        let last = match picker.options.level_compaction_dynamic_level_bytes {
+            true => picker.options.max_output_level(),
+            false => picker.version.last_level().unwrap_or(0),
+        };
+        let rewrite_bottom = match self.policy {
+            BottommostPolicy::Skip => false,
+            BottommostPolicy::IfHaveCompactionFilter => picker.options.has_compaction_filter,
+            BottommostPolicy::Force | BottommostPolicy::ForceOptimized => true,
+        };
+        match level < last {
+            true => Stage::Down(level),
+            false if rewrite_bottom => Stage::Bottom(level),
+            false => Stage::Done,
+        }
+    }
+
+    /// Level 0 goes down in one piece.
+    fn piece_of_level0(&self, picker: &Picker<'_>) -> Piece {
+        let start = picker.version.overlapping_inputs(0, self.begin.as_deref(), self.end.as_deref());
+        if start.is_empty() {
+            return Piece::Nothing;
+        }
+        if picker.running.any_busy(&start) {
+            return Piece::Wait;
+        }
+        match picker.with_output(0, start, picker.shape.base_level) {
+            None => Piece::Wait,
+            Some(draft) => Piece::Plan(
+                Box::new(picker.plan(picker.grow(draft, false), CompactionReason::ManualCompaction)),
+                None,
+            ),
+        }
+    }
+
+    /// The next piece of `level`, which is not 0.
+    fn piece(&self, picker: &Picker<'_>, level: usize, output_level: usize) -> Piece {
+        let version = picker.version;
+        let Some(files) = version.levels.get(level) else {
+            return Piece::Nothing;
+        };
+        let from = self.resume.as_deref().or(self.begin.as_deref());
+        let in_range = files.overlapping(&version.comparator, from, self.end.as_deref());
+        let skip_own = output_level == level && self.policy != BottommostPolicy::Force;
+        let is_own = |at: &usize| skip_own && files.files()[*at].number >= self.first_own_file;
+
+        let Some(first) = in_range.clone().find(|at| !is_own(at)) else {
+            return Piece::Nothing;
+        };
+        let mut end = first + 1;
+        while end < in_range.end && !is_own(&end) && self.fits(picker, level, output_level, first..end + 1) {
+            end += 1;
+        }
+        let Some(start) = picker.idle_clean_cut(level, first..end) else {
+            return Piece::Wait;
+        };
+        let Some(draft) = picker.with_output(level, start, output_level) else {
+            return Piece::Wait;
+        };
+        let draft = if output_level == level { draft } else { picker.grow(draft, false) };
+        let last = draft.start.last().expect("a draft has files").number;
+        let next = files.position(last).map_or(end, |at| at + 1);
+        let resume = (next..in_range.end)
+            .any(|at| !is_own(&at))
+            .then(|| files.files()[next].smallest.user_key().to_vec());
+        Piece::Plan(Box::new(picker.plan(draft, CompactionReason::ManualCompaction)), resume)
+    }
+
+    fn fits(&self, picker: &Picker<'_>, level: usize, output_level: usize, range: Range<usize>) -> bool {
+        let files = &picker.version.files(level)[range];
+        let mut bytes: u64 = files.iter().map(|file| file.file_size).sum();
+        if let Some((low, high)) = user_key_range(&picker.version.comparator.user, files)
+            && output_level != level
+        {
+            let below = &picker.version.files(output_level)[picker.overlap(output_level, low, high)];
+            bytes += below.iter().map(|file| file.file_size).sum::<u64>();
+        }
+        bytes <= picker.options.max_compaction_bytes()
+    }
+}
+
+/// How files that were named are compacted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NamedFilesOptions {
+    /// The size that output files are cut at; `None`: one file.
+    pub output_file_size_limit: Option<u64>,
+    /// Move the files if they overlap nothing.
+    pub allow_trivial_move: bool,
+    /// Split in up to so many parts; `None`: as the options say.
+    pub max_subcompactions: Option<usize>,
+}
+
+/// The compaction of the files `numbers` into `output_level`, with the files that must go along: all that lie between
+/// them on their levels, older files of level 0, and on every level down to the output what overlaps.
+///
+/// `InvalidArgument` for files that do not exist or lie below the output level, `Aborted` if something that runs is in the way.
+pub fn pick_files(
+    version: &Version,
+    options: &CompactionOptions,
+    running: &RunningCompactions,
+    context: &PickContext<'_>,
+    numbers: &[FileNumber],
+    output_level: usize,
+    named: NamedFilesOptions,
+) -> Result<CompactionPlan> {
+    if numbers.is_empty() {
+        return Err(Error::invalid_argument("Compaction must include at least one file."));
+    }
+    if output_level > options.max_output_level() {
+        let last = options.max_output_level();
+        let message = format!("compaction of named files: output level {output_level} is beyond the last, {last}");
+        return Err(Error::invalid_argument(message));
+    }
+    for &number in numbers {
+        let Some((level, _)) = version.file(number) else {
+            let message = format!("compaction of named files: table {number} does not exist");
+            return Err(Error::invalid_argument(message));
+        };
+        if level > output_level {
+            let message =
+                format!("Cannot compact file to up level, input file: {number} level {level} > output level {output_level}");
+            return Err(Error::invalid_argument(message));
+        }
+    }
+    if running.has_exclusive() {
+        return Err(Error::new(Code::Aborted, "an exclusive manual compaction is running"));
+    }
+    let picker = Picker::new(version, options, running, context);
+    let inputs = picker.with_companions(numbers, output_level);
+    for inputs in &inputs {
+        if let Some(busy) = inputs.files.iter().find(|file| running.is_busy(file.number)) {
+            let message = format!("Necessary compaction input file {} is currently being compacted.", busy.number);
+            return Err(Error::new(Code::Aborted, message));
+        }
+    }
+    let mut plan = picker.plan_of(inputs, output_level, CompactionReason::ManualCompaction);
+    if !running.admits(&plan) {
+        let message = "A running compaction is writing to the same output level(s) in an overlapping key range";
+        return Err(Error::new(Code::Aborted, message));
+    }
+    plan.target_file_size = named.output_file_size_limit.unwrap_or(u64::MAX);
+    plan.max_subcompactions = named.max_subcompactions.unwrap_or(plan.max_subcompactions);
+    if !named.allow_trivial_move {
+        plan.kind = PlanKind::Rewrite;
+    }
+    Ok(plan)
+}
+
+impl Picker<'_> {
+    /// The files `numbers` and what must go along with them into `output_level`.
+    fn with_companions(&self, numbers: &[FileNumber], output_level: usize) -> Vec<LevelInputs> {
+        let mut inputs: Vec<LevelInputs> = Vec::new();
+        for level in 0..=output_level {
+            let files = self.version.files(level);
+            let named = |file: &Arc<FileMetaData>| numbers.contains(&file.number);
+            let mut range = match (files.iter().position(named), files.iter().rposition(named)) {
+                (Some(first), Some(last)) => first..last + 1,
+                _ => 0..0,
+            };
+            if level == 0 {
+                if output_level > 0 && !range.is_empty() {
+                    range.end = files.len(); // Newest first: what follows is older.
+                }
+            } else {
+                // The outputs span all inputs, so what lies between named files of two levels goes along, too.
+                let chosen = inputs.iter().flat_map(|inputs| &inputs.files).chain(&files[range.clone()]);
+                if let Some((low, high)) = user_key_range(&self.version.comparator.user, chosen) {
+                    let overlap = self.overlap(level, low, high);
+                    range = match (range.is_empty(), overlap.is_empty()) {
+                        (true, _) => overlap,
+                        (_, true) => range,
+                        _ => range.start.min(overlap.start)..range.end.max(overlap.end),
+                    };
+                }
+                range = self.clean_cut(level, range);
+            }
+            if !range.is_empty() {
+                inputs.push(LevelInputs { level, files: files[range].to_vec() });
+            }
+        }
+        inputs
+    }
+}

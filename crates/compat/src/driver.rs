@@ -1,0 +1,262 @@
+//! Runs engines through their drivers.
+//!
+//! ```text
+//! DRIVER write dir=PATH seed=N cfs=N keys=N rounds=A..B after=ACTIONS exit=clean|abrupt
+//!              extra=FEATURE db_options=TEXT cf_options=TEXT
+//! DRIVER dump  dir=PATH seed=N keys=N read_only=0|1 db_options=TEXT cf_options=TEXT
+//! DRIVER hold  dir=PATH
+//! ```
+//!
+//! `write` creates the database and its column families if need be and writes the rounds; ACTIONS says what
+//! to do after each: `none`, `flush` or `compact`, separated by commas, the last one for all that follow.
+//! With `exit=abrupt` the process ends without closing the database, so the last writes are in the WAL only.
+//! `dump` prints one line for each column family, see [`Digest::line`](crate::workload::Digest::line).
+//! `hold` opens the database, prints `held`, and closes it when its input ends. All print `ok` at the end,
+//! or a line `error: ..` to standard error and exit with 2, or with 3 for options that the driver cannot
+//! set. The options are RocksDB's option strings.
+
+use std::env;
+use std::io::{BufRead, BufReader, Read};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use crate::workload::Workload;
+
+/// An engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Driver {
+    /// This engine, through the driver at that path.
+    Ironstone(&'static str),
+    /// RocksDB 7.8 through C.
+    RocksDb7,
+    /// RocksDB 10.4 through Python.
+    RocksDb10,
+    /// RocksDB 11.8 through Java.
+    RocksDb11,
+    /// LevelDB 1.23 through C.
+    LevelDb,
+}
+
+/// The releases of RocksDB that we test with.
+pub const ROCKSDBS: [Driver; 3] = [Driver::RocksDb7, Driver::RocksDb10, Driver::RocksDb11];
+
+/// Why a driver did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// It is not installed.
+    Missing(String),
+    /// It has no way to set an option that was asked for.
+    Unable(String),
+    /// The engine reported an error, or crashed.
+    Failed(String),
+}
+
+/// What to write.
+#[derive(Clone, Debug)]
+pub struct Writes<'a> {
+    /// The contents.
+    pub workload: Workload,
+    /// Which part of them.
+    pub rounds: Range<u64>,
+    /// What to do after each round.
+    pub after: &'a str,
+    /// End the process without closing the database.
+    pub abrupt: bool,
+    /// How to write.
+    pub options: Options<'a>,
+}
+
+/// Option strings in RocksDB's form.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options<'a> {
+    /// Of the database.
+    pub db: &'a str,
+    /// Of every column family.
+    pub cf: &'a str,
+}
+
+impl Driver {
+    /// The engine's name and release.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ironstone(_) => "ironstone",
+            Self::RocksDb7 => "rocksdb-7.8",
+            Self::RocksDb10 => "rocksdb-10.4",
+            Self::RocksDb11 => "rocksdb-11.8",
+            Self::LevelDb => "leveldb-1.23",
+        }
+    }
+
+    fn program(self) -> Result<PathBuf, Failure> {
+        let path = match self {
+            Self::Ironstone(path) => PathBuf::from(path),
+            Self::RocksDb7 => oracles().join("rocksdb_driver"),
+            Self::RocksDb10 => oracles().join("rocksdict_driver"),
+            Self::RocksDb11 => oracles().join("rocksjava_driver"),
+            Self::LevelDb => oracles().join("leveldb_driver"),
+        };
+        match path.exists() {
+            true => Ok(path),
+            false => {
+                Err(Failure::Missing(format!("{} is not there, see install-oracles.sh", path.display())))
+            }
+        }
+    }
+
+    /// Writes to the database in `dir`.
+    pub fn write(self, dir: &Path, writes: &Writes<'_>) -> Result<(), Failure> {
+        self.write_extra(dir, writes, "none")
+    }
+
+    /// Like [`Self::write`], and uses a feature that the workload does not have after each round:
+    /// `range_delete`, `merge` or `wide_columns`.
+    pub fn write_extra(self, dir: &Path, writes: &Writes<'_>, extra: &str) -> Result<(), Failure> {
+        let Workload { seed, cfs, keys } = writes.workload;
+        let Range { start, end } = writes.rounds;
+        let mut command = self.command("write", dir, writes.options)?;
+        command.args([format!("seed={seed}"), format!("cfs={cfs}"), format!("keys={keys}")]);
+        command.args([format!("rounds={start}..{end}"), format!("after={}", writes.after)]);
+        command.arg(format!("extra={extra}"));
+        command.arg(format!("exit={}", if writes.abrupt { "abrupt" } else { "clean" }));
+        self.run(command).map(drop)
+    }
+
+    /// The digests of what `dir` holds. Opens it for reading and writing, so it recovers what was unclean.
+    pub fn dump(self, dir: &Path, workload: Workload, options: Options<'_>) -> Result<String, Failure> {
+        self.dump_as(dir, workload, options, false)
+    }
+
+    /// Like [`Self::dump`], but opens the directory for reading only.
+    pub fn dump_read_only(
+        self,
+        dir: &Path,
+        workload: Workload,
+        options: Options<'_>,
+    ) -> Result<String, Failure> {
+        self.dump_as(dir, workload, options, true)
+    }
+
+    fn dump_as(
+        self,
+        dir: &Path,
+        workload: Workload,
+        options: Options<'_>,
+        read_only: bool,
+    ) -> Result<String, Failure> {
+        let mut command = self.command("dump", dir, options)?;
+        command.arg(format!("read_only={}", u8::from(read_only)));
+        command.args([format!("seed={}", workload.seed), format!("keys={}", workload.keys)]);
+        let output = self.run(command)?;
+        Ok(output.strip_suffix("ok\n").unwrap_or(&output).to_owned())
+    }
+
+    /// Opens `dir` and keeps it open until the value is dropped.
+    pub fn hold(self, dir: &Path) -> Result<Held, Failure> {
+        let mut command = self.command("hold", dir, Options::default())?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| self.failed(&error.to_string()))?;
+        let mut first_line = String::new();
+        let output = child.stdout.take().expect("it is piped");
+        BufReader::new(output).read_line(&mut first_line).map_err(|error| self.failed(&error.to_string()))?;
+        let mut held = Held(child);
+        match first_line.trim_end() {
+            "held" => Ok(held),
+            _ => Err(self.failed(&held.errors())),
+        }
+    }
+
+    fn command(self, name: &str, dir: &Path, options: Options<'_>) -> Result<Command, Failure> {
+        let mut command = Command::new(self.program()?);
+        command.arg(name).arg(format!("dir={}", dir.display()));
+        command.args([format!("db_options={}", options.db), format!("cf_options={}", options.cf)]);
+        Ok(command)
+    }
+
+    fn run(self, mut command: Command) -> Result<String, Failure> {
+        let output =
+            command.stdin(Stdio::null()).output().map_err(|error| self.failed(&error.to_string()))?;
+        let (text, errors) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        match output.status.code() {
+            Some(0) if text.ends_with("ok\n") => Ok(text.into_owned()),
+            Some(3) => Err(Failure::Unable(format!("{}: {}", self.name(), errors.trim_end()))),
+            code => Err(self.failed(&format!("exit code {code:?}: {}{}", text, errors.trim_end()))),
+        }
+    }
+
+    fn failed(self, what: &str) -> Failure {
+        Failure::Failed(format!("{}: {what}", self.name()))
+    }
+}
+
+/// A process that has a database open.
+pub struct Held(Child);
+
+impl Held {
+    fn errors(&mut self) -> String {
+        let mut text = String::new();
+        if let Some(mut errors) = self.0.stderr.take() {
+            let _ = errors.read_to_string(&mut text); // What came so far is enough.
+        }
+        text
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take()); // Its input ends, so it closes the database.
+        let _ = self.0.wait(); // Nothing to do if it is gone already.
+    }
+}
+
+/// The directory that `install-oracles.sh` fills.
+fn oracles() -> PathBuf {
+    if let Some(oracles) = env::var_os("IRONSTONE_ORACLES") {
+        return oracles.into();
+    }
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    env::var_os("CARGO_TARGET_DIR").map_or(workspace.join("target"), PathBuf::from).join("oracles")
+}
+
+/// The value, or `None` if the driver could not do this and the test should go on without it. Panics if the
+/// engine failed, or if it is missing and `IRONSTONE_REQUIRE_ORACLES=1`.
+#[track_caller]
+pub fn ran<T>(result: Result<T, Failure>) -> Option<T> {
+    match result {
+        Ok(value) => Some(value),
+        Err(Failure::Failed(why)) => panic!("{why}"),
+        Err(Failure::Missing(why)) => {
+            skip(&why);
+            None
+        }
+        Err(Failure::Unable(why)) => {
+            println!("not applicable: {why}");
+            None
+        }
+    }
+}
+
+/// Prints that something was not tested because a program is missing, or panics if that is not allowed.
+#[track_caller]
+pub fn skip(why: &str) {
+    let required = env::var("IRONSTONE_REQUIRE_ORACLES").is_ok_and(|value| value == "1");
+    assert!(!required, "IRONSTONE_REQUIRE_ORACLES=1, but {why}");
+    println!("SKIP {why}");
+}
+
+/// Runs a command-line tool of RocksDB 7.8: what it printed to both outputs, and whether it succeeded.
+/// `None` if it is not installed.
+#[track_caller]
+pub fn tool(name: &str, arguments: &[String]) -> Option<(bool, String)> {
+    match Command::new(name).args(arguments).stdin(Stdio::null()).output() {
+        Ok(output) => {
+            let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+            Some((output.status.success(), text.into_owned()))
+        }
+        Err(error) => {
+            skip(&format!("{name} does not run ({error}), see install-oracles.sh"));
+            None
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Features of RocksDB that Ironstone may not have: it refuses them by name, or does them right. It never
+//! passes over them in silence.
+
+use ironstone_compat::directory::Scratch;
+use ironstone_compat::driver::{Driver, Failure, Options, Writes, ran};
+use ironstone_compat::workload::Workload;
+
+const IRONSTONE: Driver = Driver::Ironstone(env!("CARGO_BIN_EXE_ironstone_driver"));
+const WORKLOAD: Workload = Workload { seed: 61, cfs: 1, keys: 200 };
+const TABLE: &str = "block_based_table_factory={format_version=5}";
+
+/// Lets `writer` use the feature, in the WAL and in tables, and compares what it and Ironstone read.
+fn refused_or_right(writer: Driver, extra: &str, cf_options: &str) {
+    let cf_options = format!("{TABLE};{cf_options}");
+    let options = Options { db: "", cf: &cf_options };
+    for after in ["none", "flush", "compact", "flush,none"] {
+        let source = Scratch::new();
+        let writes = Writes { workload: WORKLOAD, rounds: 0..2, after, abrupt: true, options };
+        let Some(()) = ran(writer.write_extra(&source.db(), &writes, extra)) else { return };
+        let theirs = Scratch::copy_of(&source.db());
+        let expected = ran(writer.dump(&theirs.db(), WORKLOAD, options)).expect("it ran a moment ago");
+
+        let ours = Scratch::copy_of(&source.db());
+        for our_options in [Options::default(), options] {
+            let found = IRONSTONE.dump(&ours.db(), WORKLOAD, our_options);
+            check_refused_or(&expected, found, &format!("{extra} {cf_options}, after {after}"));
+        }
+        // Whatever Ironstone said, the directory is still what it was.
+        let again = ran(writer.dump(&ours.db(), WORKLOAD, options)).expect("it ran a moment ago");
+        assert_eq!(again, expected, "{extra} {cf_options}, after {after}: read by Ironstone in between");
+    }
+}
+
+fn check_refused_or(expected: &str, found: Result<String, Failure>, what: &str) {
+    match found {
+        Ok(digests) => assert_eq!(digests, expected, "{what}"),
+        Err(Failure::Failed(why)) => {
+            let refused = ["Not implemented", "Invalid argument"].iter().any(|kind| why.contains(kind));
+            assert!(refused, "{what}: {why}");
+            println!("refused: {why}");
+        }
+        Err(other) => panic!("{what}: {other:?}"),
+    }
+}
+
+#[test]
+fn range_tombstones() {
+    refused_or_right(Driver::RocksDb7, "range_delete", "");
+    refused_or_right(Driver::RocksDb11, "range_delete", "");
+}
+
+#[test]
+fn merge_operands() {
+    refused_or_right(Driver::RocksDb7, "merge", "merge_operator=uint64add");
+}
+
+#[test]
+fn wide_columns() {
+    refused_or_right(Driver::RocksDb10, "wide_columns", "");
+}
+
+#[test]
+fn values_in_blob_files() {
+    refused_or_right(Driver::RocksDb7, "none", "enable_blob_files=true;min_blob_size=50");
+}
+
+#[test]
+fn plain_tables() {
+    let cf = "prefix_extractor=rocksdb.FixedPrefix.4;plain_table_factory={user_key_len=0}";
+    let options = Options { db: "", cf };
+    let source = Scratch::new();
+    let writes = Writes { workload: WORKLOAD, rounds: 0..1, after: "flush", abrupt: false, options };
+    let Some(()) = ran(Driver::RocksDb7.write(&source.db(), &writes)) else { return };
+    let found = IRONSTONE.dump(&source.db(), WORKLOAD, Options::default());
+    check_refused_or(&WORKLOAD.expected(0..1), found, "plain table");
+}
+
+#[test]
+fn universal_and_fifo_compaction() {
+    for style in ["kCompactionStyleUniversal", "kCompactionStyleFIFO"] {
+        refused_or_right(Driver::RocksDb7, "none", &format!("compaction_style={style}"));
+    }
+}
+
+#[test]
+fn unknown_comparators() {
+    refused_or_right(Driver::RocksDb11, "none", "comparator=rocksdb.ReverseBytewiseComparator");
+}
+
+#[test]
+fn compressed_wals() {
+    let options = Options { db: "wal_compression=kZSTD", cf: TABLE };
+    let source = Scratch::new();
+    let writes = Writes { workload: WORKLOAD, rounds: 0..2, after: "flush,none", abrupt: true, options };
+    let Some(()) = ran(Driver::RocksDb7.write(&source.db(), &writes)) else { return };
+    let found = IRONSTONE.dump(&source.db(), WORKLOAD, Options::default());
+    check_refused_or(&WORKLOAD.expected(0..2), found, "compressed WAL");
+}

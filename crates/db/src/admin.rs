@@ -1,0 +1,328 @@
+//! What keeps a database in shape: column families, flushes, manual compaction, background errors.
+
+use crate::background::flush::flush_and_wait;
+use crate::background::manual::{self, CompactFilesOptions, CompactRangeOptions};
+use crate::column_family::ColumnFamily;
+use crate::engine::State;
+use crate::info_log::info;
+use crate::open::FamilyBuilder;
+use crate::options::ColumnFamilyOptions;
+use crate::write::switch::Which;
+use crate::Db;
+use ironstone_base::sync::Arc;
+use ironstone_base::sync::atomic::Ordering;
+use ironstone_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity};
+use ironstone_version::ColumnFamilyConfig;
+
+/// How memtables are flushed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlushOptions {
+    /// Return only when the tables are durable. Default true.
+    pub wait: bool,
+}
+
+impl Default for FlushOptions {
+    fn default() -> Self {
+        Self { wait: true }
+    }
+}
+
+/// A table of the database.
+#[derive(Clone, Debug)]
+pub struct LiveFile {
+    /// The column family that it belongs to.
+    pub column_family: String,
+    /// The level that it lies on.
+    pub level: usize,
+    /// The number in its name.
+    pub number: FileNumber,
+    /// Its length in bytes.
+    pub size: u64,
+    /// Its first user key.
+    pub smallest: Vec<u8>,
+    /// Its last user key.
+    pub largest: Vec<u8>,
+    /// Its oldest entry.
+    pub smallest_sequence: SequenceNumber,
+    /// Its newest entry.
+    pub largest_sequence: SequenceNumber,
+    /// Whether a compaction reads it now.
+    pub being_compacted: bool,
+}
+
+impl Db {
+    /// Creates a column family. `InvalidArgument` if the name is taken or empty.
+    pub fn create_column_family(&self, name: &str, options: &ColumnFamilyOptions) -> Result<ColumnFamily> {
+        let engine = self.engine();
+        engine.write_failure()?;
+        if name.is_empty() {
+            return Err(Error::invalid_argument("a column family must have a name"));
+        }
+        let config = ColumnFamilyConfig {
+            name: name.to_owned(),
+            comparator: options.comparator.clone(),
+            num_levels: options.num_levels as usize,
+        };
+        let mut manifest = engine.manifest.lock();
+        let pending = {
+            let state = engine.state.lock();
+            if state.versions.column_family_named(name).is_some() {
+                return Err(Error::invalid_argument(format!("Column family already exists: {name}")));
+            }
+            let (wal, _) = engine.pipeline.current_wal();
+            state.versions.prepare_create(&config, wal, &manifest)?
+        };
+        let created = match manifest.commit(pending) {
+            Ok(change) => {
+                let mut state = engine.state.lock();
+                let State { versions, families, .. } = &mut *state;
+                let installed = versions.install(change);
+                let id = installed.added.expect("the change created one");
+                let builder = FamilyBuilder {
+                    env: &engine.env,
+                    dir: &engine.dir,
+                    options: &engine.options,
+                    instance: engine.instance,
+                    tables: &engine.tables,
+                    cleaner: &engine.cleaner,
+                };
+                let family = builder.build(id, options, name, versions)?;
+                engine.pipeline.set_active(id, Arc::clone(&family.mem));
+                let handle = ColumnFamily(Arc::clone(&family.data));
+                families.insert(id, family);
+                handle
+            }
+            Err(failed) => {
+                let mut state = engine.state.lock();
+                let error = state.versions.abandon(failed);
+                engine.stop_writes(&mut state, error.clone(), "creating a column family");
+                return Err(error);
+            }
+        };
+        drop(manifest);
+        info!(engine.log, "created column family {name:?} (id {})", created.id().0);
+        engine.write_options_file()?;
+        Ok(created)
+    }
+
+    /// Drops a column family. Its files go once nobody reads them; handles answer `ColumnFamilyDropped`.
+    pub fn drop_column_family(&self, cf: &ColumnFamily) -> Result<()> {
+        let engine = self.engine();
+        engine.write_failure()?;
+        if cf.id() == ColumnFamilyId::DEFAULT {
+            return Err(Error::invalid_argument("Can't drop default column family"));
+        }
+        if cf.0.instance != engine.instance {
+            return Err(Error::invalid_argument("the column family is of another database"));
+        }
+        let mut manifest = engine.manifest.lock();
+        let pending = engine.state.lock().versions.prepare_drop(cf.id(), &manifest)?;
+        match manifest.commit(pending) {
+            Ok(change) => {
+                let mut state = engine.state.lock();
+                state.versions.install(change);
+                cf.0.dropped.store(true, Ordering::Release);
+                engine.pipeline.remove_active(cf.id());
+                state.families.remove(&cf.id());
+                engine.update_stall(&mut state);
+            }
+            Err(failed) => {
+                let mut state = engine.state.lock();
+                let error = state.versions.abandon(failed);
+                engine.stop_writes(&mut state, error.clone(), "dropping a column family");
+                return Err(error);
+            }
+        }
+        drop(manifest);
+        info!(engine.log, "dropped column family {:?}", cf.name());
+        engine.progress.notify_all();
+        engine.cleaner.poke();
+        engine.write_options_file()
+    }
+
+    /// Writes the memtable of `default` to a table, and waits until it is durable.
+    pub fn flush(&self) -> Result<()> {
+        self.flush_cf(&FlushOptions::default(), self.default_column_family())
+    }
+    /// Writes the memtable of `cf` to a table.
+    pub fn flush_cf(&self, options: &FlushOptions, cf: &ColumnFamily) -> Result<()> {
+        self.flush_cfs(options, &[cf])
+    }
+    /// Writes the memtables of several column families to tables.
+    pub fn flush_cfs(&self, options: &FlushOptions, cfs: &[&ColumnFamily]) -> Result<()> {
+        cfs.iter().try_for_each(|cf| self.check_handle(cf))?;
+        let ids: Vec<_> = cfs.iter().map(|cf| cf.id()).collect();
+        let which = Which::Of(ids.clone());
+        if options.wait {
+            return flush_and_wait(self.engine(), &which, &ids);
+        }
+        let engine = self.engine();
+        engine.write_failure()?;
+        engine.switch_memtables(&which)?;
+        let mut state = engine.state.lock();
+        for id in ids {
+            state.family_mut(id)?.flush_requested = true;
+        }
+        engine.work.notify_all();
+        Ok(())
+    }
+
+    /// Compacts the keys of `cf` in `begin..=end` (`None`: unbounded) down to the last level that has
+    /// some, on this thread. Flushes first.
+    pub fn compact_range(
+        &self,
+        options: &CompactRangeOptions,
+        cf: &ColumnFamily,
+        begin: Option<&[u8]>,
+        end: Option<&[u8]>,
+    ) -> Result<()> {
+        self.check_handle(cf)?;
+        flush_and_wait(self.engine(), &Which::Of(vec![cf.id()]), &[cf.id()])?;
+        manual::compact_range(self.engine(), cf, begin, end, options)
+    }
+    /// Compacts the tables `files` of `cf` into `output_level`, on this thread.
+    pub fn compact_files(
+        &self,
+        options: &CompactFilesOptions,
+        cf: &ColumnFamily,
+        files: &[FileNumber],
+        output_level: usize,
+    ) -> Result<()> {
+        self.check_handle(cf)?;
+        manual::compact_files(self.engine(), cf, files, output_level, options)
+    }
+
+    /// Waits until no flush and no compaction runs or is due.
+    pub fn wait_for_compact(&self) -> Result<()> {
+        let engine = self.engine();
+        let mut state = engine.state.lock();
+        loop {
+            if let Some(error) = &state.background_error {
+                return Err(error.clone());
+            }
+            if state.closing {
+                return Err(Error::shutdown());
+            }
+            let busy = state.running_flushes + state.running_compactions > 0
+                || state.families.values().any(|family| {
+                    let automatic = !family.data.options.disable_auto_compactions;
+                    (automatic && family.compaction_due) || family.flushing || family.flush_requested
+                });
+            if !busy || state.paused > 0 {
+                return Ok(());
+            }
+            engine.work.notify_all();
+            engine.progress.wait(&mut state);
+        }
+    }
+
+    /// Lets no flush and no compaction start until [`continue_background_work`](Self::continue_background_work)
+    /// was called as often, and waits for those that run.
+    pub fn pause_background_work(&self) -> Result<()> {
+        let engine = self.engine();
+        let mut state = engine.state.lock();
+        state.paused += 1;
+        while state.running_flushes + state.running_compactions > 0 {
+            engine.progress.wait(&mut state);
+        }
+        Ok(())
+    }
+    /// Takes one [`pause_background_work`](Self::pause_background_work) back.
+    pub fn continue_background_work(&self) -> Result<()> {
+        let engine = self.engine();
+        let mut state = engine.state.lock();
+        state.paused = state
+            .paused
+            .checked_sub(1)
+            .ok_or_else(|| Error::invalid_argument("background work is not paused"))?;
+        engine.work.notify_all();
+        Ok(())
+    }
+
+    /// The failure that stops writes, if there is one.
+    pub fn background_error(&self) -> Option<Error> {
+        self.engine().state.lock().background_error.clone()
+    }
+
+    /// Tries to go on after a failure that stopped writes: gives up the WAL, whose end nobody can be
+    /// sure of, and writes everything that memtables hold to tables. If that works, every write that
+    /// was acknowledged is there, and writes are taken again.
+    pub fn resume(&self) -> Result<()> {
+        let engine = self.engine();
+        let error = {
+            let mut state = engine.state.lock();
+            if engine.read_only {
+                return state.background_error.clone().map_or(Ok(()), Err);
+            }
+            let Some(error) = state.background_error.clone() else { return Ok(()) };
+            if error.severity() >= Severity::Unrecoverable {
+                return Err(error);
+            }
+            state.background_error = None;
+            error
+        };
+        let resumed = self.flush_everything();
+        let mut state = engine.state.lock();
+        match resumed {
+            Ok(()) if state.background_error.is_none() => {
+                info!(engine.log, "resumed after: {error}");
+                engine.writes_stopped.store(false, Ordering::Release);
+                engine.update_stall(&mut state);
+                engine.work.notify_all();
+                Ok(())
+            }
+            result => {
+                let failure = state.background_error.get_or_insert(error).clone();
+                result.and(Err(failure))
+            }
+        }
+    }
+
+    fn flush_everything(&self) -> Result<()> {
+        let engine = self.engine();
+        // Writes stay refused meanwhile; those under way end with an error or in a memtable.
+        engine.switch_memtables(&Which::All)?;
+        let ids: Vec<_> = engine.state.lock().families.keys().copied().collect();
+        crate::background::flush::wait_flushed(engine, &ids)
+    }
+
+    /// The tables of all column families.
+    pub fn live_files(&self) -> Vec<LiveFile> {
+        let state = self.engine().state.lock();
+        let mut files = Vec::new();
+        for family in state.families.values() {
+            let Some(versions) = state.versions.column_family(family.data.id) else { continue };
+            for (level, file) in versions.current.all_files() {
+                files.push(LiveFile {
+                    column_family: family.data.name.clone(),
+                    level,
+                    number: file.number,
+                    size: file.file_size,
+                    smallest: file.smallest.user_key().to_vec(),
+                    largest: file.largest.user_key().to_vec(),
+                    smallest_sequence: file.smallest_seqno,
+                    largest_sequence: file.largest_seqno,
+                    being_compacted: family.running.is_busy(file.number),
+                });
+            }
+        }
+        files
+    }
+    /// For each level of `cf` how many tables it has and how many bytes they take.
+    pub fn level_shape(&self, cf: &ColumnFamily) -> Vec<(usize, u64)> {
+        let version = Arc::clone(&cf.0.peek().version);
+        version.levels.iter().map(|level| (level.len(), level.bytes())).collect()
+    }
+    /// Keeps obsolete files from being removed until [`enable_file_deletions`](Self::enable_file_deletions)
+    /// was called as often.
+    pub fn disable_file_deletions(&self) {
+        self.engine().state.lock().deletions_disabled += 1;
+    }
+    /// Takes one [`disable_file_deletions`](Self::disable_file_deletions) back.
+    pub fn enable_file_deletions(&self) {
+        let mut state = self.engine().state.lock();
+        state.deletions_disabled = state.deletions_disabled.saturating_sub(1);
+        drop(state);
+        self.engine().cleaner.poke();
+    }
+}

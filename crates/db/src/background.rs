@@ -1,0 +1,149 @@
+//! Background work: flushes, compactions, and the removal of files that nobody needs.
+//!
+//! Threads of three kinds wait for work: some that only flush, so that writers never wait behind a
+//! compaction; some that compact; and one that removes files.
+
+pub(crate) mod compaction;
+pub(crate) mod flush;
+pub(crate) mod job;
+pub(crate) mod manual;
+pub(crate) mod purge;
+
+use crate::engine::{Engine, State};
+use crate::write::switch::Which;
+use ironstone_base::sync::atomic::Ordering;
+use ironstone_base::sync::{Arc, Condvar, Mutex, MutexGuard, thread};
+use ironstone_base::{Error, Result, Severity};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The threads of one database.
+pub(crate) struct Workers {
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+/// Wakes the thread that removes files.
+#[derive(Default)]
+pub(crate) struct Cleaner {
+    wanted: Mutex<Wanted>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct Wanted {
+    clean: bool,
+    stop: bool,
+}
+
+impl Cleaner {
+    /// Something was let go of: look whether files can be removed.
+    pub(crate) fn poke(&self) {
+        self.wanted.lock().clean = true;
+        self.wake.notify_one();
+    }
+    fn stop(&self) {
+        self.wanted.lock().stop = true;
+        self.wake.notify_one();
+    }
+    /// Waits until there is something to clean; `false` when it is time to stop.
+    fn wait(&self) -> bool {
+        let mut wanted = self.wanted.lock();
+        while !wanted.clean && !wanted.stop {
+            self.wake.wait(&mut wanted);
+        }
+        wanted.clean = false;
+        !wanted.stop
+    }
+}
+
+impl Workers {
+    pub(crate) fn start(engine: &Arc<Engine>) -> Self {
+        let mut threads = Vec::new();
+        for _ in 0..engine.options.flush_threads() {
+            let engine = Arc::clone(engine);
+            threads.push(thread::spawn_named("ironstone:flush", move || work(&engine, flush::next)));
+        }
+        for _ in 0..engine.options.compaction_threads() {
+            let engine = Arc::clone(engine);
+            threads.push(thread::spawn_named("ironstone:compact", move || work(&engine, compaction::next)));
+        }
+        let cleaning = Arc::clone(engine);
+        threads.push(thread::spawn_named("ironstone:clean", move || {
+            while cleaning.cleaner.wait() {
+                purge::remove_obsolete(&cleaning);
+            }
+        }));
+        Self { threads }
+    }
+}
+
+/// A job that was taken and must be run without the state lock.
+pub(crate) type Job = Box<dyn FnOnce(&Arc<Engine>) + Send>;
+
+/// Takes jobs and runs them until the database closes.
+fn work(engine: &Arc<Engine>, next: fn(&Engine, &mut State) -> Option<Job>) {
+    let mut state = engine.state.lock();
+    while !state.closing {
+        let job = if state.is_held() { None } else { next(engine, &mut state) };
+        match job {
+            Some(job) => {
+                MutexGuard::unlocked(&mut state, || run_guarded(engine, job));
+                engine.work.notify_all();
+                engine.progress.notify_all();
+            }
+            None => engine.work.wait(&mut state),
+        }
+    }
+}
+
+/// A job that panics is a bug of ours; it must not leave others waiting for ever.
+fn run_guarded(engine: &Arc<Engine>, job: Job) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| job(engine))) {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+        let error = Error::io_message(format!("internal panic in a background job: {text}"));
+        let error = error.with_severity(Severity::Unrecoverable);
+        engine.stop_writes(&mut engine.state.lock(), error, "a background job");
+    }
+}
+
+/// Ends the background work of a database and closes its log.
+pub(crate) fn close(engine: &Arc<Engine>, workers: Workers) -> Result<()> {
+    let flushed = flush_before_closing(engine);
+    {
+        let mut state = engine.state.lock();
+        state.closing = true;
+        engine.cancelled.store(true, Ordering::Relaxed);
+        engine.writes_stopped.store(true, Ordering::Release);
+        engine.controller.release();
+        engine.work.notify_all();
+        engine.progress.notify_all();
+    }
+    engine.cleaner.stop();
+    let mut panicked = false;
+    for thread in workers.threads {
+        panicked |= thread.join().is_err();
+    }
+    // Whatever a writer got an answer for is in the log; what it buffered goes to the system.
+    let closed = engine.pipeline.close(false);
+    purge::remove_obsolete(engine);
+    crate::info_log::info!(engine.log, "closed");
+    flushed?;
+    closed?;
+    if panicked { Err(Error::io_message("a background thread panicked")) } else { Ok(()) }
+}
+
+/// Writes that went around the log would be lost: flushes the memtables that hold some.
+fn flush_before_closing(engine: &Arc<Engine>) -> Result<()> {
+    if engine.options.avoid_flush_during_shutdown || engine.write_failure().is_err() {
+        return Ok(());
+    }
+    let unlogged: Vec<_> = {
+        let state = engine.state.lock();
+        let families = state.families.values();
+        families.filter(|family| family.has_unlogged_writes()).map(|family| family.data.id).collect()
+    };
+    if unlogged.is_empty() {
+        return Ok(());
+    }
+    flush::flush_and_wait(engine, &Which::Of(unlogged.clone()), &unlogged)
+}

@@ -1,0 +1,228 @@
+//! Compaction: takes plans from the picker, carries them out, installs the results.
+
+use super::Job;
+use super::job::{Inputs, Outputs, ScopedThreads, build_options, write_options};
+use crate::column_family::ColumnFamilyData;
+use crate::engine::{Engine, State};
+use crate::info_log::info;
+use ironstone_base::statistics::{Histogram, Ticker};
+use ironstone_base::sync::Arc;
+use ironstone_base::sync::atomic::{AtomicBool, Ordering};
+use ironstone_base::{Code, ColumnFamilyId, Error, Result, SubCode};
+use ironstone_compaction::{
+    CompactionId, CompactionOutput, CompactionPlan, CompactionReason, CompactionStats, JobContext, PickContext,
+    PlanKind, pick_level, run_compaction,
+};
+use ironstone_version::{Version, VersionEdit};
+
+/// A table of which at least this share are tombstones is compacted soon, so that scans do not wade
+/// through them and deleted data gives its space back.
+pub(crate) const TOMBSTONE_MARK_RATIO: f64 = 0.5;
+
+/// What a manual compaction answers once it was told to stop.
+pub(crate) fn manual_compaction_canceled() -> Error {
+    Error::new(Code::Incomplete, "manual compaction was canceled").with_sub_code(SubCode::ManualCompactionPaused)
+}
+
+/// A plan that was claimed and waits to be carried out.
+pub(crate) struct Claimed {
+    pub(crate) data: Arc<ColumnFamilyData>,
+    /// Keeps the input files.
+    pub(crate) _version: Arc<Version>,
+    pub(crate) plan: CompactionPlan,
+    pub(crate) id: CompactionId,
+}
+
+/// Takes the most urgent compaction that can run now, if there is one.
+pub(crate) fn next(engine: &Engine, state: &mut State) -> Option<Job> {
+    if state.background_error.is_some() {
+        return None;
+    }
+    let claimed = pick(engine, state)?;
+    state.running_compactions += 1;
+    Some(Box::new(move |engine| {
+        let result = carry_out(engine, &claimed, &[]);
+        let mut state = engine.state.lock();
+        state.running_compactions -= 1;
+        if let Err(error) = result
+            && !engine.cancelled.load(Ordering::Relaxed)
+            && !claimed.data.is_dropped()
+        {
+            engine.stop_writes(&mut state, error, "compaction");
+        }
+    }))
+}
+
+fn pick(engine: &Engine, state: &mut State) -> Option<Claimed> {
+    let context = pick_context(engine, state);
+    let State { families, versions, .. } = state;
+    let mut due: Vec<_> = families
+        .values_mut()
+        .filter(|family| family.compaction_due && !family.data.options.disable_auto_compactions)
+        .collect();
+    due.sort_by_key(|family| std::cmp::Reverse(family.pending_bytes));
+    for family in due {
+        let version = Arc::clone(&versions.column_family(family.data.id)?.current);
+        match pick_level(&version, &family.data.compaction, &family.running, &context) {
+            Some(plan) => {
+                let id = family.running.add(&plan);
+                return Some(Claimed { data: Arc::clone(&family.data), _version: version, plan, id });
+            }
+            // Asked again when a flush or a compaction of it has ended.
+            None => family.compaction_due = false,
+        }
+    }
+    None
+}
+
+/// What pickers must know of the moment.
+pub(crate) fn pick_context(engine: &Engine, state: &State) -> PickContext<'static> {
+    PickContext {
+        now_seconds: engine.env.clock.now_seconds(),
+        bottommost_threshold: state.bottommost_threshold,
+        compensate: None,
+    }
+}
+
+/// Carries out a claimed plan, installs the result, and lets go of the claim, whatever happens.
+pub(crate) fn carry_out(engine: &Engine, claimed: &Claimed, cancel: &[&AtomicBool]) -> Result<()> {
+    let result = match claimed.plan.kind {
+        PlanKind::TrivialMove => move_files(engine, claimed),
+        PlanKind::Rewrite => rewrite(engine, claimed, cancel),
+    };
+    let mut state = engine.state.lock();
+    if let Some(family) = state.families.get_mut(&claimed.data.id) {
+        family.running.remove(claimed.id);
+        family.compaction_due = true;
+    }
+    drop(state);
+    engine.cleaner.poke();
+    engine.work.notify_all();
+    result
+}
+
+fn move_files(engine: &Engine, claimed: &Claimed) -> Result<()> {
+    let Claimed { data, plan, .. } = claimed;
+    let edit = plan.edit(data.id, Vec::new());
+    install(engine, data.id, edit)?;
+    info!(engine.log, "[{}] moved {plan}", data.name);
+    Ok(())
+}
+
+fn rewrite(engine: &Engine, claimed: &Claimed, cancel: &[&AtomicBool]) -> Result<()> {
+    let Claimed { data, plan, .. } = claimed;
+    let job_id = engine.next_job();
+    let started = engine.env.clock.monotonic_nanos();
+    log_start(engine, job_id, data, plan);
+    let snapshots = engine.snapshots.sequences();
+    let build = build_options(data, &engine.db_id, &engine.session_id, &engine.options.host_id());
+    let next_number = || engine.new_file_number();
+    let cancelled = || {
+        engine.check_cancelled()?;
+        if claimed.data.is_dropped() {
+            return Err(Error::new(Code::ColumnFamilyDropped, data.name.clone()));
+        }
+        if cancel.iter().any(|flag| flag.load(Ordering::Relaxed)) {
+            return Err(manual_compaction_canceled());
+        }
+        Ok(())
+    };
+    let context = JobContext {
+        env: &engine.env,
+        comparator: &data.comparator,
+        tables: &Inputs { data },
+        outputs: &Outputs { dir: &engine.dir, next: &next_number },
+        build: &build,
+        write: write_options(&engine.options),
+        snapshots: &snapshots,
+        earliest_write_conflict: None,
+        enforce_single_del_contracts: engine.options.enforce_single_del_contracts,
+        cancelled: &cancelled,
+        skip_filters_at_bottom: data.options.optimize_filters_for_hits,
+        tombstone_mark_ratio: TOMBSTONE_MARK_RATIO,
+        rate_limiter: None,
+        workers: &ScopedThreads { parallelism: plan.max_subcompactions.max(1) },
+        progress: None,
+        readahead_size: engine.options.compaction_readahead_size,
+        verify_record_count: engine.options.compaction_verify_record_count,
+        paranoid_file_checks: false,
+    };
+    let CompactionOutput { files, stats } = run_compaction(plan, &context)?;
+
+    let numbers: Vec<u64> = files.iter().map(|file| file.number.0).collect();
+    let edit = plan.edit(data.id, files);
+    install(engine, data.id, edit)?;
+    let nanos = engine.env.clock.monotonic_nanos() - started;
+    count(engine, plan, &stats, nanos);
+    log_end(engine, job_id, data, plan, &stats, &numbers, nanos);
+    Ok(())
+}
+
+fn install(engine: &Engine, id: ColumnFamilyId, edit: VersionEdit) -> Result<()> {
+    engine.commit_edits(vec![edit], |state, _| {
+        let State { families, versions, .. } = state;
+        if let Some(family) = families.get_mut(&id) {
+            family.install_view(versions);
+        }
+        engine.update_stall(state);
+    })
+}
+
+fn count(engine: &Engine, plan: &CompactionPlan, stats: &CompactionStats, nanos: u64) {
+    let read = stats.bytes_read_non_output_levels + stats.bytes_read_output_level;
+    let counters = &engine.counters;
+    counters.compactions.fetch_add(1, Ordering::Relaxed);
+    counters.compaction_read_bytes.fetch_add(read, Ordering::Relaxed);
+    counters.compaction_write_bytes.fetch_add(stats.bytes_written, Ordering::Relaxed);
+    counters.compaction_micros.fetch_add(nanos / 1000, Ordering::Relaxed);
+    if plan.start_level() == 0 {
+        engine.controller.note_drained(stats.bytes_read_non_output_levels, nanos);
+    }
+    engine.count(Ticker::CompactReadBytes, read);
+    engine.count(Ticker::CompactWriteBytes, stats.bytes_written);
+    if let Some(statistics) = &engine.statistics {
+        statistics.measure(Histogram::CompactionTime, nanos / 1000);
+    }
+}
+
+fn log_start(engine: &Engine, job_id: u64, data: &ColumnFamilyData, plan: &CompactionPlan) {
+    info!(engine.log, "[{}] compacting {plan}: {}, score {:.2}", data.name, plan.reason.name(), plan.score);
+    let mut event = serde_json::json!({ "job": job_id, "cf_name": data.name,
+        "compaction_reason": plan.reason.name(), "score": plan.score, "input_data_size": plan.input_bytes() });
+    for inputs in &plan.inputs {
+        let numbers: Vec<u64> = inputs.files.iter().map(|file| file.number.0).collect();
+        event[format!("files_L{}", inputs.level)] = numbers.into();
+    }
+    engine.log.event("compaction_started", event);
+}
+
+#[allow(clippy::too_many_arguments)]
+fn log_end(
+    engine: &Engine,
+    job_id: u64,
+    data: &ColumnFamilyData,
+    plan: &CompactionPlan,
+    stats: &CompactionStats,
+    outputs: &[u64],
+    nanos: u64,
+) {
+    let version = Arc::clone(&data.peek().version);
+    let shape: Vec<usize> = version.levels.iter().map(|level| level.len()).collect();
+    let event = serde_json::json!({ "job": job_id, "cf_name": data.name,
+        "compaction_time_micros": nanos / 1000, "output_level": plan.output_level,
+        "num_output_files": outputs.len(), "output_files": outputs, "total_output_size": stats.bytes_written,
+        "num_input_records": stats.input_records, "num_output_records": stats.output_records,
+        "num_subcompactions": stats.num_subcompactions, "lsm_state": shape });
+    engine.log.event("compaction_finished", event);
+    let manual = if plan.reason == CompactionReason::ManualCompaction { " (manual)" } else { "" };
+    info!(
+        engine.log,
+        "[{}] compacted {plan}{manual}: {} -> {} bytes, {} -> {} entries in {} us",
+        data.name,
+        plan.input_bytes(),
+        stats.bytes_written,
+        stats.input_records,
+        stats.output_records,
+        nanos / 1000
+    );
+}

@@ -1,0 +1,251 @@
+//! Flush: immutable memtables become a table of level 0.
+
+use super::Job;
+use super::job::{Outputs, build_options, write_options};
+use crate::column_family::ColumnFamilyData;
+use crate::engine::{Engine, Family, State};
+use crate::info_log::info;
+use crate::memtables::{DbMemTable, ImmutableMemTable};
+use crate::options::DbOptions;
+use crate::write::switch::Which;
+use ironstone_base::statistics::{Histogram, Ticker};
+use ironstone_base::sync::Arc;
+use ironstone_base::sync::atomic::Ordering;
+use ironstone_base::{ColumnFamilyId, FileNumber, Result, SequenceNumber};
+use ironstone_compaction::flush::FlushInput;
+use ironstone_compaction::{FlushOutput, JobContext, SerialWorkers, TableSource, run_flush};
+use ironstone_iter::BoxedIterator;
+use ironstone_sst::TableReader;
+use ironstone_version::{FileMetaData, VersionEdit};
+use ironstone_vfs::Env;
+use std::path::Path;
+
+/// Takes the oldest memtables of a column family that is due, if there is one.
+pub(crate) fn next(engine: &Engine, state: &mut State) -> Option<Job> {
+    if state.background_error.is_some() {
+        return None;
+    }
+    let family = state.families.values_mut().find(|family| is_due(family))?;
+    family.flushing = true;
+    family.flush_requested = false;
+    let data = Arc::clone(&family.data);
+    let taken: Vec<ImmutableMemTable> = family.imm.iter().cloned().collect();
+    let epoch = state.versions.new_epoch_number(data.id);
+    state.running_flushes += 1;
+    let job_id = engine.next_job();
+    Some(Box::new(move |engine| {
+        let result = flush(engine, job_id, &data, &taken, epoch);
+        let mut state = engine.state.lock();
+        state.running_flushes -= 1;
+        if let Some(family) = state.families.get_mut(&data.id) {
+            family.flushing = false;
+        }
+        if let Err(error) = result
+            && !engine.cancelled.load(Ordering::Relaxed)
+            && !data.is_dropped()
+        {
+            engine.stop_writes(&mut state, error, "flush");
+        }
+        drop(state);
+        engine.cleaner.poke();
+    }))
+}
+
+fn is_due(family: &Family) -> bool {
+    let merge = usize::try_from(family.data.options.min_write_buffer_number_to_merge).unwrap_or(1).max(1);
+    !family.flushing && !family.imm.is_empty() && (family.flush_requested || family.imm.len() >= merge)
+}
+
+/// One flush: what it reads and how it writes.
+pub(crate) struct FlushOf<'a> {
+    pub(crate) env: &'a Env,
+    pub(crate) dir: &'a Path,
+    pub(crate) options: &'a DbOptions,
+    pub(crate) data: &'a ColumnFamilyData,
+    pub(crate) db_id: &'a str,
+    pub(crate) session_id: &'a str,
+    /// Oldest first.
+    pub(crate) memtables: &'a [Arc<DbMemTable>],
+    pub(crate) epoch: u64,
+    pub(crate) snapshots: &'a [SequenceNumber],
+    pub(crate) cancelled: &'a (dyn Fn() -> Result<()> + Sync),
+}
+
+impl FlushOf<'_> {
+    /// Writes the table. Nothing is installed.
+    pub(crate) fn run(&self, next_number: &(dyn Fn() -> FileNumber + Sync)) -> Result<FlushOutput> {
+        let build = build_options(self.data, self.db_id, self.session_id, &self.options.host_id());
+        let compaction = &self.data.compaction;
+        let context = JobContext {
+            env: self.env,
+            comparator: &self.data.comparator,
+            tables: &NoInputs,
+            outputs: &Outputs { dir: self.dir, next: next_number },
+            build: &build,
+            write: write_options(self.options),
+            snapshots: self.snapshots,
+            earliest_write_conflict: None,
+            enforce_single_del_contracts: self.options.enforce_single_del_contracts,
+            cancelled: self.cancelled,
+            skip_filters_at_bottom: false,
+            tombstone_mark_ratio: 0.0,
+            rate_limiter: None,
+            workers: &SerialWorkers,
+            progress: None,
+            readahead_size: JobContext::DEFAULT_READAHEAD,
+            verify_record_count: self.options.flush_verify_memtable_count,
+            paranoid_file_checks: false,
+        };
+        let (compression, compression_options) = compaction.compression_of_level(0, 1, false);
+        let now = self.env.clock.now_seconds();
+        let newest_first = self.memtables.iter().rev();
+        let input = FlushInput {
+            iterators: newest_first
+                .map(|memtable| {
+                    memtable.table().mark_read_only();
+                    Box::new(memtable.table().iter()) as BoxedIterator
+                })
+                .collect(),
+            expected_entries: None,
+            epoch_number: self.epoch,
+            oldest_key_time: now,
+            newest_key_time: now,
+            path_id: 0,
+            compression,
+            compression_options,
+        };
+        run_flush(input, &context)
+    }
+}
+
+/// A flush reads no tables.
+struct NoInputs;
+impl TableSource for NoInputs {
+    fn open(&self, _file: &FileMetaData, _level: usize) -> Result<Arc<TableReader>> {
+        Err(ironstone_base::Error::not_supported("a flush that reads tables"))
+    }
+}
+
+fn flush(
+    engine: &Engine,
+    job_id: u64,
+    data: &Arc<ColumnFamilyData>,
+    taken: &[ImmutableMemTable],
+    epoch: u64,
+) -> Result<()> {
+    let newest = taken.last().expect("a flush takes at least one memtable");
+    // Writers may still be inserting what they reserved before the switch.
+    engine.pipeline.wait_applied(newest.last_sequence);
+    let memtables: Vec<_> = taken.iter().map(|imm| Arc::clone(&imm.memtable)).collect();
+    let entries: u64 = memtables.iter().map(|memtable| memtable.table().num_entries()).sum();
+    let started = engine.env.clock.monotonic_nanos();
+    engine.log.event(
+        "flush_started",
+        serde_json::json!({ "job": job_id, "cf_name": data.name, "num_memtables": taken.len(),
+            "num_entries": entries, "flush_reason": "Write Buffer Full" }),
+    );
+    // The list is read after the wait: a snapshot taken later sees at least all of these memtables.
+    let snapshots = engine.snapshots.sequences();
+    let job = FlushOf {
+        env: &engine.env,
+        dir: &engine.dir,
+        options: &engine.options,
+        data,
+        db_id: &engine.db_id,
+        session_id: &engine.session_id,
+        memtables: &memtables,
+        epoch,
+        snapshots: &snapshots,
+        cancelled: &|| engine.check_cancelled(),
+    };
+    let output = job.run(&|| engine.new_file_number())?;
+
+    // With several column families, a batch may span this flush and writes that are only in an older
+    // WAL: those must not be lost while this becomes durable.
+    if engine.state.lock().families.len() > 1 {
+        engine.pipeline.sync_closed_logs()?;
+    }
+    let mut edit = VersionEdit::new(data.id);
+    edit.log_number = Some(newest.next_wal);
+    edit.last_sequence = Some(engine.pipeline.visible());
+    let file = output.file.map(Arc::new);
+    if let Some(file) = &file {
+        edit.add_file(0, Arc::clone(file));
+    }
+    engine.commit_edits(vec![edit], |state, _| {
+        let State { families, versions, .. } = state;
+        if let Some(family) = families.get_mut(&data.id) {
+            family.imm.drain(..taken.len());
+            family.compaction_due = true;
+            family.install_view(versions);
+        }
+        engine.update_stall(state);
+        let keep = state.families.values().filter_map(Family::oldest_wal).min();
+        let current = state.wals.last_key_value().map(|(number, _)| *number);
+        engine.pipeline.forget_unsynced_below(keep.or(current).unwrap_or_default());
+    })?;
+
+    let nanos = engine.env.clock.monotonic_nanos() - started;
+    let bytes = file.as_ref().map_or(0, |file| file.file_size);
+    engine.counters.flushes.fetch_add(1, Ordering::Relaxed);
+    engine.counters.flush_bytes.fetch_add(bytes, Ordering::Relaxed);
+    engine.counters.flush_micros.fetch_add(nanos / 1000, Ordering::Relaxed);
+    engine.count(Ticker::FlushWriteBytes, bytes);
+    if let Some(statistics) = &engine.statistics {
+        statistics.measure(Histogram::FlushTime, nanos / 1000);
+    }
+    if let Some(file) = &file {
+        engine.log.event(
+            "table_file_creation",
+            serde_json::json!({ "job": job_id, "cf_name": data.name, "file_number": file.number.0,
+                "file_size": file.file_size, "num_entries": output.stats.output_records }),
+        );
+    }
+    let level0 = data.peek().version.files(0).len();
+    engine.log.event(
+        "flush_finished",
+        serde_json::json!({ "job": job_id, "cf_name": data.name, "output_bytes": bytes,
+            "micros": nanos / 1000, "level0_files": level0 }),
+    );
+    info!(engine.log, "[{}] flushed {entries} entries to {bytes} bytes in {} us", data.name, nanos / 1000);
+    Ok(())
+}
+
+/// Switches memtables and waits until everything that those of `ids` held is in tables.
+pub(crate) fn flush_and_wait(engine: &Arc<Engine>, which: &Which, ids: &[ColumnFamilyId]) -> Result<()> {
+    engine.write_failure()?;
+    engine.switch_memtables(which)?;
+    wait_flushed(engine, ids)
+}
+
+/// Waits until every memtable of `ids` that is immutable now is in a table.
+pub(crate) fn wait_flushed(engine: &Arc<Engine>, ids: &[ColumnFamilyId]) -> Result<()> {
+    let mut state = engine.state.lock();
+    let mut targets = Vec::new();
+    for id in ids {
+        if let Some(newest) = state.family(*id)?.imm.back() {
+            targets.push((*id, Arc::clone(&newest.memtable)));
+        }
+    }
+    loop {
+        let mut waiting = false;
+        for (id, memtable) in &targets {
+            let Some(family) = state.families.get_mut(id) else { continue };
+            if family.imm.iter().any(|imm| Arc::ptr_eq(&imm.memtable, memtable)) {
+                waiting = true;
+                family.flush_requested |= !family.flushing;
+            }
+        }
+        if !waiting {
+            return Ok(());
+        }
+        if let Some(error) = &state.background_error {
+            return Err(error.clone());
+        }
+        if state.closing {
+            return Err(ironstone_base::Error::shutdown());
+        }
+        engine.work.notify_all();
+        engine.progress.wait(&mut state);
+    }
+}

@@ -1,0 +1,93 @@
+//! What flushes and compactions have in common.
+
+use crate::column_family::ColumnFamilyData;
+use crate::engine::Engine;
+use crate::options::DbOptions;
+use ironstone_base::sync::{Arc, thread};
+use ironstone_base::{FileNumber, Result, file_name};
+use ironstone_compaction::{OutputFiles, TableSource, Workers};
+use ironstone_sst::{BuildOptions, TableReader};
+use ironstone_version::FileMetaData;
+use ironstone_vfs::WriteOptions;
+use std::path::{Path, PathBuf};
+
+/// What every table of a column family is built with.
+pub(crate) fn build_options(data: &ColumnFamilyData, db_id: &str, session_id: &str, host: &str) -> BuildOptions {
+    BuildOptions {
+        column_family_id: data.id,
+        column_family_name: data.name.clone(),
+        db_id: db_id.to_owned(),
+        db_session_id: session_id.to_owned(),
+        db_host_id: host.to_owned(),
+        ..BuildOptions::new(Arc::clone(&data.opener.table))
+    }
+}
+
+/// How table files are written.
+pub(crate) fn write_options(options: &DbOptions) -> WriteOptions {
+    WriteOptions {
+        direct: options.use_direct_io_for_flush_and_compaction,
+        buffer_bytes: options.writable_file_max_buffer_size,
+        bytes_per_sync: options.bytes_per_sync,
+        full_sync: options.use_fsync,
+    }
+}
+
+/// Names output files.
+pub(crate) struct Outputs<'a> {
+    pub(crate) dir: &'a Path,
+    pub(crate) next: &'a (dyn Fn() -> FileNumber + Sync),
+}
+
+impl OutputFiles for Outputs<'_> {
+    fn new_file_number(&self) -> FileNumber {
+        (self.next)()
+    }
+    fn path(&self, number: FileNumber, _path_id: u32) -> PathBuf {
+        file_name::table(self.dir, number)
+    }
+}
+
+/// Opens the inputs of a compaction: the readers that user reads share, or, with direct I/O for
+/// compactions, files of its own.
+pub(crate) struct Inputs<'a> {
+    pub(crate) data: &'a ColumnFamilyData,
+}
+
+impl TableSource for Inputs<'_> {
+    fn open(&self, file: &FileMetaData, level: usize) -> Result<Arc<TableReader>> {
+        let level = u32::try_from(level).expect("levels are few");
+        let opener = &self.data.opener;
+        opener.cache.slot(&Arc::new(file.clone()), level, opener).reader()
+    }
+}
+
+/// Threads for the parts of one job.
+pub(crate) struct ScopedThreads {
+    pub(crate) parallelism: usize,
+}
+
+impl Workers for ScopedThreads {
+    fn parallelism(&self) -> usize {
+        self.parallelism
+    }
+    fn run<'env>(&self, tasks: Vec<Box<dyn FnOnce() + Send + 'env>>) {
+        thread::scope(|scope| {
+            let mut tasks = tasks.into_iter();
+            let own = tasks.next();
+            for task in tasks {
+                scope.spawn(task);
+            }
+            if let Some(own) = own {
+                own();
+            }
+        });
+    }
+}
+
+impl Engine {
+    /// A number for a new file, for jobs that do not hold the state lock.
+    pub(crate) fn new_file_number(&self) -> FileNumber {
+        self.state.lock().versions.new_file_number()
+    }
+}

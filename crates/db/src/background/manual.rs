@@ -1,0 +1,118 @@
+//! Compactions that were asked for.
+
+use super::compaction::{Claimed, carry_out, manual_compaction_canceled, pick_context};
+use crate::column_family::ColumnFamily;
+use crate::engine::{Engine, State};
+use ironstone_base::sync::Arc;
+use ironstone_base::sync::atomic::AtomicBool;
+use ironstone_base::{Code, Error, FileNumber, Result};
+use ironstone_compaction::picker::manual::{ManualCompaction, NamedFilesOptions};
+use ironstone_compaction::{BottommostPolicy, ManualPick, pick_files};
+
+/// How a key range is compacted.
+#[derive(Clone, Debug, Default)]
+pub struct CompactRangeOptions {
+    /// Whether the last level is rewritten as well.
+    pub bottommost_level_compaction: BottommostPolicy,
+    /// Let nothing else run in the column family meanwhile. Default false.
+    pub exclusive_manual_compaction: bool,
+    /// In how many key ranges each compaction may be split; `None`: as `max_subcompactions` says.
+    pub max_subcompactions: Option<usize>,
+    /// Stops the compaction soon after it is set; it then answers `Incomplete`.
+    pub canceled: Option<Arc<AtomicBool>>,
+}
+
+/// How named files are compacted.
+#[derive(Clone, Debug, Default)]
+pub struct CompactFilesOptions {
+    /// In how many key ranges the compaction may be split; `None`: as `max_subcompactions` says.
+    pub max_subcompactions: Option<usize>,
+    /// Move files that overlap nothing instead of rewriting them. Default false.
+    pub allow_trivial_move: bool,
+}
+
+/// Compacts the keys in `begin..=end`, on the caller's thread.
+pub(crate) fn compact_range(
+    engine: &Arc<Engine>,
+    cf: &ColumnFamily,
+    begin: Option<&[u8]>,
+    end: Option<&[u8]>,
+    options: &CompactRangeOptions,
+) -> Result<()> {
+    let mut state = engine.state.lock();
+    let mut manual =
+        ManualCompaction::new(begin, end, options.bottommost_level_compaction, state.versions.next_file_number())
+            .exclusive(options.exclusive_manual_compaction);
+    if let Some(count) = options.max_subcompactions {
+        manual = manual.max_subcompactions(count);
+    }
+    let cancel: Vec<&AtomicBool> = options.canceled.iter().map(|flag| &**flag).collect();
+    loop {
+        check(&state)?;
+        if cancel.iter().any(|flag| flag.load(ironstone_base::sync::atomic::Ordering::Relaxed)) {
+            return Err(manual_compaction_canceled());
+        }
+        let context = pick_context(engine, &state);
+        let State { families, versions, .. } = &mut *state;
+        let family = families.get_mut(&cf.id()).ok_or_else(|| dropped(cf))?;
+        let version = versions.column_family(cf.id()).ok_or_else(|| dropped(cf))?.current.clone();
+        match manual.next(&version, &family.data.compaction, &family.running, &context) {
+            ManualPick::Done => return Ok(()),
+            ManualPick::Wait => engine.progress.wait(&mut state),
+            ManualPick::Plan(plan) => {
+                let id = family.running.add(&plan);
+                let claimed = Claimed { data: Arc::clone(&family.data), _version: version, plan: *plan, id };
+                state.running_compactions += 1;
+                drop(state);
+                let result = carry_out(engine, &claimed, &cancel);
+                state = engine.state.lock();
+                state.running_compactions -= 1;
+                engine.progress.notify_all();
+                result?;
+                manual.installed();
+            }
+        }
+    }
+}
+
+/// Compacts the files `numbers` into `output_level`, on the caller's thread.
+pub(crate) fn compact_files(
+    engine: &Arc<Engine>,
+    cf: &ColumnFamily,
+    numbers: &[FileNumber],
+    output_level: usize,
+    options: &CompactFilesOptions,
+) -> Result<()> {
+    let mut state = engine.state.lock();
+    check(&state)?;
+    let context = pick_context(engine, &state);
+    let State { families, versions, .. } = &mut *state;
+    let family = families.get_mut(&cf.id()).ok_or_else(|| dropped(cf))?;
+    let version = versions.column_family(cf.id()).ok_or_else(|| dropped(cf))?.current.clone();
+    let named = NamedFilesOptions {
+        allow_trivial_move: options.allow_trivial_move,
+        max_subcompactions: options.max_subcompactions,
+        ..NamedFilesOptions::default()
+    };
+    let plan =
+        pick_files(&version, &family.data.compaction, &family.running, &context, numbers, output_level, named)?;
+    let id = family.running.add(&plan);
+    let claimed = Claimed { data: Arc::clone(&family.data), _version: version, plan, id };
+    state.running_compactions += 1;
+    drop(state);
+    let result = carry_out(engine, &claimed, &[]);
+    engine.state.lock().running_compactions -= 1;
+    engine.progress.notify_all();
+    result
+}
+
+fn check(state: &State) -> Result<()> {
+    if let Some(error) = &state.background_error {
+        return Err(error.clone());
+    }
+    if state.closing { Err(Error::shutdown()) } else { Ok(()) }
+}
+
+fn dropped(cf: &ColumnFamily) -> Error {
+    Error::new(Code::ColumnFamilyDropped, format!("column family {:?}", cf.name()))
+}

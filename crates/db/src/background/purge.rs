@@ -1,0 +1,164 @@
+//! Removes files that nobody needs any more.
+
+use crate::engine::{Engine, Family, State};
+use crate::info_log::{info, warning};
+use ironstone_base::{FileKind, FileNumber, Result, file_name};
+use std::path::{Path, PathBuf};
+
+/// What is to be done about an obsolete WAL.
+enum OldWal {
+    Remove(PathBuf),
+    Archive(PathBuf),
+}
+
+/// Removes tables that no version holds, and WALs whose writes are all in tables.
+pub(crate) fn remove_obsolete(engine: &Engine) {
+    let (tables, wals, manifests) = {
+        let mut state = engine.state.lock();
+        if state.deletions_disabled > 0 || engine.read_only {
+            return;
+        }
+        (state.versions.take_obsolete_files(), obsolete_wals(engine, &mut state), state.versions.live_manifests())
+    };
+    for table in tables {
+        engine.tables.forget(table.number);
+        let path = file_name::table(&engine.dir, table.number);
+        let legacy = file_name::leveldb_table(&engine.dir, table.number);
+        let path = if matches!(engine.env.fs.exists(&path), Ok(false)) { legacy } else { path };
+        remove(engine, &path);
+        engine.log.event(
+            "table_file_deletion",
+            serde_json::json!({ "file_number": table.number.0 }),
+        );
+    }
+    for wal in wals {
+        match wal {
+            OldWal::Remove(path) => remove(engine, &path),
+            OldWal::Archive(path) => archive(engine, &path),
+        }
+    }
+    let newest = manifests.last().copied().unwrap_or_default();
+    if engine.purged_manifest.swap(newest.0, ironstone_base::sync::atomic::Ordering::Relaxed) != newest.0 {
+        let names = engine.env.fs.list(&engine.dir).unwrap_or_default();
+        for name in names {
+            if matches!(FileKind::parse(&name), Some(FileKind::Manifest(n)) if n < newest && !manifests.contains(&n)) {
+                remove(engine, &engine.dir.join(name));
+            }
+        }
+    }
+}
+
+fn obsolete_wals(engine: &Engine, state: &mut State) -> Vec<OldWal> {
+    let needed = state.families.values().filter_map(Family::oldest_wal).min();
+    let visible = engine.pipeline.visible();
+    let options = &engine.options;
+    let mut old = Vec::new();
+    while let Some((&number, wal)) = state.wals.first_key_value() {
+        // A WAL that is closed, of which every write has been applied, and none is needed.
+        let done = wal.closed_at.is_some_and(|last| last <= visible);
+        if !done || needed.is_some_and(|needed| number >= needed) {
+            break;
+        }
+        state.wals.remove(&number);
+        let path = file_name::wal(&engine.wal_dir, number);
+        if options.wal_ttl_seconds > 0 || options.wal_size_limit_mb > 0 {
+            old.push(OldWal::Archive(path));
+        } else if state.recyclable.len() < options.recycle_log_file_num {
+            state.recyclable.push_back(number);
+        } else {
+            old.push(OldWal::Remove(path));
+        }
+    }
+    old
+}
+
+/// Removing is never urgent: what fails is tried again when the database is opened.
+fn remove(engine: &Engine, path: &Path) {
+    if let Err(error) = engine.env.fs.remove(path)
+        && !error.is_path_not_found()
+    {
+        warning!(engine.log, "{error}");
+    }
+}
+
+fn archive(engine: &Engine, path: &Path) {
+    let archive = file_name::archive_dir(&engine.wal_dir);
+    let Some(name) = path.file_name() else { return };
+    let moved = engine.env.fs.create_dir_all(&archive).and_then(|()| engine.env.fs.rename(path, &archive.join(name)));
+    if let Err(error) = moved {
+        warning!(engine.log, "{error}");
+    }
+    trim_archive(engine, &archive);
+}
+
+/// Drops archived WALs that are too old, and the oldest while all are too large together.
+fn trim_archive(engine: &Engine, archive: &Path) {
+    let options = &engine.options;
+    let now = engine.env.clock.now_seconds();
+    let mut kept = Vec::new();
+    let mut names = engine.env.fs.list(archive).unwrap_or_default();
+    names.sort();
+    for name in names {
+        if !matches!(FileKind::parse(&name), Some(FileKind::Wal(_))) {
+            continue;
+        }
+        let path = archive.join(&name);
+        // A clock that went back makes files young, never old: nothing is removed by mistake.
+        let age = now.saturating_sub(engine.env.fs.modified_seconds(&path).unwrap_or(now));
+        if options.wal_ttl_seconds > 0 && age > options.wal_ttl_seconds {
+            remove(engine, &path);
+        } else {
+            kept.push((engine.env.fs.size(&path).unwrap_or(0), path));
+        }
+    }
+    let limit = options.wal_size_limit_mb.saturating_mul(1 << 20);
+    let mut total: u64 = kept.iter().map(|(bytes, _)| bytes).sum();
+    for (bytes, path) in kept {
+        if limit == 0 || total <= limit {
+            break;
+        }
+        remove(engine, &path);
+        total -= bytes;
+    }
+}
+
+/// Removes what a crash left behind: tables that no version names, WALs whose writes are in tables,
+/// old MANIFEST and OPTIONS files, temporary files. Called once, when the database is opened.
+pub(crate) fn remove_strangers(engine: &Engine) -> Result<()> {
+    let (live, wals, manifests, min_wal) = {
+        let state = engine.state.lock();
+        let live = state.versions.live_files();
+        let wals: Vec<FileNumber> = state.wals.keys().copied().collect();
+        (live, wals, state.versions.live_manifests(), state.versions.min_log_number())
+    };
+    let mut dirs = vec![engine.dir.clone()];
+    if engine.wal_dir != engine.dir {
+        dirs.push(engine.wal_dir.clone());
+    }
+    let mut options_files = Vec::new();
+    for dir in dirs {
+        for name in engine.env.fs.list(&dir)? {
+            let stranger = match FileKind::parse(&name) {
+                Some(FileKind::Table(number)) => !live.contains(&number),
+                Some(FileKind::Wal(number)) => number < min_wal && !wals.contains(&number),
+                Some(FileKind::Manifest(number)) => !manifests.contains(&number),
+                Some(FileKind::Temporary(_)) => true,
+                Some(FileKind::Options(number)) => {
+                    options_files.push((number, dir.join(&name)));
+                    false
+                }
+                _ => false,
+            };
+            if stranger {
+                info!(engine.log, "removing {name}, which nothing refers to");
+                remove(engine, &dir.join(name));
+            }
+        }
+    }
+    options_files.sort();
+    let excess = options_files.len().saturating_sub(2); // As RocksDB: the newest two stay.
+    for (_, path) in options_files.drain(..excess) {
+        remove(engine, &path);
+    }
+    Ok(())
+}

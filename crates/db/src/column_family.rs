@@ -1,0 +1,125 @@
+//! Column families, as everybody but the state lock sees them.
+
+use crate::background::Cleaner;
+use crate::memtables::DbMemTable;
+use crate::options::{ColumnFamilyOptions, DbOptions};
+use crate::read::view::{LevelView, SuperVersion};
+use crate::table_cache::TableOpener;
+use arc_swap::ArcSwap;
+use ironstone_base::sync::Arc;
+use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use ironstone_base::{ColumnFamilyId, InternalKeyComparator};
+use ironstone_compaction::CompactionOptions;
+use ironstone_version::Version;
+use std::fmt;
+
+/// A column family of an open database. Cheap to clone. Using it after the column family was
+/// dropped, or with another database, is an error, not a fault.
+#[derive(Clone)]
+pub struct ColumnFamily(pub(crate) Arc<ColumnFamilyData>);
+
+impl ColumnFamily {
+    /// Identifies it in batches.
+    pub fn id(&self) -> ColumnFamilyId {
+        self.0.id
+    }
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+}
+
+impl fmt::Debug for ColumnFamily {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ColumnFamily({} {:?})", self.0.id.0, self.0.name)
+    }
+}
+
+pub(crate) struct ColumnFamilyData {
+    pub(crate) id: ColumnFamilyId,
+    pub(crate) name: String,
+    /// Which open database it belongs to.
+    pub(crate) instance: u64,
+    pub(crate) comparator: InternalKeyComparator,
+    pub(crate) options: ColumnFamilyOptions,
+    /// What the compaction layer needs of `options`.
+    pub(crate) compaction: CompactionOptions,
+    pub(crate) opener: Arc<TableOpener>,
+    pub(crate) dropped: AtomicBool,
+    /// What readers see. Replaced under the state lock, loaded without any.
+    view: ArcSwap<SuperVersion>,
+    installations: AtomicU64,
+    cleaner: Arc<Cleaner>,
+}
+
+impl ColumnFamilyData {
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn new(
+        id: ColumnFamilyId,
+        name: &str,
+        instance: u64,
+        options: ColumnFamilyOptions,
+        db_options: &DbOptions,
+        opener: Arc<TableOpener>,
+        mem: Arc<DbMemTable>,
+        version: Arc<Version>,
+        cleaner: Arc<Cleaner>,
+    ) -> Arc<Self> {
+        let comparator = InternalKeyComparator::new(options.comparator.clone());
+        let view = build_view(mem, Vec::new(), version, None, &opener, &comparator, 0, &cleaner);
+        Arc::new(Self {
+            id,
+            name: name.to_owned(),
+            instance,
+            comparator,
+            compaction: options.compaction_options(db_options),
+            options,
+            opener,
+            dropped: AtomicBool::new(false),
+            view: ArcSwap::from_pointee(view),
+            installations: AtomicU64::new(0),
+            cleaner,
+        })
+    }
+
+    /// What a read sees now, for a moment.
+    #[inline]
+    pub(crate) fn peek(&self) -> arc_swap::Guard<Arc<SuperVersion>> {
+        self.view.load()
+    }
+    /// What a read sees now, to be kept.
+    pub(crate) fn view(&self) -> Arc<SuperVersion> {
+        self.view.load_full()
+    }
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::Acquire)
+    }
+
+    /// Replaces what reads see. Called under the state lock.
+    pub(crate) fn install(&self, mem: Arc<DbMemTable>, imm: Vec<Arc<DbMemTable>>, version: Arc<Version>) {
+        let number = self.installations.fetch_add(1, Ordering::Relaxed) + 1;
+        let old = self.view.load();
+        let view =
+            build_view(mem, imm, version, Some(&old), &self.opener, &self.comparator, number, &self.cleaner);
+        self.view.store(Arc::new(view));
+    }
+}
+
+#[allow(clippy::too_many_arguments)]
+fn build_view(
+    mem: Arc<DbMemTable>,
+    imm: Vec<Arc<DbMemTable>>,
+    version: Arc<Version>,
+    old: Option<&SuperVersion>,
+    opener: &Arc<TableOpener>,
+    comparator: &InternalKeyComparator,
+    number: u64,
+    cleaner: &Arc<Cleaner>,
+) -> SuperVersion {
+    let level = |(index, files)| {
+        LevelView::build(files, index, opener, old.and_then(|old| old.levels.get(index)))
+    };
+    let levels = version.levels.iter().enumerate().map(level).collect();
+    let (comparator, cleaner) = (comparator.clone(), Arc::clone(cleaner));
+    SuperVersion { mem, imm, levels, version, comparator, number, cleaner }
+}

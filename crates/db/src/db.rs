@@ -1,0 +1,515 @@
+//! The handle of an open database: what users call.
+
+use crate::background::Workers;
+use crate::column_family::{ColumnFamily, ColumnFamilyData};
+use crate::engine::Engine;
+use crate::options::{ColumnFamilyOptions, DbOptions, Options};
+use crate::read::db_iterator::{Bounds, DbIterator};
+use crate::read::level_iter::LevelIter;
+use crate::read::pinned_value::PinnedValue;
+use crate::read::read_options::ReadOptions;
+use crate::read::view::SuperVersion;
+use crate::snapshot::Snapshot;
+use crate::write::commit::LogLevel;
+use crate::write_batch::WriteBatch;
+use ironstone_base::statistics::Ticker;
+use ironstone_base::sync::atomic::Ordering;
+use ironstone_base::sync::{Arc, Mutex};
+use ironstone_base::{ColumnFamilyId, Error, Result, SequenceNumber};
+use ironstone_iter::{BoxedIterator, MergingIterator};
+use ironstone_sst::ReadTier;
+use std::fmt;
+use std::path::Path;
+
+/// A column family to open or to create: its name and its options.
+#[derive(Clone)]
+pub struct ColumnFamilyDescriptor {
+    /// Its name.
+    pub name: String,
+    /// Its options.
+    pub options: ColumnFamilyOptions,
+}
+
+impl ColumnFamilyDescriptor {
+    /// Names a column family and its options.
+    pub fn new(name: impl Into<String>, options: ColumnFamilyOptions) -> Self {
+        Self { name: name.into(), options }
+    }
+}
+
+/// How one write is done. The default: logged, handed to the operating system, not synced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct WriteOptions {
+    /// Return only when the write, and every earlier one in the WAL, would survive a power failure.
+    pub sync: bool,
+    /// Do not log the write: it is lost if the process ends before its memtable is flushed.
+    pub disable_wal: bool,
+    /// Answer `Incomplete` instead of waiting when writes are slowed down or stopped.
+    pub no_slowdown: bool,
+    /// Give way: wait, or be refused with `no_slowdown`, as soon as compaction falls behind at all.
+    pub low_pri: bool,
+}
+
+impl WriteOptions {
+    /// [`sync`](Self::sync) on.
+    pub fn synced() -> Self {
+        Self { sync: true, ..Self::default() }
+    }
+}
+
+/// An open database. Share it between threads with `Arc`, or by reference.
+///
+/// ```
+/// use ironstone::{Db, Options};
+///
+/// # fn main() -> ironstone::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// let mut options = Options::default();
+/// options.db.create_if_missing = true;
+/// let db = Db::open(&options, dir.path())?;
+/// db.put(b"iron", b"Fe")?;
+/// assert_eq!(db.get(b"iron")?.as_deref(), Some(&b"Fe"[..]));
+/// db.delete(b"iron")?;
+/// assert_eq!(db.get(b"iron")?, None);
+/// db.close()?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Db {
+    engine: Arc<Engine>,
+    default: ColumnFamily,
+    /// Taken by the first close.
+    workers: Mutex<Option<Workers>>,
+}
+
+impl Db {
+    pub(crate) fn start(engine: Arc<Engine>) -> Self {
+        let default = {
+            let state = engine.state.lock();
+            let family = state.families.get(&ColumnFamilyId::DEFAULT).expect("every database has it");
+            ColumnFamily(Arc::clone(&family.data))
+        };
+        let workers = (!engine.read_only).then(|| Workers::start(&engine));
+        Self { engine, default, workers: Mutex::new(workers) }
+    }
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// The column family `default`.
+    pub fn default_column_family(&self) -> &ColumnFamily {
+        &self.default
+    }
+    /// Where the database is.
+    pub fn path(&self) -> &Path {
+        &self.engine.dir
+    }
+    /// The options that it was opened with.
+    pub fn options(&self) -> &DbOptions {
+        &self.engine.options
+    }
+    /// The database's id, the same since it was created.
+    pub fn identity(&self) -> &str {
+        &self.engine.db_id
+    }
+
+    // ---- writes ----
+
+    /// Sets `key` to `value`.
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.put_cf(&WriteOptions::default(), &self.default, key, value)
+    }
+    /// Deletes `key`; fine if it does not exist.
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.delete_cf(&WriteOptions::default(), &self.default, key)
+    }
+    /// Deletes `key`, which was put at most once since its last delete. Cheaper than
+    /// [`delete`](Self::delete); which entry survives is undefined if the key was put more often.
+    pub fn single_delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.single_delete_cf(&WriteOptions::default(), &self.default, key)
+    }
+    /// Sets `key` to `value` in `cf`.
+    pub fn put_cf(
+        &self,
+        options: &WriteOptions,
+        cf: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.write_one(options, cf, |batch| batch.put_in(cf.id(), key.as_ref(), value.as_ref()))
+    }
+    /// Deletes `key` in `cf`; fine if it does not exist.
+    pub fn delete_cf(&self, options: &WriteOptions, cf: &ColumnFamily, key: impl AsRef<[u8]>) -> Result<()> {
+        self.write_one(options, cf, |batch| batch.delete_in(cf.id(), key.as_ref()))
+    }
+    /// [`single_delete`](Self::single_delete) in `cf`.
+    pub fn single_delete_cf(
+        &self,
+        options: &WriteOptions,
+        cf: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.write_one(options, cf, |batch| batch.single_delete_in(cf.id(), key.as_ref()))
+    }
+
+    fn write_one(
+        &self,
+        options: &WriteOptions,
+        cf: &ColumnFamily,
+        fill: impl FnOnce(&mut WriteBatch),
+    ) -> Result<()> {
+        self.check_handle(cf)?;
+        thread_local! {
+            /// Reused, so that a write of one key does not allocate.
+            static BATCH: std::cell::RefCell<WriteBatch> = std::cell::RefCell::new(WriteBatch::new());
+        }
+        BATCH.with(|batch| {
+            // A user's `AsRef` may write to the database itself; then this batch is taken.
+            let Ok(mut batch) = batch.try_borrow_mut() else {
+                let mut own = WriteBatch::new();
+                fill(&mut own);
+                return self.write(&own, options);
+            };
+            batch.clear();
+            fill(&mut batch);
+            let result = self.write(&batch, options);
+            batch.shrink();
+            result
+        })
+    }
+
+    /// Applies `batch` atomically: after a crash either all of it is there or none of it.
+    pub fn write(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+        let engine = &*self.engine;
+        let level = engine.log_level(options)?;
+        engine.write_failure()?;
+        if engine.switch_wanted.load(Ordering::Relaxed) {
+            engine.switch_memtables(&crate::write::switch::Which::Due)?;
+        }
+        let bytes = batch.size_bytes() as u64;
+        if options.low_pri {
+            engine.wait_for_compaction_to_catch_up(options.no_slowdown)?;
+        }
+        let abort = || engine.write_failure();
+        engine.controller.admit(bytes, options.no_slowdown, &*engine.env.clock, abort)?;
+        match engine.pipeline.write(batch, level) {
+            Ok(committed) => {
+                if committed.memtable_full || committed.wal_bytes > engine.wal_check_bytes() {
+                    engine.switch_wanted.store(true, Ordering::Relaxed);
+                }
+                if engine.statistics.is_some() {
+                    engine.count(Ticker::NumberKeysWritten, u64::from(batch.count()));
+                    engine.count(Ticker::BytesWritten, bytes);
+                    engine.count(Ticker::WriteDoneBySelf, 1);
+                    if level > LogLevel::None {
+                        engine.count(Ticker::WriteWithWal, 1);
+                        engine.count(Ticker::WalFileBytes, bytes);
+                    }
+                    if level == LogLevel::Synced {
+                        engine.count(Ticker::WalFileSynced, 1);
+                    }
+                }
+                Ok(())
+            }
+            Err(error) => {
+                if engine.pipeline.failure().is_some() {
+                    engine.stop_writes(&mut engine.state.lock(), error.clone(), "writing the WAL");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Hands what the log buffers to the operating system, and with `sync` to the device. Needed
+    /// with `manual_wal_flush` only; with `sync` it covers every write that returned before.
+    pub fn flush_wal(&self, sync: bool) -> Result<()> {
+        let result = self.engine.pipeline.flush_log(sync);
+        self.note_wal_failure(result)
+    }
+    /// Makes every write durable that was handed to the operating system. Does not flush the buffer
+    /// of `manual_wal_flush`.
+    pub fn sync_wal(&self) -> Result<()> {
+        let result = self.engine.pipeline.sync_log();
+        self.note_wal_failure(result)
+    }
+
+    fn note_wal_failure(&self, result: Result<()>) -> Result<()> {
+        result.inspect_err(|error| {
+            self.engine.stop_writes(&mut self.engine.state.lock(), error.clone(), "writing the WAL");
+        })
+    }
+
+    // ---- reads ----
+
+    /// The value of `key`, pinned where it is.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<PinnedValue>> {
+        let context = ironstone_sst::ReadContext::default();
+        let view = self.default.0.peek();
+        let at = self.engine.pipeline.visible(); // After the view: what it sees, the view has.
+        let found = view.get(key.as_ref(), at, &context);
+        self.count_get(&found);
+        found
+    }
+    /// The value of `key` in `cf`, pinned where it is.
+    pub fn get_cf(
+        &self,
+        options: &ReadOptions,
+        cf: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<PinnedValue>> {
+        self.check_handle(cf)?;
+        let view = cf.0.peek();
+        let at = self.read_sequence(options)?;
+        let found = view.get(key.as_ref(), at, &options.context());
+        self.count_get(&found);
+        found
+    }
+    fn count_get(&self, found: &Result<Option<PinnedValue>>) {
+        if self.engine.statistics.is_some() {
+            self.engine.count(Ticker::NumberKeysRead, 1);
+            if let Ok(Some(value)) = found {
+                self.engine.count(Ticker::BytesRead, value.len() as u64);
+            }
+        }
+    }
+    /// The values of `keys`, all as of one moment.
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Vec<Result<Option<PinnedValue>>> {
+        self.multi_get_cf(&ReadOptions::default(), &self.default, keys)
+    }
+    /// The values of `keys` in `cf`, all as of one moment.
+    pub fn multi_get_cf<K: AsRef<[u8]>>(
+        &self,
+        options: &ReadOptions,
+        cf: &ColumnFamily,
+        keys: &[K],
+    ) -> Vec<Result<Option<PinnedValue>>> {
+        let prepare = || {
+            self.check_handle(cf)?;
+            let view = cf.0.view();
+            Ok((self.read_sequence(options)?, view))
+        };
+        match prepare() {
+            Ok((at, view)) => {
+                let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+                let found = view.multi_get(&keys, at, &options.context());
+                self.engine.count(Ticker::NumberMultigetCalls, 1);
+                self.engine.count(Ticker::NumberMultigetKeysRead, keys.len() as u64);
+                found
+            }
+            Err(error) => keys.iter().map(|_| Err::<_, Error>(Error::clone(&error))).collect(),
+        }
+    }
+    /// The values of keys of several column families, all as of one moment.
+    pub fn multi_get_across<K: AsRef<[u8]>>(
+        &self,
+        options: &ReadOptions,
+        keys: &[(&ColumnFamily, K)],
+    ) -> Vec<Result<Option<PinnedValue>>> {
+        let (views, at) = match self.consistent_views(options, keys.iter().map(|(cf, _)| *cf)) {
+            Ok(consistent) => consistent,
+            Err(error) => return keys.iter().map(|_| Err(error.clone())).collect(),
+        };
+        let context = options.context();
+        let keys = keys.iter().zip(views);
+        keys.map(|((_, key), view)| view.get(key.as_ref(), at, &context)).collect()
+    }
+
+    /// Views of several column families that a batch over them is either in or not in.
+    fn consistent_views<'a>(
+        &self,
+        options: &ReadOptions,
+        cfs: impl Iterator<Item = &'a ColumnFamily> + Clone,
+    ) -> Result<(Vec<Arc<SuperVersion>>, SequenceNumber)> {
+        cfs.clone().try_for_each(|cf| self.check_handle(cf))?;
+        loop {
+            let views: Vec<_> = cfs.clone().map(|cf| cf.0.view()).collect();
+            let at = self.read_sequence(options)?;
+            // A memtable that was switched between two of the loads would hide part of a batch.
+            if cfs.clone().zip(&views).all(|(cf, view)| cf.0.peek().number == view.number) {
+                return Ok((views, at));
+            }
+        }
+    }
+
+    /// Whether `key` may exist, from memory alone. Never wrong on the side of no.
+    pub fn key_may_exist(&self, key: impl AsRef<[u8]>) -> bool {
+        self.key_may_exist_cf(&ReadOptions::default(), &self.default, key)
+    }
+    /// Whether `key` may exist in `cf`, from memory alone. Never wrong on the side of no.
+    pub fn key_may_exist_cf(&self, options: &ReadOptions, cf: &ColumnFamily, key: impl AsRef<[u8]>) -> bool {
+        if self.check_handle(cf).is_err() {
+            return false;
+        }
+        let view = cf.0.peek();
+        self.read_sequence(options).is_ok_and(|at| view.may_exist(key.as_ref(), at))
+    }
+
+    /// An iterator over `default`, as of now.
+    pub fn iter(&self) -> Result<DbIterator> {
+        self.iter_cf(&ReadOptions::default(), &self.default)
+    }
+    /// An iterator over `cf`.
+    pub fn iter_cf(&self, options: &ReadOptions, cf: &ColumnFamily) -> Result<DbIterator> {
+        self.check_handle(cf)?;
+        let view = cf.0.view();
+        let at = self.read_sequence(options)?;
+        self.iterator(options, cf, view, at)
+    }
+    /// Iterators over several column families, all as of one moment.
+    pub fn iters_cf(&self, options: &ReadOptions, cfs: &[&ColumnFamily]) -> Result<Vec<DbIterator>> {
+        let (views, at) = self.consistent_views(options, cfs.iter().copied())?;
+        let cfs = cfs.iter().zip(views);
+        cfs.map(|(cf, view)| self.iterator(options, cf, view, at)).collect()
+    }
+
+    fn iterator(
+        &self,
+        options: &ReadOptions,
+        cf: &ColumnFamily,
+        view: Arc<SuperVersion>,
+        at: SequenceNumber,
+    ) -> Result<DbIterator> {
+        let comparator = &cf.0.comparator;
+        let mut children: Vec<BoxedIterator> = Vec::new();
+        if options.read_tier != ReadTier::Persisted {
+            children.extend(view.memtables().map(|memtable| Box::new(memtable.table().iter()) as BoxedIterator));
+        }
+        if options.read_tier == ReadTier::Memtable {
+            return Err(Error::not_supported("iterators over memtables only"));
+        }
+        let table_options = options.table_options();
+        for (level, tables) in view.levels.iter().enumerate() {
+            if level == 0 {
+                for slot in &tables.tables {
+                    children.push(Box::new(slot.with_reader(|reader| Ok(reader.iter(&table_options)))?));
+                }
+            } else if !tables.tables.is_empty() {
+                let iter = LevelIter::new(Arc::clone(tables), table_options.clone(), comparator.clone());
+                children.push(Box::new(iter));
+            }
+        }
+        let inner: BoxedIterator = if children.len() == 1 {
+            children.remove(0)
+        } else {
+            Box::new(MergingIterator::new(comparator.clone(), children))
+        };
+        let prefix = options.prefix_same_as_start.then(|| cf.0.options.prefix_extractor.clone()).flatten();
+        let bounds = Bounds {
+            comparator: comparator.user.clone(),
+            lower: options.iterate_lower_bound.clone(),
+            upper: options.iterate_upper_bound.clone(),
+            prefix,
+            start_prefix: None,
+        };
+        self.engine.count(Ticker::NoIteratorCreated, 1);
+        Ok(DbIterator::new(inner, at, bounds, view, options.snapshot.clone()))
+    }
+
+    /// The database as of now, for [`ReadOptions::snapshot`].
+    pub fn snapshot(&self) -> Snapshot {
+        let engine = &self.engine;
+        engine.snapshots.take(|| engine.pipeline.visible(), engine.env.clock.now_seconds())
+    }
+    /// The newest write that readers see.
+    pub fn latest_sequence(&self) -> SequenceNumber {
+        self.engine.pipeline.visible()
+    }
+
+    fn read_sequence(&self, options: &ReadOptions) -> Result<SequenceNumber> {
+        match &options.snapshot {
+            None => Ok(self.engine.pipeline.visible()),
+            Some(snapshot) if snapshot.belongs_to(&self.engine.snapshots) => Ok(snapshot.sequence()),
+            Some(_) => Err(Error::invalid_argument("the snapshot is of another database")),
+        }
+    }
+
+    pub(crate) fn check_handle(&self, cf: &ColumnFamily) -> Result<()> {
+        let data: &ColumnFamilyData = &cf.0;
+        if data.instance != self.engine.instance {
+            return Err(Error::invalid_argument(format!(
+                "column family {:?} is of another database, or of an earlier opening",
+                data.name
+            )));
+        }
+        if data.is_dropped() {
+            let what = format!("column family {:?}", data.name);
+            return Err(Error::new(ironstone_base::Code::ColumnFamilyDropped, what));
+        }
+        Ok(())
+    }
+
+    // ---- the end ----
+
+    /// Flushes what no WAL holds (unless `avoid_flush_during_shutdown`), waits for background work and
+    /// closes. Iterators and snapshots that are still held stay usable. Dropping the handle does the
+    /// same, but hides errors. A second call does nothing.
+    pub fn close(&self) -> Result<()> {
+        let Some(workers) = self.workers.lock().take() else { return Ok(()) };
+        crate::background::close(&self.engine, workers)
+    }
+}
+
+impl Drop for Db {
+    fn drop(&mut self) {
+        if let Err(error) = self.close() {
+            crate::info_log::warning!(self.engine.log, "closing failed: {error}");
+        }
+    }
+}
+
+impl fmt::Debug for Db {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Db({})", self.engine.dir.display())
+    }
+}
+
+impl Engine {
+    fn log_level(&self, options: &WriteOptions) -> Result<LogLevel> {
+        match (options.disable_wal, options.sync) {
+            (true, true) => Err(Error::invalid_argument("sync writes has to enable WAL.")),
+            (true, false) if self.options.recycle_log_file_num > 0 => Err(Error::invalid_argument(
+                "disable_wal cannot be used with recycle_log_file_num: stale records could be replayed",
+            )),
+            (true, false) => Ok(LogLevel::None),
+            (false, true) => Ok(LogLevel::Synced),
+            (false, false) if self.options.manual_wal_flush => Ok(LogLevel::Buffered),
+            (false, false) => Ok(LogLevel::Written),
+        }
+    }
+
+    /// From which size of the current WAL on it is worth looking whether all are too large together.
+    fn wal_check_bytes(&self) -> u64 {
+        match self.options.max_total_wal_size {
+            0 => u64::MAX,
+            limit => limit / 2,
+        }
+    }
+
+    /// For writes that give way: waits while compaction is behind.
+    fn wait_for_compaction_to_catch_up(&self, no_slowdown: bool) -> Result<()> {
+        loop {
+            let (stopped, rate) = self.controller.state();
+            if !stopped && rate == 0 {
+                return Ok(());
+            }
+            if no_slowdown {
+                return Err(Error::incomplete("low priority write: compaction is behind"));
+            }
+            self.write_failure()?;
+            self.env.clock.sleep(std::time::Duration::from_millis(1));
+        }
+    }
+}
+
+impl Options {
+    /// Options for a database that lives in memory and is created on opening: for tests and caches.
+    pub fn in_memory() -> Self {
+        let mut options = Self::default();
+        options.db.create_if_missing = true;
+        options.db.env = ironstone_vfs::Env {
+            fs: Arc::new(ironstone_vfs::mem::MemFileSystem::volatile()),
+            clock: Arc::new(ironstone_vfs::SystemClock::new()),
+        };
+        options
+    }
+}

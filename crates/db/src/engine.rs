@@ -1,0 +1,249 @@
+//! An open database: what its threads share, and the state behind the one state lock.
+
+use crate::background::Cleaner;
+use crate::column_family::ColumnFamilyData;
+use crate::info_log::InfoLog;
+use crate::memtables::{DbMemTable, ImmutableMemTable};
+use crate::options::DbOptions;
+use crate::snapshot::SnapshotList;
+use crate::table_cache::TableCache;
+use crate::write::commit::CommitPipeline;
+use crate::write::controller::{Debt, StallState, WriteController};
+use ironstone_base::statistics::Ticker;
+use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use ironstone_base::sync::{Arc, Condvar, Mutex};
+use ironstone_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity, Statistics};
+use ironstone_compaction::{LevelShape, RunningCompactions};
+use ironstone_version::{Installed, ManifestWriter, VersionEdit, VersionSet};
+use ironstone_vfs::{Env, FileLock};
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+
+/// What the threads of an open database share.
+///
+/// Lock order: `switching`, manifest, state, then the pipeline's io and log locks.
+pub(crate) struct Engine {
+    pub(crate) env: Env,
+    pub(crate) dir: PathBuf,
+    pub(crate) wal_dir: PathBuf,
+    /// Tells the open databases of this process apart.
+    pub(crate) instance: u64,
+    pub(crate) options: DbOptions,
+    pub(crate) read_only: bool,
+    pub(crate) log: Arc<InfoLog>,
+    pub(crate) statistics: Option<Arc<Statistics>>,
+    pub(crate) pipeline: CommitPipeline,
+    pub(crate) controller: WriteController,
+    pub(crate) snapshots: Arc<SnapshotList>,
+    pub(crate) tables: Arc<TableCache>,
+    /// Serializes memtable switches, whose file creation must not happen under the state lock.
+    pub(crate) switching: Mutex<()>,
+    /// Raised by the write that fills a memtable; the next write switches it. Relaxed: a hint.
+    pub(crate) switch_wanted: AtomicBool,
+    /// Raised with every failure that stops writes, so that writers need no lock to see it.
+    pub(crate) writes_stopped: AtomicBool,
+    pub(crate) manifest: Mutex<ManifestWriter>,
+    pub(crate) state: Mutex<State>,
+    /// Background threads wait here for work.
+    pub(crate) work: Condvar,
+    /// Everybody else waits here for background work to end.
+    pub(crate) progress: Condvar,
+    /// Wakes the thread that removes files; views that go away do.
+    pub(crate) cleaner: Arc<Cleaner>,
+    /// The newest MANIFEST when old ones were last looked for.
+    pub(crate) purged_manifest: AtomicU64,
+    /// Raised when jobs must end early. Pairs with the executor's polling; Relaxed suffices, since
+    /// only promptness depends on it.
+    pub(crate) cancelled: AtomicBool,
+    pub(crate) counters: Counters,
+    pub(crate) db_id: String,
+    pub(crate) session_id: String,
+    /// Held for as long as the database is open.
+    pub(crate) _lock: Option<Box<dyn FileLock>>,
+}
+
+/// Plain totals for properties and the LOG. Relaxed: statistics publish nothing.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) jobs: AtomicU64,
+    pub(crate) flushes: AtomicU64,
+    pub(crate) flush_bytes: AtomicU64,
+    pub(crate) flush_micros: AtomicU64,
+    pub(crate) compactions: AtomicU64,
+    pub(crate) compaction_read_bytes: AtomicU64,
+    pub(crate) compaction_write_bytes: AtomicU64,
+    pub(crate) compaction_micros: AtomicU64,
+    pub(crate) background_errors: AtomicU64,
+    pub(crate) opened_micros: AtomicU64,
+}
+
+/// Everything that the state lock guards.
+pub(crate) struct State {
+    pub(crate) versions: VersionSet,
+    pub(crate) families: BTreeMap<ColumnFamilyId, Family>,
+    /// The WALs that exist, the current one included.
+    pub(crate) wals: BTreeMap<FileNumber, WalState>,
+    /// Old WALs that the next ones may overwrite.
+    pub(crate) recyclable: VecDeque<FileNumber>,
+    /// What stops writes.
+    pub(crate) background_error: Option<Error>,
+    pub(crate) running_flushes: usize,
+    pub(crate) running_compactions: usize,
+    /// See [`ironstone_compaction::PickContext::bottommost_threshold`].
+    pub(crate) bottommost_threshold: SequenceNumber,
+    /// How many callers keep background work from starting.
+    pub(crate) paused: usize,
+    /// How many callers keep files from being deleted.
+    pub(crate) deletions_disabled: usize,
+    pub(crate) closing: bool,
+}
+
+/// A WAL that exists.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WalState {
+    /// Its size when it was closed; 0 for the current one.
+    pub(crate) bytes: u64,
+    /// The last sequence number that may be in it; `None` for the current one.
+    pub(crate) closed_at: Option<SequenceNumber>,
+}
+
+/// What the state lock guards of a column family.
+pub(crate) struct Family {
+    pub(crate) data: Arc<ColumnFamilyData>,
+    pub(crate) mem: Arc<DbMemTable>,
+    /// Oldest first.
+    pub(crate) imm: VecDeque<ImmutableMemTable>,
+    /// Whether the oldest of `imm` are being flushed.
+    pub(crate) flushing: bool,
+    /// Flush what is in `imm` even if it is little.
+    pub(crate) flush_requested: bool,
+    pub(crate) running: RunningCompactions,
+    /// Estimated bytes that compaction still has to rewrite.
+    pub(crate) pending_bytes: u64,
+    /// Set when something changed that may make a compaction due; cleared by a picker that found none.
+    pub(crate) compaction_due: bool,
+}
+
+impl Family {
+    /// Shows readers the memtables and the version as they are now.
+    pub(crate) fn install_view(&self, versions: &VersionSet) {
+        let Some(family) = versions.column_family(self.data.id) else { return };
+        let imm = self.imm.iter().rev().map(|imm| Arc::clone(&imm.memtable)).collect();
+        self.data.install(Arc::clone(&self.mem), imm, Arc::clone(&family.current));
+    }
+
+    /// Whether a memtable may hold writes that no WAL has.
+    pub(crate) fn has_unlogged_writes(&self) -> bool {
+        let mut memtables = self.imm.iter().map(|imm| &imm.memtable).chain([&self.mem]);
+        memtables.any(|memtable| memtable.has_unlogged_writes())
+    }
+
+    /// The oldest WAL that holds a write which no table has.
+    pub(crate) fn oldest_wal(&self) -> Option<FileNumber> {
+        let memtables = self.imm.iter().map(|imm| &imm.memtable).chain([&self.mem]);
+        memtables.filter_map(|memtable| memtable.first_wal()).min()
+    }
+}
+
+impl State {
+    pub(crate) fn family(&self, id: ColumnFamilyId) -> Result<&Family> {
+        self.families.get(&id).ok_or_else(|| dropped(id))
+    }
+    pub(crate) fn family_mut(&mut self, id: ColumnFamilyId) -> Result<&mut Family> {
+        self.families.get_mut(&id).ok_or_else(|| dropped(id))
+    }
+    /// Whether background work may not start.
+    pub(crate) fn is_held(&self) -> bool {
+        self.paused > 0 || self.closing
+    }
+}
+
+#[cold]
+fn dropped(id: ColumnFamilyId) -> Error {
+    Error::new(ironstone_base::Code::ColumnFamilyDropped, format!("column family {}", id.0))
+}
+
+impl Engine {
+    #[inline]
+    pub(crate) fn count(&self, ticker: Ticker, by: u64) {
+        if let Some(statistics) = &self.statistics {
+            statistics.record(ticker, by);
+        }
+    }
+
+    pub(crate) fn next_job(&self) -> u64 {
+        self.counters.jobs.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Makes `edits` durable and visible, one atomic group. `update` runs under the state lock,
+    /// together with the installation.
+    pub(crate) fn commit_edits<T>(
+        &self,
+        edits: Vec<VersionEdit>,
+        update: impl FnOnce(&mut State, Installed) -> T,
+    ) -> Result<T> {
+        let mut manifest = self.manifest.lock();
+        let pending = self.state.lock().versions.prepare(edits, &manifest)?;
+        match manifest.commit(pending) {
+            Ok(change) => {
+                let mut state = self.state.lock();
+                let installed = state.versions.install(change);
+                Ok(update(&mut state, installed))
+            }
+            Err(failed) => Err(self.state.lock().versions.abandon(failed)),
+        }
+    }
+
+    /// Looks at how far the column families are behind, and sets the writers' rate.
+    pub(crate) fn update_stall(&self, state: &mut State) {
+        let State { families, versions, .. } = state;
+        let mut worst: Option<Debt> = None;
+        for family in families.values_mut() {
+            let Some(column_family) = versions.column_family(family.data.id) else { continue };
+            let options = &family.data.options;
+            let (version, compaction) = (&column_family.current, &family.data.compaction);
+            let shape = LevelShape::new(version, compaction);
+            family.pending_bytes = shape.pending_compaction_bytes(version, compaction);
+            let now = StallState {
+                unflushed_memtables: family.imm.len(),
+                level0_files: column_family.current.files(0).len(),
+                pending_bytes: family.pending_bytes,
+            };
+            let debt = options.stall_limits().debt(now);
+            worst = worst.into_iter().chain(debt).max_by(|a, b| a.amount.total_cmp(&b.amount));
+        }
+        self.controller.set_debt(worst);
+    }
+
+    pub(crate) fn write_options_file(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// An error once background jobs must end.
+    pub(crate) fn check_cancelled(&self) -> Result<()> {
+        if self.cancelled.load(Ordering::Relaxed) { Err(Error::shutdown()) } else { Ok(()) }
+    }
+
+    /// Records a failure that stops writes. The first one stays until `resume`.
+    pub(crate) fn stop_writes(&self, state: &mut State, error: Error, act: &str) {
+        self.counters.background_errors.fetch_add(1, Ordering::Relaxed);
+        let error = if error.severity() < Severity::Hard { error.with_severity(Severity::Hard) } else { error };
+        crate::info_log::warning!(self.log, "{act} failed, writes are stopped: {error}");
+        state.background_error.get_or_insert(error);
+        self.writes_stopped.store(true, Ordering::Release);
+        self.controller.release();
+        self.progress.notify_all();
+    }
+
+    /// The failure that stops writes.
+    pub(crate) fn write_failure(&self) -> Result<()> {
+        if !self.writes_stopped.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let state = self.state.lock();
+        if state.closing {
+            return Err(Error::shutdown());
+        }
+        state.background_error.clone().map_or(Ok(()), Err)
+    }
+}

@@ -1,0 +1,127 @@
+//! Fills the small option structs of the layers from the database's options.
+
+use crate::options::{ColumnFamilyOptions, DbOptions};
+use crate::write::controller::StallLimits;
+use ironstone_base::Result;
+use ironstone_base::sync::Arc;
+use ironstone_compaction::CompactionOptions;
+use ironstone_memtable::MemTableKind;
+use ironstone_sst::TableOptions;
+
+fn count(value: i32) -> usize {
+    usize::try_from(value).unwrap_or(0)
+}
+
+impl ColumnFamilyOptions {
+    pub(crate) fn compaction_options(&self, db: &DbOptions) -> CompactionOptions {
+        CompactionOptions {
+            comparator: self.comparator.clone(),
+            num_levels: count(self.num_levels),
+            level0_file_num_compaction_trigger: count(self.level0_file_num_compaction_trigger),
+            max_bytes_for_level_base: self.max_bytes_for_level_base,
+            max_bytes_for_level_multiplier: self.max_bytes_for_level_multiplier,
+            max_bytes_for_level_multiplier_additional: self
+                .max_bytes_for_level_multiplier_additional
+                .iter()
+                .map(|&factor| u32::try_from(factor).unwrap_or(1))
+                .collect(),
+            level_compaction_dynamic_level_bytes: self.level_compaction_dynamic_level_bytes,
+            target_file_size_base: self.target_file_size_base,
+            target_file_size_multiplier: u32::try_from(self.target_file_size_multiplier).unwrap_or(1),
+            max_compaction_bytes: self.max_compaction_bytes,
+            compaction_pri: self.compaction_pri,
+            ttl: self.ttl,
+            periodic_compaction_seconds: self.periodic_compaction_seconds,
+            compression: self.compression,
+            compression_per_level: self.compression_per_level.clone(),
+            bottommost_compression: self.bottommost_compression,
+            compression_options: self.compression_opts.clone(),
+            bottommost_compression_options: self.bottommost_compression_opts.clone(),
+            max_subcompactions: db.max_subcompactions.max(1) as usize,
+            ..CompactionOptions::default()
+        }
+    }
+
+    pub(crate) fn stall_limits(&self) -> StallLimits {
+        StallLimits {
+            max_write_buffer_number: count(self.max_write_buffer_number).max(2),
+            level0_slowdown: count(self.level0_slowdown_writes_trigger),
+            level0_stop: count(self.level0_stop_writes_trigger),
+            soft_pending_bytes: self.soft_pending_compaction_bytes_limit,
+            hard_pending_bytes: self.hard_pending_compaction_bytes_limit,
+            compactions_disabled: self.disable_auto_compactions,
+        }
+    }
+
+    pub(crate) fn memtable_kind(&self) -> MemTableKind {
+        self.memtable_factory
+    }
+
+    pub(crate) fn table_options(&self, db: &DbOptions) -> Result<TableOptions> {
+        let table = &self.table;
+        Ok(TableOptions {
+            comparator: self.comparator.clone(),
+            prefix_extractor: self.prefix_extractor.clone(),
+            block_size: table.block_size as usize,
+            block_size_deviation: table.block_size_deviation as u32,
+            block_restart_interval: table.block_restart_interval as u32,
+            index_block_restart_interval: table.index_block_restart_interval as u32,
+            metadata_block_size: table.metadata_block_size as usize,
+            checksum: table.checksum,
+            format_version: table.format_version,
+            index_type: table.index_type,
+            data_block_index_type: table.data_block_index_type,
+            data_block_hash_table_util_ratio: table.data_block_hash_table_util_ratio,
+            filter_policy: table.filter_policy.clone(),
+            whole_key_filtering: table.whole_key_filtering,
+            partition_filters: table.partition_filters,
+            decouple_partitioned_filters: table.decouple_partitioned_filters,
+            use_delta_encoding: table.use_delta_encoding,
+            enable_index_compression: table.enable_index_compression,
+            index_shortening: table.index_shortening,
+            optimize_filters_for_memory: table.optimize_filters_for_memory,
+            detect_filter_construct_corruption: table.detect_filter_construct_corruption,
+            verify_compression: table.verify_compression,
+            block_align: table.block_align,
+            cache_index_and_filter_blocks: table.cache_index_and_filter_blocks,
+            cache_index_and_filter_blocks_with_high_priority: table.cache_index_and_filter_blocks_with_high_priority,
+            pin_l0_filter_and_index_blocks_in_cache: table.pin_l0_filter_and_index_blocks_in_cache,
+            pin_top_level_index_and_filter: table.pin_top_level_index_and_filter,
+            block_cache: table.block_cache.clone(),
+            no_block_cache: table.no_block_cache,
+            max_auto_readahead_size: table.max_auto_readahead_size,
+            initial_auto_readahead_size: table.initial_auto_readahead_size,
+            num_file_reads_for_auto_readahead: table.num_file_reads_for_auto_readahead,
+            statistics: db.statistics.as_ref().map(Arc::clone),
+            ..TableOptions::default()
+        })
+    }
+}
+
+impl DbOptions {
+    /// Threads that only flush: as set, or a quarter of all background jobs.
+    pub(crate) fn flush_threads(&self) -> usize {
+        if self.max_background_flushes > 0 {
+            return count(self.max_background_flushes);
+        }
+        (count(self.max_background_jobs) / 4).max(1)
+    }
+    /// Threads that only compact: as set, or what is left of all background jobs.
+    pub(crate) fn compaction_threads(&self) -> usize {
+        if self.max_background_compactions > 0 {
+            return count(self.max_background_compactions);
+        }
+        count(self.max_background_jobs).saturating_sub(self.flush_threads()).max(1)
+    }
+    /// What tables say about the machine that wrote them.
+    pub(crate) fn host_id(&self) -> String {
+        if self.db_host_id == crate::options::HOST_NAME {
+            return host_name();
+        }
+        self.db_host_id.clone()
+    }
+}
+
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}

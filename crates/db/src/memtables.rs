@@ -1,0 +1,85 @@
+//! A column family's memtables, as the database sees them.
+
+use ironstone_base::sync::Arc;
+use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use ironstone_base::{ColumnFamilyId, FileNumber, SequenceNumber, ValueType};
+use ironstone_memtable::MemTable;
+
+/// A memtable, with what its flush has to know.
+pub(crate) struct DbMemTable {
+    table: Arc<MemTable>,
+    cf: ColumnFamilyId,
+    /// The first WAL that holds a write of this memtable; 0 while there is none. Set under the log
+    /// lock and read under the state lock after a later rotation took the log lock, so Relaxed is enough.
+    first_wal: AtomicU64,
+    /// Whether some write in it is in no WAL. Set before the write is applied.
+    unlogged: AtomicBool,
+    /// Bytes from which on the memtable counts as full.
+    size_limit: usize,
+    /// Set once, by the write that fills it. Relaxed: only a hint to switch.
+    full: AtomicBool,
+}
+
+impl DbMemTable {
+    pub(crate) fn new(table: MemTable, cf: ColumnFamilyId, size_limit: usize) -> Arc<Self> {
+        Arc::new(Self {
+            table: Arc::new(table),
+            cf,
+            first_wal: AtomicU64::new(0),
+            unlogged: AtomicBool::new(false),
+            size_limit,
+            full: AtomicBool::new(false),
+        })
+    }
+    pub(crate) fn table(&self) -> &Arc<MemTable> {
+        &self.table
+    }
+    pub(crate) fn cf(&self) -> ColumnFamilyId {
+        self.cf
+    }
+    /// The first WAL that holds a write of this memtable, if any does.
+    pub(crate) fn first_wal(&self) -> Option<FileNumber> {
+        Some(FileNumber(self.first_wal.load(Ordering::Relaxed))).filter(|number| number.0 > 0)
+    }
+    /// Takes note of a write that goes into WAL `number`; numbers only grow.
+    #[inline]
+    pub(crate) fn note_wal(&self, number: FileNumber) {
+        if self.first_wal.load(Ordering::Relaxed) == 0 {
+            self.first_wal.store(number.0, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes note of a write that goes into no WAL.
+    #[inline]
+    pub(crate) fn note_unlogged(&self) {
+        if !self.unlogged.load(Ordering::Relaxed) {
+            self.unlogged.store(true, Ordering::Relaxed);
+        }
+    }
+    /// Whether some write in it is in no WAL.
+    pub(crate) fn has_unlogged_writes(&self) -> bool {
+        self.unlogged.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn add(&self, sequence: SequenceNumber, kind: ValueType, key: &[u8], value: &[u8]) {
+        self.table.add(sequence, kind, key, value);
+        if self.table.memory_usage() >= self.size_limit {
+            self.full.store(true, Ordering::Relaxed);
+        }
+    }
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed)
+    }
+}
+
+/// Memtables that wait for their flush, newest first, and how far that has come.
+#[derive(Clone)]
+pub(crate) struct ImmutableMemTable {
+    pub(crate) memtable: Arc<DbMemTable>,
+    /// Everything up to here that went into it has been applied once this is visible.
+    pub(crate) last_sequence: SequenceNumber,
+    /// The WAL that was started when the memtable was switched: older ones are not needed for it.
+    pub(crate) next_wal: FileNumber,
+}

@@ -1,0 +1,476 @@
+//! Opening, listing and destroying databases.
+
+pub(crate) mod destroy;
+pub(crate) mod recover_wals;
+
+use crate::background::{self, Cleaner};
+use crate::column_family::{ColumnFamily, ColumnFamilyData};
+use crate::engine::{Counters, Engine, Family, State, WalState};
+use crate::info_log::{InfoLog, Rolling, info};
+use crate::options::{ColumnFamilyOptions, DbOptions, Options};
+use crate::snapshot::SnapshotList;
+use crate::table_cache::{TableCache, TableOpener};
+use crate::write::commit::CommitPipeline;
+use crate::write::controller::WriteController;
+use crate::write::switch::{create_wal, new_memtable};
+use crate::{ColumnFamilyDescriptor, Db};
+use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use ironstone_base::sync::{Arc, Condvar, Mutex};
+use ironstone_base::{
+    ColumnFamilyId, Error, FileKind, FileNumber, Result, SequenceNumber, file_name,
+};
+use ironstone_compaction::RunningCompactions;
+use ironstone_version::{
+    ColumnFamilyConfig, ManifestOptions, ManifestWriter, RecoverOptions, VersionEdit, VersionSet,
+    db_id_from_bits, list_column_families, read_identity, write_identity,
+};
+use ironstone_vfs::Env;
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+
+pub(crate) const DEFAULT_COLUMN_FAMILY: &str = "default";
+
+impl Db {
+    /// Opens the database in `path` with its one column family `default`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it does not exist and `create_if_missing` is off, if it exists and
+    /// `error_if_exists` is on, if it has further column families, or if the comparator is another one.
+    /// `IoError` if somebody else has it open. `Corruption` naming file and offset if it is damaged.
+    pub fn open(options: &Options, path: impl AsRef<Path>) -> Result<Self> {
+        let default = ColumnFamilyDescriptor::new(DEFAULT_COLUMN_FAMILY, options.cf.clone());
+        Self::open_column_families(&options.db, path, vec![default])
+    }
+
+    /// Opens the database in `path` with all of its column families. Those that do not exist are
+    /// created if `create_missing_column_families` is on. `default` is always opened.
+    pub fn open_column_families(
+        options: &DbOptions,
+        path: impl AsRef<Path>,
+        descriptors: Vec<ColumnFamilyDescriptor>,
+    ) -> Result<Self> {
+        open(options, path.as_ref(), descriptors, false)
+    }
+
+    /// Opens the database in `path` for reading only: no file is written, created or removed, and no
+    /// lock is taken. It sees what was there when it was opened, the WALs included. Column families
+    /// that are not listed stay closed.
+    pub fn open_read_only(
+        options: &DbOptions,
+        path: impl AsRef<Path>,
+        descriptors: Vec<ColumnFamilyDescriptor>,
+    ) -> Result<Self> {
+        open(options, path.as_ref(), descriptors, true)
+    }
+
+    /// The names of the column families of the database in `path`.
+    pub fn list_column_families(options: &DbOptions, path: impl AsRef<Path>) -> Result<Vec<String>> {
+        list_column_families(&*options.env.fs, path.as_ref())
+    }
+}
+
+static INSTANCES: AtomicU64 = AtomicU64::new(1);
+
+fn open(
+    options: &DbOptions,
+    path: &Path,
+    mut descriptors: Vec<ColumnFamilyDescriptor>,
+    read_only: bool,
+) -> Result<Db> {
+    let options = options.clone();
+    let env = options.env.clone();
+    if !descriptors.iter().any(|descriptor| descriptor.name == DEFAULT_COLUMN_FAMILY) {
+        descriptors.insert(0, ColumnFamilyDescriptor::new(DEFAULT_COLUMN_FAMILY, ColumnFamilyOptions::default()));
+    }
+    let started = env.clock.monotonic_nanos();
+    let or_here = |dir: &PathBuf| if dir.as_os_str().is_empty() { path.to_owned() } else { dir.clone() };
+    let wal_dir = or_here(&options.wal_dir);
+    let log_dir = or_here(&options.db_log_dir);
+
+    let lock = if read_only {
+        None
+    } else {
+        if options.create_if_missing {
+            env.fs.create_dir_all(path)?;
+            env.fs.create_dir_all(&wal_dir)?;
+            env.fs.create_dir_all(&log_dir)?;
+        }
+        Some(env.fs.lock(&file_name::lock(path)).map_err(|error| not_there(error, path))?)
+    };
+    let exists = env.fs.exists(&file_name::current(path))?;
+    if exists && options.error_if_exists && !read_only {
+        return Err(Error::invalid_argument(format!("{}: exists (error_if_exists is true)", path.display())));
+    }
+    if !exists {
+        refuse_to_create(&env, path, &options, read_only)?;
+    }
+    let log = if read_only {
+        InfoLog::none(&env)
+    } else {
+        let rolling = Rolling {
+            max_bytes: options.max_log_file_size,
+            max_seconds: options.log_file_time_to_roll,
+            keep: options.keep_log_file_num,
+        };
+        InfoLog::open(&env, &log_dir, options.info_log_level, rolling)
+    };
+    info!(log, "Ironstone {} opens {}", env!("CARGO_PKG_VERSION"), path.display());
+
+    let manifest_options = ManifestOptions {
+        max_file_size: options.max_manifest_file_size,
+        full_sync: options.use_fsync,
+        write_db_id: options.write_dbid_to_manifest,
+    };
+    let config = |descriptor: &ColumnFamilyDescriptor| ColumnFamilyConfig {
+        name: descriptor.name.clone(),
+        comparator: descriptor.options.comparator.clone(),
+        num_levels: descriptor.options.num_levels as usize,
+    };
+    let (mut versions, manifest) = if exists {
+        let recover = RecoverOptions {
+            column_families: descriptors.iter().map(config).collect(),
+            allow_unlisted: read_only,
+        };
+        VersionSet::recover(&env, path, recover, manifest_options)?
+    } else {
+        let default = descriptors.iter().find(|d| d.name == DEFAULT_COLUMN_FAMILY).map(config);
+        let default = default.expect("added above");
+        let id = db_id_from_bits(random_bits(&env));
+        VersionSet::create_new(&env, path, default, Some(id), manifest_options)?
+    };
+    let db_id = identity(&env, path, &mut versions, read_only)?;
+
+    // The pipeline starts on a WAL that is only created once the old ones have been replayed.
+    let instance = INSTANCES.fetch_add(1, Ordering::Relaxed);
+    let tables = TableCache::new(usize::try_from(options.max_open_files).ok());
+    let cleaner = Arc::new(Cleaner::default());
+    let session_id = session_id(&env, instance);
+    let builder = FamilyBuilder { env: &env, dir: path, options: &options, instance, tables: &tables, cleaner: &cleaner };
+    let mut families = BTreeMap::new();
+    for family in versions.column_families() {
+        let Some(descriptor) = descriptors.iter().find(|descriptor| descriptor.name == family.name) else {
+            continue;
+        };
+        families.insert(family.id, builder.build(family.id, &descriptor.options, &family.name, &versions)?);
+    }
+
+    let mut recovery = recover_wals::Recovery {
+        env: &env,
+        dir: path,
+        wal_dir: &wal_dir,
+        options: &options,
+        log: &log,
+        db_id: &db_id,
+        session_id: &session_id,
+        versions: &mut versions,
+        families: &mut families,
+        read_only,
+        edits: BTreeMap::new(),
+    };
+    let replayed = recovery.replay()?;
+    let edits = recovery.edits;
+    let last_sequence = replayed.last_sequence;
+
+    let wal_number = versions.new_file_number();
+    let mut wals: BTreeMap<FileNumber, WalState> = BTreeMap::new();
+    let (wal_file, recycled) = if read_only {
+        (Box::new(NoFile(PathBuf::from("(read-only)"))) as Box<dyn ironstone_vfs::WritableFile>, false)
+    } else {
+        let wal = create_wal(&env, &wal_dir, wal_number, None, &options)?;
+        (wal.file, wal.recycled)
+    };
+    let mut manifest = manifest;
+    if !read_only {
+        install_recovered(&mut versions, &mut manifest, &families, edits, wal_number, &replayed)?;
+        for (number, bytes) in &replayed.kept_wals {
+            wals.insert(*number, WalState { bytes: *bytes, closed_at: Some(last_sequence) });
+        }
+        wals.insert(wal_number, WalState { bytes: 0, closed_at: None });
+    }
+    for family in families.values() {
+        family.install_view(&versions);
+    }
+
+    let directory = env.fs.open_directory(if read_only { path } else { &wal_dir })?;
+    let pipeline = CommitPipeline::new(last_sequence, wal_number, wal_file, recycled, directory);
+    for family in families.values() {
+        pipeline.set_active(family.data.id, Arc::clone(&family.mem));
+    }
+    let engine = Arc::new(Engine {
+        env: env.clone(),
+        dir: path.to_owned(),
+        wal_dir,
+        instance,
+        read_only,
+        statistics: options.statistics.clone(),
+        controller: WriteController::new(options.delayed_write_rate),
+        options,
+        log,
+        pipeline,
+        snapshots: Arc::new(SnapshotList::default()),
+        tables,
+        switching: Mutex::new(()),
+        switch_wanted: AtomicBool::new(false),
+        writes_stopped: AtomicBool::new(read_only),
+        manifest: Mutex::new(manifest),
+        state: Mutex::new(State {
+            versions,
+            families,
+            wals,
+            recyclable: VecDeque::new(),
+            background_error: read_only
+                .then(|| Error::not_supported("writing to a database that is open for reading only")),
+            running_flushes: 0,
+            running_compactions: 0,
+            paused: 0,
+            bottommost_threshold: SequenceNumber::ZERO,
+            deletions_disabled: 0,
+            closing: false,
+        }),
+        work: Condvar::new(),
+        progress: Condvar::new(),
+        cleaner,
+        purged_manifest: AtomicU64::new(0),
+        cancelled: AtomicBool::new(false),
+        counters: Counters::default(),
+        db_id,
+        session_id,
+        _lock: lock,
+    });
+    let db = Db::start(Arc::clone(&engine));
+    if !read_only {
+        if engine.options.create_missing_column_families {
+            for descriptor in &descriptors {
+                if db.column_family(&descriptor.name).is_none() {
+                    db.create_column_family(&descriptor.name, &descriptor.options)?;
+                }
+            }
+        } else if let Some(missing) = descriptors.iter().find(|d| db.column_family(&d.name).is_none()) {
+            return Err(unknown_column_family(&missing.name));
+        }
+        engine.write_options_file()?;
+        background::purge::remove_strangers(&engine)?;
+        engine.update_stall(&mut engine.state.lock());
+    } else if let Some(missing) = descriptors.iter().find(|d| db.column_family(&d.name).is_none()) {
+        return Err(unknown_column_family(&missing.name));
+    }
+    let micros = (env.clock.monotonic_nanos() - started) / 1000;
+    engine.counters.opened_micros.store(micros, Ordering::Relaxed);
+    info!(engine.log, "opened in {micros} us: last sequence {last_sequence}, WAL {wal_number}");
+    Ok(db)
+}
+
+fn unknown_column_family(name: &str) -> Error {
+    Error::invalid_argument(format!(
+        "Column family not found: {name} (create_missing_column_families is false)"
+    ))
+}
+
+fn not_there(error: Error, path: &Path) -> Error {
+    if error.is_path_not_found() {
+        return Error::invalid_argument(format!(
+            "{}: does not exist (create_if_missing is false)",
+            path.display()
+        ));
+    }
+    error
+}
+
+/// There is no CURRENT. A database is created only where there is none: with any file of a database
+/// left, its CURRENT was lost, and creating over it would destroy what can still be saved.
+fn refuse_to_create(env: &Env, path: &Path, options: &DbOptions, read_only: bool) -> Result<()> {
+    let names = match env.fs.list(path) {
+        Ok(names) => names,
+        Err(error) => return Err(not_there(error, path)),
+    };
+    let remains = names.iter().find(|name| {
+        matches!(
+            FileKind::parse(name),
+            Some(FileKind::Manifest(_) | FileKind::Table(_) | FileKind::Wal(_) | FileKind::Blob(_))
+        )
+    });
+    if let Some(name) = remains {
+        // A creation that was interrupted leaves MANIFEST-000001 and nothing else; nothing was
+        // acknowledged then.
+        let only_first_manifest = names.iter().all(|name| {
+            !matches!(
+                FileKind::parse(name),
+                Some(FileKind::Table(_) | FileKind::Wal(_) | FileKind::Blob(_))
+            ) && FileKind::parse(name).is_none_or(|kind| !matches!(kind, FileKind::Manifest(n) if n.0 > 1))
+        });
+        if !only_first_manifest {
+            return Err(Error::corruption_at(
+                &file_name::current(path),
+                0,
+                format!("CURRENT is missing, but {name} is there: the database is not created anew over it"),
+            ));
+        }
+    }
+    if read_only || !options.create_if_missing {
+        return Err(Error::invalid_argument(format!(
+            "{}: does not exist (create_if_missing is false)",
+            path.display()
+        )));
+    }
+    Ok(())
+}
+
+/// The database's id: from IDENTITY, from the MANIFEST, or a new one, written where it is missing.
+fn identity(env: &Env, path: &Path, versions: &mut VersionSet, read_only: bool) -> Result<String> {
+    let from_file = match read_identity(&*env.fs, path) {
+        Ok(id) => Some(id),
+        Err(error) if error.is_path_not_found() => None,
+        Err(error) if versions.db_id().is_none() => return Err(error),
+        Err(_) => None, // The MANIFEST knows better.
+    };
+    let known = versions.db_id().map(str::to_owned);
+    let id = known.or_else(|| from_file.clone()).unwrap_or_else(|| db_id_from_bits(random_bits(env)));
+    if !read_only {
+        if from_file.as_deref() != Some(&id) {
+            write_identity(&*env.fs, path, &id)?;
+        }
+        if versions.db_id().is_none() {
+            versions.set_db_id(id.clone());
+        }
+    }
+    Ok(id)
+}
+
+/// 128 bits that two databases hardly share. Comes from the clock, so that a simulator owns it, and
+/// from the addresses that the system gave this process.
+fn random_bits(env: &Env) -> u128 {
+    let local = 0u8;
+    let seed = [
+        env.clock.now_micros(),
+        env.clock.monotonic_nanos(),
+        INSTANCES.load(Ordering::Relaxed),
+        u64::from(std::process::id()),
+        (&raw const local).addr() as u64,
+    ];
+    let bytes: Vec<u8> = seed.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let high = ironstone_base::hash::xxh3_64(&bytes);
+    let low = ironstone_base::hash::xxh64(&bytes);
+    (u128::from(high) << 64) | u128::from(low)
+}
+
+/// Names one opening of the database: 20 characters of base 36, as RocksDB's.
+fn session_id(env: &Env, instance: u64) -> String {
+    let mut bits = random_bits(env) ^ u128::from(instance);
+    let mut id = String::new();
+    for _ in 0..20 {
+        let digit = (bits % 36) as u8;
+        id.push(char::from(if digit < 10 { b'0' + digit } else { b'A' + digit - 10 }));
+        bits /= 36;
+    }
+    id
+}
+
+/// Makes what recovery flushed durable and visible, and says from which WAL on nothing is in tables.
+fn install_recovered(
+    versions: &mut VersionSet,
+    manifest: &mut ManifestWriter,
+    families: &BTreeMap<ColumnFamilyId, Family>,
+    mut edits: BTreeMap<ColumnFamilyId, VersionEdit>,
+    wal_number: FileNumber,
+    replayed: &recover_wals::Replayed,
+) -> Result<()> {
+    for family in families.values() {
+        let edit = edits.entry(family.data.id).or_insert_with(|| VersionEdit::new(family.data.id));
+        let oldest = family.oldest_wal().filter(|wal| replayed.kept_wals.contains_key(wal));
+        edit.log_number = Some(oldest.unwrap_or(wal_number));
+        edit.last_sequence = Some(replayed.last_sequence);
+        edit.prev_log_number = Some(FileNumber(0));
+    }
+    versions.raise_last_sequence(replayed.last_sequence);
+    versions.log_and_apply(manifest, edits.into_values().collect())?;
+    Ok(())
+}
+
+/// Makes the in-memory side of a column family.
+pub(crate) struct FamilyBuilder<'a> {
+    pub(crate) env: &'a Env,
+    pub(crate) dir: &'a Path,
+    pub(crate) options: &'a DbOptions,
+    pub(crate) instance: u64,
+    pub(crate) tables: &'a Arc<TableCache>,
+    pub(crate) cleaner: &'a Arc<Cleaner>,
+}
+
+impl FamilyBuilder<'_> {
+    pub(crate) fn build(
+        &self,
+        id: ColumnFamilyId,
+        options: &ColumnFamilyOptions,
+        name: &str,
+        versions: &VersionSet,
+    ) -> Result<Family> {
+        let family = versions.column_family(id).expect("the caller found it there");
+        let opener = Arc::new(TableOpener {
+            fs: Arc::clone(&self.env.fs),
+            dir: self.dir.to_owned(),
+            table: Arc::new(options.table_options(self.options)?),
+            direct: self.options.use_direct_reads,
+            cache: Arc::clone(self.tables),
+        });
+        let comparator = ironstone_base::InternalKeyComparator::new(options.comparator.clone());
+        let mem = new_memtable(id, &comparator, options);
+        let data = ColumnFamilyData::new(
+            id,
+            name,
+            self.instance,
+            options.clone(),
+            self.options,
+            opener,
+            Arc::clone(&mem),
+            Arc::clone(&family.current),
+            Arc::clone(self.cleaner),
+        );
+        Ok(Family {
+            running: RunningCompactions::new(options.comparator.clone()),
+            data,
+            mem,
+            imm: VecDeque::new(),
+            flushing: false,
+            flush_requested: false,
+            pending_bytes: 0,
+            compaction_due: true,
+        })
+    }
+}
+
+/// Stands where the WAL would be in a database that never writes one.
+struct NoFile(PathBuf);
+
+impl ironstone_vfs::WritableFile for NoFile {
+    fn append(&mut self, _data: &[u8]) -> Result<()> {
+        Err(Error::not_supported("writing to a database that is open for reading only"))
+    }
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+    fn sync(&mut self) -> Result<()> {
+        Ok(())
+    }
+    fn size(&self) -> u64 {
+        0
+    }
+    fn truncate(&mut self, _size: u64) -> Result<()> {
+        Ok(())
+    }
+    fn close(&mut self) -> Result<()> {
+        Ok(())
+    }
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Db {
+    /// The column family `name`, if it is open.
+    pub fn column_family(&self, name: &str) -> Option<ColumnFamily> {
+        let state = self.engine().state.lock();
+        let found = state.families.values().find(|family| family.data.name == name);
+        found.map(|family| ColumnFamily(Arc::clone(&family.data)))
+    }
+}
+

@@ -1,0 +1,248 @@
+//! Replays the WALs of an earlier opening into memtables and, when those are full, into tables.
+
+use crate::engine::Family;
+use crate::info_log::{InfoLog, info, warning};
+use crate::memtables::DbMemTable;
+use crate::options::DbOptions;
+use crate::write::switch::new_memtable;
+use crate::write_batch::{BatchIter, BatchRecord, HEADER_LEN};
+use ironstone_base::sync::Arc;
+use ironstone_base::{
+    ColumnFamilyId, Corrupt, Error, FileKind, FileNumber, Result, SequenceNumber, ValueType, file_name,
+};
+use ironstone_version::{VersionEdit, VersionSet};
+use ironstone_vfs::Env;
+use ironstone_wal::{Damage, LogRead, LogReader, ReaderOptions, WalRecoveryMode};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// What recovery works on.
+pub(crate) struct Recovery<'a> {
+    pub(crate) env: &'a Env,
+    pub(crate) dir: &'a Path,
+    pub(crate) wal_dir: &'a Path,
+    pub(crate) options: &'a DbOptions,
+    pub(crate) log: &'a Arc<InfoLog>,
+    pub(crate) db_id: &'a str,
+    pub(crate) session_id: &'a str,
+    pub(crate) versions: &'a mut VersionSet,
+    pub(crate) families: &'a mut BTreeMap<ColumnFamilyId, Family>,
+    pub(crate) read_only: bool,
+    /// The tables that recovery wrote, to be installed at its end.
+    pub(crate) edits: BTreeMap<ColumnFamilyId, VersionEdit>,
+}
+
+/// What came of it.
+pub(crate) struct Replayed {
+    pub(crate) last_sequence: SequenceNumber,
+    /// WALs whose writes are still only in memtables, with their sizes.
+    pub(crate) kept_wals: BTreeMap<FileNumber, u64>,
+}
+
+impl Recovery<'_> {
+    /// Replays every WAL that may hold what tables lack, oldest first.
+    pub(crate) fn replay(&mut self) -> Result<Replayed> {
+        let numbers = self.wal_numbers()?;
+        let mut last = self.versions.last_sequence();
+        let mut sizes = BTreeMap::new();
+        let mut stopped: Option<PathBuf> = None;
+        for number in numbers {
+            self.versions.mark_file_number_used(number);
+            let path = file_name::wal(self.wal_dir, number);
+            if let Some(at) = &stopped {
+                // A later WAL continues only where its first write follows the last one replayed.
+                if !self.continues(&path, number, last)? {
+                    warning!(self.log, "{}: not replayed, since recovery stopped in {}", path.display(), at.display());
+                    continue;
+                }
+                stopped = None;
+            }
+            let whole = self.replay_one(&path, number, &mut last)?;
+            sizes.insert(number, self.env.fs.size(&path)?);
+            if !whole {
+                stopped = Some(path);
+            }
+        }
+        let keep = self.read_only || self.options.avoid_flush_during_recovery;
+        if !keep {
+            let ids: Vec<_> = self.families.keys().copied().collect();
+            for id in ids {
+                self.flush(id)?;
+            }
+        }
+        let oldest = self.families.values().filter_map(Family::oldest_wal).min();
+        let kept_wals = oldest.map_or_else(BTreeMap::new, |oldest| sizes.split_off(&oldest));
+        Ok(Replayed { last_sequence: last, kept_wals })
+    }
+
+    fn wal_numbers(&self) -> Result<Vec<FileNumber>> {
+        let min = self.versions.min_log_number();
+        let previous = self.versions.prev_log_number();
+        let mut numbers: Vec<FileNumber> = self
+            .env
+            .fs
+            .list(self.wal_dir)?
+            .iter()
+            .filter_map(|name| match FileKind::parse(name) {
+                Some(FileKind::Wal(number)) => Some(number),
+                _ => None,
+            })
+            .filter(|&number| number >= min || (previous.0 > 0 && number == previous))
+            .collect();
+        numbers.sort();
+        Ok(numbers)
+    }
+
+    fn reader(&self, path: &Path, number: FileNumber) -> Result<LogReader> {
+        let file = self.env.fs.open_sequential(path)?;
+        Ok(LogReader::new(file, number, ReaderOptions::default()))
+    }
+
+    /// Whether the first record of a WAL follows `last` without a gap.
+    fn continues(&self, path: &Path, number: FileNumber, last: SequenceNumber) -> Result<bool> {
+        let mut reader = self.reader(path, number)?;
+        match reader.next_record()? {
+            LogRead::Record { .. } => Ok(first_sequence(reader.record()) == Some(last.plus(1))),
+            LogRead::End | LogRead::Damage(_) => Ok(false),
+        }
+    }
+
+    /// Replays one WAL. Answers whether it was read to its end.
+    fn replay_one(&mut self, path: &Path, number: FileNumber, last: &mut SequenceNumber) -> Result<bool> {
+        let mut reader = self.reader(path, number)?;
+        let mut records = 0u64;
+        let whole = loop {
+            let offset = match reader.next_record()? {
+                LogRead::Record { offset } => offset,
+                LogRead::End => break true,
+                LogRead::Damage(damage) => match self.judge(path, damage)? {
+                    Judged::Stop => break false,
+                    Judged::GoOn => continue,
+                },
+            };
+            let record = reader.record();
+            let applied = self.apply(record, number).map_err(|error| locate(error, path, offset));
+            match applied {
+                Ok(end) => *last = end.max(*last),
+                Err(error) if error.is_corruption() => match self.options.wal_recovery_mode {
+                    // The checksum was right, so this is what was written: no tear explains it.
+                    WalRecoveryMode::SkipAnyCorruptedRecords => warning!(self.log, "record skipped: {error}"),
+                    _ => return Err(error),
+                },
+                Err(error) => return Err(error),
+            }
+            records += 1;
+            self.flush_full()?;
+        };
+        info!(self.log, "{}: replayed {records} records, up to sequence {last}", path.display());
+        Ok(whole)
+    }
+
+    /// What the recovery mode says about damage.
+    fn judge(&self, path: &Path, damage: Damage) -> Result<Judged> {
+        let error = damage.error(path);
+        warning!(self.log, "{error}");
+        if let Some(statistics) = &self.options.statistics {
+            let _ = statistics; // No ticker of RocksDB's counts this; the LOG line is the record.
+        }
+        match self.options.wal_recovery_mode {
+            WalRecoveryMode::SkipAnyCorruptedRecords => Ok(Judged::GoOn),
+            WalRecoveryMode::AbsoluteConsistency => Err(error),
+            WalRecoveryMode::TolerateCorruptedTailRecords => {
+                if damage.is_torn_tail() { Ok(Judged::GoOn) } else { Err(error) }
+            }
+            WalRecoveryMode::PointInTimeRecovery => {
+                if self.options.strict_wal_recovery && damage.verdict.is_rot() {
+                    return Err(error);
+                }
+                Ok(Judged::Stop)
+            }
+        }
+    }
+
+    /// Applies one batch. Answers its last sequence number.
+    fn apply(&mut self, record: &[u8], wal: FileNumber) -> Result<SequenceNumber> {
+        let first = first_sequence(record).ok_or_else(|| Error::corruption("log record too small"))?;
+        let mut sequence = first;
+        for entry in BatchIter::new(record) {
+            let (cf, kind, key, value) = match entry? {
+                BatchRecord::Put { cf, key, value } => (cf, ValueType::Value, key, value),
+                BatchRecord::Delete { cf, key } => (cf, ValueType::Deletion, key, &[][..]),
+                BatchRecord::SingleDelete { cf, key } => (cf, ValueType::SingleDeletion, key, &[][..]),
+                BatchRecord::Merge { .. } => return Err(Error::not_supported("merge operands in a WAL")),
+                BatchRecord::DeleteRange { .. } => return Err(Error::not_supported("DeleteRange in a WAL")),
+                BatchRecord::LogData(_) | BatchRecord::Noop => continue,
+            };
+            // Column families that were dropped, or that a reader did not open, are passed over; so
+            // is what their tables already have.
+            let known = self.versions.column_family(cf).filter(|family| wal >= family.log_number);
+            if let (Some(_), Some(family)) = (known, self.families.get(&cf)) {
+                family.mem.note_wal(wal);
+                family.mem.add(sequence, kind, key, value);
+            }
+            sequence = sequence.plus(1);
+        }
+        Ok(SequenceNumber((sequence.0).saturating_sub(1)).max(SequenceNumber(first.0.saturating_sub(1))))
+    }
+
+    fn flush_full(&mut self) -> Result<()> {
+        if self.read_only {
+            return Ok(());
+        }
+        let full: Vec<_> =
+            self.families.values().filter(|family| family.mem.is_full()).map(|family| family.data.id).collect();
+        full.into_iter().try_for_each(|id| self.flush(id))
+    }
+
+    /// Writes a column family's memtable to a table of level 0.
+    fn flush(&mut self, id: ColumnFamilyId) -> Result<()> {
+        let family = self.families.get_mut(&id).expect("the caller took the id from there");
+        let data = &family.data;
+        if family.mem.table().is_empty() {
+            return Ok(());
+        }
+        let fresh = new_memtable(id, &data.comparator, &data.options);
+        let full: Arc<DbMemTable> = std::mem::replace(&mut family.mem, fresh);
+        let epoch = self.versions.new_epoch_number(id);
+        let job = crate::background::flush::FlushOf {
+            env: self.env,
+            dir: self.dir,
+            options: self.options,
+            data,
+            db_id: self.db_id,
+            session_id: self.session_id,
+            memtables: &[full],
+            epoch,
+            snapshots: &[],
+            cancelled: &|| Ok(()),
+        };
+        let output = job.run(&|| self.versions.new_file_number())?;
+        if let Some(file) = output.file {
+            info!(self.log, "recovery wrote table {} ({} bytes)", file.number, file.file_size);
+            let edit = self.edits.entry(id).or_insert_with(|| VersionEdit::new(id));
+            edit.add_file(0, Arc::new(file));
+        }
+        Ok(())
+    }
+}
+
+enum Judged {
+    Stop,
+    GoOn,
+}
+
+fn first_sequence(record: &[u8]) -> Option<SequenceNumber> {
+    if record.len() < HEADER_LEN {
+        return None;
+    }
+    Some(SequenceNumber(u64::from_le_bytes(*record.first_chunk()?)))
+}
+
+/// Says where a batch that cannot be applied stands.
+fn locate(error: Error, path: &Path, offset: u64) -> Error {
+    if error.is_corruption() {
+        Corrupt("write batch").at(path, offset).context(error.message())
+    } else {
+        error.context(format_args!("{} at {offset}", path.display()))
+    }
+}

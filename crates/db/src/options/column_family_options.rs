@@ -1,0 +1,187 @@
+//! Options of one column family.
+
+use super::spec::option_struct;
+use super::table_options::{self, BlockBasedTableOptions};
+use ironstone_base::sync::Arc;
+use ironstone_base::{SliceTransform, UserComparator};
+use ironstone_compaction::CompactionPriority;
+use ironstone_memtable::MemTableKind;
+use ironstone_sst::{CompressionKind, CompressionOptions};
+
+option_struct! {
+    /// Options of one column family. Names, meanings and defaults are RocksDB's, unless it says otherwise.
+    pub struct ColumnFamilyOptions, "CFOptions";
+    built {
+        /// The order of the keys. A database has to be opened with the one that it was created with.
+        comparator: UserComparator = UserComparator::Bytewise, Fixed, V7;
+        /// Which part of a key prefix filters and the hash index use.
+        prefix_extractor: Option<Arc<dyn SliceTransform>> = None, Mutable, V7;
+        /// What memtables are made of.
+        memtable_factory: MemTableKind = MemTableKind::SkipList, Fixed, V7;
+        /// A memtable of so many bytes is closed and flushed.
+        write_buffer_size: usize = 64 << 20, Mutable, V7;
+        /// How many memtables there may be, the open one included, before writes stop.
+        max_write_buffer_number: i32 = 2, Mutable, V7;
+        /// So many closed memtables are flushed together.
+        min_write_buffer_number_to_merge: i32 = 1, Fixed, V7;
+        /// A Bloom filter in the memtable takes this part of `write_buffer_size`; at most 0.25; 0: none.
+        memtable_prefix_bloom_size_ratio: f64 = 0.0, Mutable, V7;
+        /// Whole keys go into that filter, not only prefixes.
+        memtable_whole_key_filtering: bool = false, Mutable, V7;
+        /// The codec where nothing below says otherwise. (RocksDB before 11: Snappy.)
+        compression: CompressionKind = CompressionKind::Lz4, Mutable, V7;
+        /// The codec of level 0, then of the base level and those after it; the last entry holds for the rest.
+        compression_per_level: Vec<CompressionKind> = Vec::new(), Mutable, Later;
+        /// The codec of the last level that holds data; none: as the others.
+        bottommost_compression: Option<CompressionKind> = None, Mutable, V7;
+        /// The parameters of the codec.
+        compression_opts: CompressionOptions = CompressionOptions::default(), Mutable, V7;
+        /// The parameters of the codec of the last level, if `enabled`.
+        bottommost_compression_opts: CompressionOptions = CompressionOptions::default(), Mutable, V7;
+        /// How many levels there are, level 0 included.
+        num_levels: i32 = 7, Fixed, V7;
+        /// Level 0 is compacted when it has so many files.
+        level0_file_num_compaction_trigger: i32 = 4, Mutable, V7;
+        /// Writes are slowed down when level 0 has so many files.
+        level0_slowdown_writes_trigger: i32 = 20, Mutable, V7;
+        /// Writes stop when level 0 has so many files.
+        level0_stop_writes_trigger: i32 = 36, Mutable, V7;
+        /// Table files of the first level below level 0 are cut at this size.
+        target_file_size_base: u64 = 64 << 20, Mutable, V7;
+        /// How much larger those of each further level are.
+        target_file_size_multiplier: i32 = 1, Mutable, V7;
+        /// The size of the first level below level 0.
+        max_bytes_for_level_base: u64 = 256 << 20, Mutable, V7;
+        /// How much larger each further level is.
+        max_bytes_for_level_multiplier: f64 = 10.0, Mutable, V7;
+        /// Extra factors per level, without dynamic level sizes.
+        max_bytes_for_level_multiplier_additional: Vec<i32> = vec![1; 7], Mutable, V7;
+        /// Derive level sizes from the size of the last level, so that space amplification is bounded.
+        level_compaction_dynamic_level_bytes: bool = true, Fixed, V7;
+        /// Bounds the input of one compaction; 0: 25 times `target_file_size_base`.
+        max_compaction_bytes: u64 = 0, Mutable, V7;
+        /// Which file of a level goes first.
+        compaction_pri: CompactionPriority = CompactionPriority::MinOverlappingRatio, Fixed, V7;
+        /// Writes are slowed down when compactions have so many bytes to do; 0: at the hard limit.
+        soft_pending_compaction_bytes_limit: u64 = 64 << 30, Mutable, V7;
+        /// Writes stop when compactions have so many bytes to do; 0: never.
+        hard_pending_compaction_bytes_limit: u64 = 256 << 30, Mutable, V7;
+        /// Compact only when told to.
+        disable_auto_compactions: bool = false, Mutable, V7;
+        /// Data that is older than so many seconds is compacted down; 0: never.
+        ttl: u64 = 30 * 24 * 60 * 60, Mutable, V7;
+        /// A file that is older than so many seconds is rewritten; 0: never.
+        periodic_compaction_seconds: u64 = 0, Mutable, V7;
+        /// An iterator that passed so many entries of one key seeks instead.
+        max_sequential_skip_in_iterations: u64 = 8, Mutable, V7;
+        /// No filters on the last level: most reads find their key.
+        optimize_filters_for_hits: bool = false, Fixed, V7;
+        /// Check after each change of the tree that files of a level do not overlap.
+        force_consistency_checks: bool = true, Fixed, V7;
+    }
+    rows {
+        OptionSpec {
+            name: "table_factory",
+            kind: "TableFactory",
+            change: Change::Mutable,
+            since: Since::V7,
+            status: Status::Built {
+                get: |_| table_options::FACTORY.to_owned(),
+                set: |options, text| options.table.set_factory(text),
+            },
+        };
+        alias("block_based_table_factory", "BlockBasedTableOptions", Change::Mutable, |options, text| options.table.set_pairs(text), "table_factory");
+        alias("memtable", "MemTableRepFactory", Change::Fixed, |options: &mut ColumnFamilyOptions, text| options.memtable_factory.set(text), "memtable_factory");
+        refused("plain_table_factory", "PlainTableOptions", &[], Change::Mutable, Since::Later, "plain tables");
+        ignored("report_bg_io_stats", "bool", "false", Change::Mutable, Since::V7, "only statistics depend on it");
+        ignored("target_file_size_is_upper_bound", "bool", "false", Change::Mutable, Since::Later, "files may be a little larger than asked for");
+        ignored("arena_block_size", "size", "1048576", Change::Mutable, Since::V7, "arenas grow by their own rule");
+        ignored("inplace_update_num_locks", "size", "10000", Change::Mutable, Since::V7, "nothing is updated in place");
+        ignored("strict_max_successive_merges", "bool", "false", Change::Mutable, Since::Later, "there are no merges");
+        ignored("memtable_huge_page_size", "size", "0", Change::Mutable, Since::V7, "arenas ask for huge pages themselves");
+        ignored("compaction_options_fifo", "CompactionOptionsFIFO", FIFO, Change::Mutable, Since::V7, "levelled compaction does not use it");
+        ignored("compaction_options_universal", "CompactionOptionsUniversal", UNIVERSAL, Change::Mutable, Since::V7, "levelled compaction does not use it");
+        ignored("last_level_temperature", "Temperature", "kUnknown", Change::Mutable, Since::V7, "the file system takes no such hint");
+        ignored("default_write_temperature", "Temperature", "kUnknown", Change::Mutable, Since::Later, "the file system takes no such hint");
+        ignored("default_temperature", "Temperature", "kUnknown", Change::Fixed, Since::Later, "the file system takes no such hint");
+        ignored("min_blob_size", "uint64", "0", Change::Mutable, Since::V7, "only blob files use it");
+        ignored("blob_file_size", "uint64", "268435456", Change::Mutable, Since::V7, "only blob files use it");
+        ignored("blob_compression_type", "CompressionType", "kNoCompression", Change::Mutable, Since::V7, "only blob files use it");
+        ignored("blob_compression_opts", "CompressionOptions", "{}", Change::Mutable, Since::Later, "only blob files use it");
+        ignored("enable_blob_garbage_collection", "bool", "false", Change::Mutable, Since::V7, "only blob files use it");
+        ignored("blob_garbage_collection_age_cutoff", "double", "0.250000", Change::Mutable, Since::V7, "only blob files use it");
+        ignored("blob_garbage_collection_force_threshold", "double", "1.000000", Change::Mutable, Since::V7, "only blob files use it");
+        ignored("blob_compaction_readahead_size", "uint64", "0", Change::Mutable, Since::V7, "only blob files use it");
+        ignored("blob_file_starting_level", "int", "0", Change::Mutable, Since::V7, "only blob files use it");
+        ignored("prepopulate_blob_cache", "PrepopulateBlobCache", "kDisable", Change::Mutable, Since::V7, "only blob files use it");
+        ignored("blob_cache", "Cache", "nullptr", Change::Fixed, Since::Later, "only blob files use it");
+        ignored("blob_direct_write_partitions", "uint32", "1", Change::Fixed, Since::Later, "only blob files use it");
+        ignored("blob_direct_write_partition_strategy", "BlobFilePartitionStrategy", "nullptr", Change::Fixed, Since::Later, "only blob files use it");
+        ignored("sample_for_compression", "uint64", "0", Change::Mutable, Since::V7, "only statistics depend on it");
+        ignored("experimental_mempurge_threshold", "double", "0.000000", Change::Mutable, Since::V7, "memtables are always flushed");
+        ignored("bottommost_file_compaction_delay", "uint32", "0", Change::Mutable, Since::Later, "it only puts work off");
+        ignored("uncache_aggressiveness", "uint32", "0", Change::Mutable, Since::Later, "only the cache's hit rate depends on it");
+        ignored("memtable_max_range_deletions", "uint32", "0", Change::Mutable, Since::Later, "it only adds flushes");
+        ignored("memtable_op_scan_flush_trigger", "uint32", "0", Change::Mutable, Since::Later, "it only adds flushes");
+        ignored("memtable_avg_op_scan_flush_trigger", "uint32", "0", Change::Mutable, Since::Later, "it only adds flushes");
+        ignored("min_tombstones_for_range_conversion", "uint32", "0", Change::Mutable, Since::Later, "tombstones stay as they are");
+        ignored("max_write_buffer_size_to_maintain", "int64", "0", Change::Fixed, Since::V7, "only transactions use it");
+        ignored("bloom_locality", "uint32", "0", Change::Fixed, Since::V7, "only the speed of memtable filters depends on it");
+        ignored("memtable_insert_with_hint_prefix_extractor", "SliceTransform", "nullptr", Change::Fixed, Since::V7, "only the speed of inserts depends on it");
+        ignored("memtable_batch_lookup_optimization", "bool", "false", Change::Fixed, Since::Later, "only the speed of reads depends on it");
+        ignored("persist_user_defined_timestamps", "bool", "true", Change::Fixed, Since::Later, "there are no user-defined timestamps");
+        ignored("merge_operator", "MergeOperator", "nullptr", Change::Fixed, Since::V7, "merge operands are refused where they are met");
+        refused("paranoid_file_checks", "bool", &["false"], Change::Mutable, Since::V7, "reading new files back");
+        refused("verify_output_flags", "uint32", &["0"], Change::Mutable, Since::Later, "reading new files back");
+        refused("max_successive_merges", "size", &["0"], Change::Mutable, Since::V7, "merge operators");
+        refused("read_triggered_compaction_threshold", "double", &["0.000000"], Change::Mutable, Since::Later, "compactions triggered by reads");
+        refused("preclude_last_level_data_seconds", "uint64", &["0"], Change::Mutable, Since::V7, "tiered storage");
+        refused("preserve_internal_time_seconds", "uint64", &["0"], Change::Mutable, Since::V7, "tiered storage");
+        refused("enable_blob_files", "bool", &["false"], Change::Mutable, Since::V7, "blob files");
+        refused("enable_blob_direct_write", "bool", &["false"], Change::Fixed, Since::Later, "blob files");
+        refused("memtable_protection_bytes_per_key", "uint32", &["0"], Change::Mutable, Since::V7, "checksums per key and value");
+        refused("block_protection_bytes_per_key", "uint8", &["0"], Change::Mutable, Since::Later, "checksums per key and value");
+        refused("paranoid_memory_checks", "bool", &["false"], Change::Mutable, Since::Later, "checks of memtable order on reads");
+        refused("memtable_verify_per_key_checksum_on_seek", "bool", &["false"], Change::Mutable, Since::Later, "checksums per key and value");
+        refused("memtable_veirfy_per_key_checksum_on_seek", "bool", &["false"], Change::Mutable, Since::Later, "checksums per key and value");
+        refused("compression_manager", "CompressionManager", &["nullptr", ""], Change::Mutable, Since::Later, "custom compression");
+        refused("inplace_update_support", "bool", &["false"], Change::Fixed, Since::V7, "updates in place");
+        refused("disallow_memtable_writes", "bool", &["false"], Change::Fixed, Since::Later, "column families without writes");
+        refused("table_properties_collectors", "list of TablePropertiesCollectorFactory", &["", "nullptr"], Change::Fixed, Since::Later, "collectors of table properties");
+        refused("compaction_filter", "CompactionFilter", &["nullptr", ""], Change::Fixed, Since::V7, "compaction filters");
+        refused("compaction_filter_factory", "CompactionFilterFactory", &["nullptr", ""], Change::Fixed, Since::V7, "compaction filters");
+        refused("compaction_style", "CompactionStyle", &["kCompactionStyleLevel"], Change::Fixed, Since::V7, "compaction styles other than levelled");
+        refused("sst_partitioner_factory", "SstPartitionerFactory", &["nullptr", ""], Change::Fixed, Since::V7, "SST partitioners");
+        refused("cf_allow_ingest_behind", "bool", &["false"], Change::Fixed, Since::Later, "ingestion behind existing data");
+        deprecated("filter_deletes", "bool");
+        deprecated("check_flush_compaction_key_order", "bool");
+        deprecated("verify_checksums_in_compaction", "bool");
+        deprecated("hard_rate_limit", "double");
+        deprecated("soft_rate_limit", "double");
+        deprecated("ignore_max_compaction_bytes_for_input", "bool");
+        deprecated("expanded_compaction_factor", "int");
+        deprecated("max_grandparent_overlap_factor", "int");
+        deprecated("source_compaction_factor", "int");
+        deprecated("memtable_prefix_bloom_huge_page_tlb_size", "size");
+        deprecated("memtable_prefix_bloom_bits", "uint32");
+        deprecated("memtable_prefix_bloom_probes", "uint32");
+        deprecated("min_partial_merge_operands", "uint32");
+        deprecated("snap_refresh_nanos", "uint64");
+        deprecated("bottommost_temperature", "Temperature");
+        deprecated("compaction_measure_io_stats", "bool");
+        deprecated("purge_redundant_kvs_while_flush", "bool");
+        deprecated("level_compaction_dynamic_file_size", "bool");
+        deprecated("max_mem_compaction_level", "int");
+        deprecated("max_write_buffer_number_to_maintain", "int");
+        deprecated("rate_limit_delay_max_milliseconds", "uint");
+    }
+    fields {
+        /// The options of its tables.
+        table: BlockBasedTableOptions = BlockBasedTableOptions::default();
+    }
+}
+
+const FIFO: &str = "{allow_compaction=false;age_for_warm=0;max_table_files_size=1073741824;}";
+const UNIVERSAL: &str = "{incremental=false;compression_size_percent=-1;allow_trivial_move=false;\
+                         max_size_amplification_percent=200;max_merge_width=4294967295;\
+                         stop_style=kCompactionStopStyleTotalSize;min_merge_width=2;size_ratio=1;}";

@@ -1,0 +1,206 @@
+//! Options of a whole database.
+
+use super::spec::option_struct;
+use crate::info_log::InfoLogLevel;
+use ironstone_base::Statistics;
+use ironstone_base::sync::Arc;
+use ironstone_vfs::Env;
+use ironstone_wal::WalRecoveryMode;
+use std::path::PathBuf;
+
+/// Takes the lines that would go to LOG.
+pub trait Logger: Send + Sync {
+    /// One line, without time and line end.
+    fn log(&self, level: InfoLogLevel, line: &str);
+}
+
+/// The name that stands for the machine's in [`DbOptions::db_host_id`].
+pub const HOST_NAME: &str = "__hostname__";
+
+option_struct! {
+    /// Options of a whole database. Names, meanings and defaults are RocksDB's, unless it says otherwise.
+    pub struct DbOptions, "DBOptions";
+    built {
+        /// Threads for flushes and compactions together: a quarter, at least one, is kept for flushes.
+        max_background_jobs: i32 = 2, Mutable, V7;
+        /// Threads for compactions; -1: what `max_background_jobs` leaves.
+        max_background_compactions: i32 = -1, Mutable, V7;
+        /// Threads for flushes; -1: from `max_background_jobs`.
+        max_background_flushes: i32 = -1, Mutable, V7;
+        /// In how many key ranges one compaction may be split, to run at once.
+        max_subcompactions: u32 = 1, Mutable, V7;
+        /// Do not flush what only the WAL does not have when closing: such writes are lost.
+        avoid_flush_during_shutdown: bool = false, Mutable, V7;
+        /// Do not flush memtables that recovery filled, but keep their WALs.
+        avoid_flush_during_recovery: bool = false, Fixed, V7;
+        /// Bytes gathered before a write to a table file reaches the operating system.
+        writable_file_max_buffer_size: usize = 1 << 20, Mutable, V7;
+        /// Bytes per second that writes start from when they have to be slowed down; 0: 16 MiB.
+        delayed_write_rate: u64 = 16 << 20, Mutable, V7;
+        /// When WALs take so many bytes, the memtables that keep the oldest one alive are flushed.
+        /// 0: four times what all memtables may take.
+        max_total_wal_size: u64 = 0, Mutable, V7;
+        /// Bytes that the memtables of all column families may take; 0: no limit.
+        db_write_buffer_size: usize = 0, Fixed, V7;
+        /// Full scans for files that nobody needs, so many microseconds apart.
+        delete_obsolete_files_period_micros: u64 = 21_600_000_000, Mutable, V7;
+        /// Statistics go to LOG so many seconds apart; 0: never.
+        stats_dump_period_sec: u32 = 600, Mutable, V7;
+        /// How many table files may be open at once; -1: all of them.
+        max_open_files: i32 = -1, Mutable, V7;
+        /// Start writing back table files after each so many bytes; 0 leaves it to the system.
+        bytes_per_sync: u64 = 0, Mutable, V7;
+        /// The same for WALs.
+        wal_bytes_per_sync: u64 = 0, Mutable, V7;
+        /// Compactions read so many bytes at a time.
+        compaction_readahead_size: usize = 2 << 20, Mutable, V7;
+        /// A MANIFEST that is larger is replaced by a new one.
+        max_manifest_file_size: u64 = 1 << 30, Mutable, V7;
+        /// Disk space reserved for a MANIFEST at a time.
+        manifest_preallocation_size: u64 = 4 << 20, Mutable, V7;
+        /// Tell the system that table files are read at random.
+        advise_random_on_open: bool = true, Fixed, V7;
+        /// Reserve disk space for files before they are written.
+        allow_fallocate: bool = true, Fixed, V7;
+        /// Read table files past the page cache.
+        use_direct_reads: bool = false, Fixed, V7;
+        /// Write and read past the page cache in flushes and compactions.
+        use_direct_io_for_flush_and_compaction: bool = false, Fixed, V7;
+        /// Create the database if it is missing.
+        create_if_missing: bool = false, Fixed, V7;
+        /// Create column families that are asked for and missing.
+        create_missing_column_families: bool = false, Fixed, V7;
+        /// Refuse to open a database that exists.
+        error_if_exists: bool = false, Fixed, V7;
+        /// Stop at the first sign of damage instead of going on with what is left.
+        paranoid_checks: bool = true, Fixed, V7;
+        /// Count the entries of a flush on both sides and compare.
+        flush_verify_memtable_count: bool = true, Fixed, V7;
+        /// Count the entries of a compaction on both sides and compare.
+        compaction_verify_record_count: bool = true, Fixed, Later;
+        /// Compare the unique id in each table file with that in the MANIFEST when it is opened.
+        verify_sst_unique_id_in_manifest: bool = true, Fixed, V7;
+        /// Sync with `fsync` instead of `fdatasync`.
+        use_fsync: bool = false, Fixed, V7;
+        /// How many LOG files are kept.
+        keep_log_file_num: usize = 1000, Fixed, V7;
+        /// How many WALs are kept to be overwritten instead of new ones created.
+        recycle_log_file_num: usize = 0, Fixed, V7;
+        /// A LOG of so many seconds is set aside; 0: never.
+        log_file_time_to_roll: u64 = 0, Fixed, V7;
+        /// A LOG of so many bytes is set aside; 0: never.
+        max_log_file_size: u64 = 0, Fixed, V7;
+        /// Where LOG files are; empty: in the database directory.
+        db_log_dir: PathBuf = PathBuf::new(), Fixed, V7;
+        /// Where WALs are; empty: in the database directory.
+        wal_dir: PathBuf = PathBuf::new(), Fixed, V7;
+        /// Obsolete WALs are kept in `archive/` up to so many MiB; 0 with `wal_ttl_seconds` 0: none.
+        wal_size_limit_mb as "WAL_size_limit_MB": u64 = 0, Fixed, V7;
+        /// Obsolete WALs are kept in `archive/` for so many seconds.
+        wal_ttl_seconds as "WAL_ttl_seconds": u64 = 0, Fixed, V7;
+        /// What recovery does about a WAL that does not end cleanly.
+        wal_recovery_mode: WalRecoveryMode = WalRecoveryMode::PointInTimeRecovery, Fixed, V7;
+        /// Writes stay in memory until `flush_wal` is called.
+        manual_wal_flush: bool = false, Fixed, V7;
+        /// How many bytes of writes one leader takes along.
+        max_write_batch_group_size_bytes: u64 = 1 << 20, Fixed, V7;
+        /// The least severe lines that go to LOG.
+        info_log_level: InfoLogLevel = InfoLogLevel::Info, Fixed, V7;
+        /// Write the database's id to the MANIFEST.
+        write_dbid_to_manifest: bool = true, Fixed, V7;
+        /// Write the database's id to IDENTITY.
+        write_identity_file: bool = true, Fixed, Later;
+        /// What table files say about the machine that wrote them; `__hostname__`: its name.
+        db_host_id: String = HOST_NAME.to_owned(), Fixed, V7;
+        /// Fail a compaction that meets a single delete for a key that was written more than once.
+        enforce_single_del_contracts: bool = true, Fixed, V7;
+        /// Where to count; none: nowhere.
+        statistics: Option<Arc<Statistics>> = None, Fixed, Later;
+    }
+    rows {
+        ignored("strict_bytes_per_sync", "bool", "false", Change::Mutable, Since::V7, "only the pace of writing back depends on it");
+        ignored("stats_persist_period_sec", "uint", "600", Change::Mutable, Since::V7, "no history of statistics is kept");
+        ignored("stats_history_buffer_size", "size", "1048576", Change::Mutable, Since::V7, "no history of statistics is kept");
+        ignored("max_manifest_space_amp_pct", "int", "500", Change::Mutable, Since::Later, "max_manifest_file_size alone decides");
+        ignored("optimize_manifest_for_recovery", "bool", "false", Change::Mutable, Since::Later, "only the speed of opening depends on it");
+        ignored("daily_offpeak_time_utc", "string", "", Change::Mutable, Since::Later, "it moves compactions to other hours");
+        ignored("max_compaction_trigger_wakeup_seconds", "uint64", "43200", Change::Mutable, Since::Later, "it only says how often to look");
+        ignored("fast_sst_open", "bool", "false", Change::Mutable, Since::Later, "only the speed of opening depends on it");
+        ignored("allow_mmap_reads", "bool", "false", Change::Fixed, Since::V7, "files are read, not mapped");
+        ignored("allow_mmap_writes", "bool", "false", Change::Fixed, Since::V7, "files are written, not mapped");
+        ignored("use_direct_io_for_compaction_reads", "bool", "false", Change::Fixed, Since::Later, "only use of the page cache depends on it");
+        ignored("enable_thread_tracking", "bool", "false", Change::Fixed, Since::V7, "no thread list is kept");
+        ignored("is_fd_close_on_exec", "bool", "true", Change::Fixed, Since::V7, "files are always closed on exec");
+        ignored("open_files_async", "bool", "false", Change::Fixed, Since::Later, "only the speed of opening depends on it");
+        ignored("skip_stats_update_on_db_open", "bool", "false", Change::Fixed, Since::V7, "opening reads no statistics from tables");
+        ignored("use_adaptive_mutex", "bool", "false", Change::Fixed, Since::V7, "locks always spin before they sleep");
+        ignored("max_file_opening_threads", "int", "16", Change::Fixed, Since::V7, "only the speed of opening depends on it");
+        ignored("read_io_executor_threads", "int", "1", Change::Fixed, Since::Later, "only the speed of reads depends on it");
+        ignored("table_cache_numshardbits", "int", "6", Change::Fixed, Since::V7, "the table cache has its own shards");
+        ignored("async_wal_precreate", "bool", "false", Change::Fixed, Since::Later, "only the speed of switching WALs depends on it");
+        ignored("enable_pipelined_write", "bool", "false", Change::Fixed, Since::V7, "the one commit pipeline does it");
+        ignored("unordered_write", "bool", "false", Change::Fixed, Since::V7, "the one commit pipeline promises more");
+        ignored("two_write_queues", "bool", "false", Change::Fixed, Since::V7, "the one commit pipeline does it");
+        ignored("allow_concurrent_memtable_write", "bool", "true", Change::Fixed, Since::V7, "every memtable takes concurrent writes");
+        ignored("enable_write_thread_adaptive_yield", "bool", "true", Change::Fixed, Since::V7, "writers wait in their own way");
+        ignored("write_thread_max_yield_usec", "uint64", "100", Change::Fixed, Since::V7, "writers wait in their own way");
+        ignored("write_thread_slow_yield_usec", "uint64", "3", Change::Fixed, Since::V7, "writers wait in their own way");
+        ignored("dump_malloc_stats", "bool", "false", Change::Fixed, Since::V7, "the allocator has no statistics");
+        ignored("enforce_write_buffer_manager_during_recovery", "bool", "true", Change::Fixed, Since::Later, "recovery flushes full memtables");
+        ignored("background_close_inactive_wals", "bool", "false", Change::Fixed, Since::Later, "only latency depends on it");
+        ignored("avoid_unnecessary_blocking_io", "bool", "false", Change::Fixed, Since::V7, "only latency depends on it");
+        ignored("prefix_seek_opt_in_only", "bool", "false", Change::Fixed, Since::Later, "iterators see all keys unless prefix_same_as_start is set");
+        ignored("reuse_manifest_on_open", "bool", "false", Change::Fixed, Since::Later, "only the speed of opening depends on it");
+        ignored("log_readahead_size", "size", "0", Change::Fixed, Since::V7, "only the speed of opening depends on it");
+        ignored("max_bgerror_resume_count", "int", "2147483647", Change::Fixed, Since::V7, "background errors wait for the application");
+        ignored("bgerror_resume_retry_interval", "uint64", "1000000", Change::Fixed, Since::V7, "background errors wait for the application");
+        ignored("allow_data_in_errors", "bool", "false", Change::Fixed, Since::V7, "only messages depend on it");
+        ignored("lowest_used_cache_tier", "CacheTier", "kNonVolatileBlockTier", Change::Fixed, Since::V7, "there is one tier");
+        ignored("follower_refresh_catchup_period_ms", "uint64", "10000", Change::Fixed, Since::Later, "only followers use it");
+        ignored("follower_catchup_retry_count", "uint64", "10", Change::Fixed, Since::Later, "only followers use it");
+        ignored("follower_catchup_retry_wait_ms", "uint64", "100", Change::Fixed, Since::Later, "only followers use it");
+        ignored("metadata_write_temperature", "Temperature", "kUnknown", Change::Fixed, Since::Later, "the file system takes no such hint");
+        ignored("wal_write_temperature", "Temperature", "kUnknown", Change::Fixed, Since::Later, "the file system takes no such hint");
+        refused("allow_2pc", "bool", &["false"], Change::Fixed, Since::V7, "two-phase commit");
+        refused("wal_filter", "WalFilter", &["nullptr", ""], Change::Fixed, Since::V7, "WAL filters");
+        refused("track_and_verify_wals_in_manifest", "bool", &["false"], Change::Fixed, Since::V7, "WALs tracked in the MANIFEST");
+        refused("track_and_verify_wals", "bool", &["false"], Change::Fixed, Since::Later, "WALs that track each other");
+        refused("verify_manifest_content_on_close", "bool", &["false"], Change::Mutable, Since::Later, "verification of the MANIFEST at closing");
+        refused("persist_stats_to_disk", "bool", &["false"], Change::Fixed, Since::V7, "statistics persisted in the database");
+        refused("allow_ingest_behind", "bool", &["false"], Change::Fixed, Since::V7, "ingestion behind existing data");
+        refused("wal_compression", "CompressionType", &["kNoCompression"], Change::Fixed, Since::V7, "compressed WALs");
+        refused("atomic_flush", "bool", &["false"], Change::Fixed, Since::V7, "atomic flush of column families");
+        refused("best_efforts_recovery", "bool", &["false"], Change::Fixed, Since::V7, "best-efforts recovery");
+        refused("rate_limiter_bytes_per_sec", "uint64", &["0"], Change::Fixed, Since::Later, "rate limiters");
+        refused("file_checksum_gen_factory", "FileChecksumGenFactory", &["nullptr", ""], Change::Fixed, Since::V7, "checksums of whole files");
+        refused("listeners", "list of EventListener", &["", "nullptr"], Change::Fixed, Since::Later, "event listeners");
+        refused("env", "Env", &["", "default", "nullptr", "id=default", "id=DefaultEnv", "DefaultEnv", "PosixEnv"], Change::Fixed, Since::Later, "an env by name; set it in code");
+        deprecated("rate_limiter", "RateLimiter");
+        deprecated("allow_os_buffer", "bool");
+        deprecated("base_background_compactions", "int");
+        deprecated("use_direct_writes", "bool");
+        deprecated("disableDataSync", "bool");
+        deprecated("disable_data_sync", "bool");
+        deprecated("experimental_allow_mempurge", "bool");
+        deprecated("experimental_mempurge_policy", "string");
+        deprecated("experimental_mempurge_threshold", "double");
+        deprecated("skip_log_error_on_recovery", "bool");
+        deprecated("skip_checking_sst_file_sizes_on_db_open", "bool");
+        deprecated("new_table_reader_for_compaction_inputs", "bool");
+        deprecated("random_access_max_buffer_size", "size");
+        deprecated("fail_if_options_file_error", "bool");
+        deprecated("access_hint_on_compaction_start", "AccessHint");
+        deprecated("preserve_deletes", "bool");
+        deprecated("concurrent_prepare", "bool");
+        deprecated("seq_per_batch", "bool");
+    }
+    fields {
+        /// Files and clock.
+        env: Env = Env::os();
+        /// Refuse to open when damage to a WAL is provably rot of bytes that had been durable, instead
+        /// of going on without them: with `wal_recovery_mode` at its default only. RocksDB never does.
+        strict_wal_recovery: bool = true;
+        /// Takes the lines of LOG instead of the file.
+        info_log: Option<Arc<dyn Logger>> = None;
+    }
+}

@@ -1,0 +1,136 @@
+//! Options of the tables of a column family.
+
+use super::spec::{OptionStruct, option_struct};
+use super::text::{self, OptionError};
+use ironstone_base::checksum::ChecksumKind;
+use ironstone_base::sync::Arc;
+use ironstone_sst::{BlockCache, DataBlockIndexType, FilterPolicy, IndexShortening, IndexType};
+
+/// The one kind of table, as OPTIONS files call it.
+pub const FACTORY: &str = "BlockBasedTable";
+
+option_struct! {
+    /// Options of block-based tables. Names, meanings and defaults are RocksDB's, unless it says otherwise.
+    pub struct BlockBasedTableOptions, "BlockBasedTable";
+    built {
+        /// The size that a data block is cut at, before compression.
+        block_size: usize = 4096, Mutable, V7;
+        /// A block that is fuller than `100 - block_size_deviation` percent is closed early if the next
+        /// entry would not fit.
+        block_size_deviation: u32 = 10, Mutable, V7;
+        /// Every so many entries of a data block the key is stored whole.
+        block_restart_interval: u32 = 16, Mutable, V7;
+        /// The same for index blocks.
+        index_block_restart_interval: u32 = 1, Mutable, V7;
+        /// The size that index and filter partitions are cut at.
+        metadata_block_size: u64 = 4096, Mutable, V7;
+        /// The checksum of each block.
+        checksum: ChecksumKind = ChecksumKind::Xxh3, Mutable, V7;
+        /// The version of the table format, 2 to 7; 7 is written as 6, for custom codecs alone tell them
+        /// apart. (RocksDB 11: 7. RocksDB 7 reads up to 5.)
+        format_version: u32 = 5, Mutable, V7;
+        /// The index to write.
+        index_type: IndexType = IndexType::BinarySearch, Mutable, V7;
+        /// The search structure inside data blocks to write.
+        data_block_index_type: DataBlockIndexType = DataBlockIndexType::BinarySearch, Mutable, V7;
+        /// Keys per bucket of the hash table in data blocks.
+        data_block_hash_table_util_ratio: f64 = 0.75, Mutable, V7;
+        /// The filter to write; which can be read does not depend on it.
+        filter_policy: Option<FilterPolicy> = None, Mutable, V7;
+        /// Put whole keys into the filter.
+        whole_key_filtering: bool = true, Mutable, V7;
+        /// Cut the filter in partitions; needs a two-level index.
+        partition_filters: bool = false, Mutable, V7;
+        /// Let filter partitions end where they are full, and not where index partitions end.
+        decouple_partitioned_filters: bool = true, Mutable, Later;
+        /// Size filters to what the allocator would give anyway. (RocksDB 7: false.)
+        optimize_filters_for_memory: bool = true, Mutable, V7;
+        /// Check each filter against its keys after it is built.
+        detect_filter_construct_corruption: bool = false, Mutable, V7;
+        /// Store keys as the difference to the key before.
+        use_delta_encoding: bool = true, Mutable, Later;
+        /// Compress index blocks too.
+        enable_index_compression: bool = true, Mutable, V7;
+        /// How far the index may shorten keys.
+        index_shortening: IndexShortening = IndexShortening::ShortenSeparators, Mutable, V7;
+        /// Decompress each block after it was compressed, and compare.
+        verify_compression: bool = false, Mutable, V7;
+        /// Start data blocks at multiples of the page size where they would straddle one.
+        block_align: bool = false, Mutable, V7;
+        /// Keep index and filter blocks in the block cache, where they can be evicted.
+        cache_index_and_filter_blocks: bool = false, Mutable, V7;
+        /// Insert them with high priority.
+        cache_index_and_filter_blocks_with_high_priority: bool = true, Mutable, V7;
+        /// Hold those of level 0 in the cache while the table is open.
+        pin_l0_filter_and_index_blocks_in_cache: bool = false, Mutable, V7;
+        /// Hold the top level of partitioned ones in the cache while the table is open.
+        pin_top_level_index_and_filter: bool = true, Mutable, V7;
+        /// Where uncompressed blocks are kept; none: the database makes a cache of 32 MiB.
+        block_cache: Option<Arc<BlockCache>> = None, Mutable, Later;
+        /// Do without a cache.
+        no_block_cache: bool = false, Mutable, V7;
+        /// What automatic readahead grows to.
+        max_auto_readahead_size: usize = 256 << 10, Mutable, V7;
+        /// What automatic readahead starts with.
+        initial_auto_readahead_size: usize = 8 << 10, Mutable, V7;
+        /// How many blocks are read one by one before automatic readahead starts.
+        num_file_reads_for_auto_readahead: u64 = 2, Mutable, V7;
+    }
+    rows {
+        ignored("index_block_search_type", "BlockSearchType", "kBinary", Change::Mutable, Since::Later, "only the speed of reads depends on it");
+        ignored("uniform_cv_threshold", "double", "-1.000000", Change::Mutable, Since::Later, "only the speed of reads depends on it");
+        ignored("read_amp_bytes_per_bit", "uint64", "0", Change::Mutable, Since::V7, "only statistics depend on it");
+        ignored("super_block_alignment_size", "size", "0", Change::Mutable, Since::Later, "only the speed of reads depends on it");
+        ignored("super_block_alignment_space_overhead_ratio", "size", "128", Change::Mutable, Since::Later, "only the speed of reads depends on it");
+        ignored("prepopulate_block_cache", "PrepopulateBlockCache", "kDisable", Change::Mutable, Since::V7, "blocks enter the cache when they are read");
+        ignored("metadata_cache_options", "MetadataCacheOptions", METADATA, Change::Fixed, Since::V7, "the pin_ options decide");
+        ignored("fail_if_no_udi_on_open", "bool", "false", Change::Mutable, Since::Later, "only user-defined indexes use it");
+        ignored("use_udi_as_primary_index", "bool", "false", Change::Mutable, Since::Later, "only user-defined indexes use it");
+        refused("user_defined_index_factory", "UserDefinedIndexFactory", &["nullptr", ""], Change::Mutable, Since::Later, "user-defined indexes");
+        refused("separate_key_value_in_data_block", "bool", &["false"], Change::Mutable, Since::Later, "data blocks with keys and values apart");
+        refused("flush_block_policy_factory", "FlushBlockPolicyFactory", &["FlushBlockBySizePolicyFactory", "id=FlushBlockBySizePolicyFactory", "nullptr", ""], Change::Fixed, Since::V7, "custom rules for cutting blocks");
+        deprecated("hash_index_allow_collision", "bool");
+        deprecated("index_per_partition", "uint64");
+        deprecated("reserve_table_builder_memory", "bool");
+        deprecated("reserve_table_reader_memory", "bool");
+        deprecated("skip_table_builder_flush", "bool");
+        deprecated("block_cache_compressed", "Cache");
+    }
+    fields {}
+}
+
+const METADATA: &str =
+    "{unpartitioned_pinning=kFallback;partition_pinning=kFallback;top_level_index_pinning=kFallback;}";
+
+impl BlockBasedTableOptions {
+    /// Takes the text of `table_factory`: the factory's name, perhaps with options.
+    pub(super) fn set_factory(&mut self, text: &str) -> Result<(), OptionError> {
+        let (id, pairs) = text::object(text)?;
+        if id != FACTORY {
+            return Err(OptionError::not_supported(format!("table factory {id}")));
+        }
+        let mut changed = self.clone();
+        pairs.iter().try_for_each(|(name, value)| text::set_one(&mut changed, name, value))?;
+        *self = changed;
+        Ok(())
+    }
+
+    /// Takes options in the form `{a=b;c=d}`; all of them or none.
+    pub(super) fn set_pairs(&mut self, text: &str) -> Result<(), OptionError> {
+        let mut changed = self.clone();
+        text::set_nested(&mut changed, text)?;
+        *self = changed;
+        Ok(())
+    }
+
+    /// The options as text: `{a=b;c=d;}`.
+    pub fn to_option_string(&self) -> String {
+        text::print_nested(self)
+    }
+}
+
+impl std::fmt::Debug for BlockBasedTableOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", Self::NAME, self.to_option_string())
+    }
+}

@@ -1,0 +1,402 @@
+//! The text of values: one trait, and what it says for each type that an option can have.
+
+use super::spec::OptionStruct;
+use super::text::{self, OptionError};
+use crate::info_log::InfoLogLevel;
+use ironstone_base::checksum::ChecksumKind;
+use ironstone_base::sync::Arc;
+use ironstone_base::{SliceTransform, Statistics, UserComparator, slice_transform};
+use ironstone_cache::{Cache, CacheOptions};
+use ironstone_compaction::CompactionPriority;
+use ironstone_memtable::MemTableKind;
+use ironstone_sst::{
+    BlockCache, CompressionKind, CompressionOptions, DataBlockIndexType, FilterPolicy, IndexShortening, IndexType,
+};
+use ironstone_wal::WalRecoveryMode;
+use std::path::PathBuf;
+
+/// A type with a text form.
+pub trait OptionValue: Sized {
+    /// The type in words, for messages and for the documentation.
+    const KIND: &'static str;
+    /// The value of `text`; the error says what is wrong with it.
+    fn parse(text: &str) -> Result<Self, OptionError>;
+    /// The text that [`OptionValue::parse`] reads.
+    fn print(&self) -> String;
+    /// Replaces the value by that of `text`. Structs change only what `text` names.
+    fn set(&mut self, text: &str) -> Result<(), OptionError> {
+        *self = Self::parse(text)?;
+        Ok(())
+    }
+}
+
+impl OptionValue for bool {
+    const KIND: &'static str = "bool";
+    fn parse(text: &str) -> Result<Self, OptionError> {
+        match text {
+            "true" | "1" => Ok(true),
+            "false" | "0" => Ok(false),
+            _ => Err("neither true nor false".into()),
+        }
+    }
+    fn print(&self) -> String {
+        self.to_string()
+    }
+}
+
+/// Splits a size like `64M` in digits and factor. RocksDB's suffixes: k, m, g, t in either case.
+fn size_suffix(text: &str) -> (&str, i128) {
+    let shift = match text.as_bytes().last() {
+        Some(b'k' | b'K') => 10,
+        Some(b'm' | b'M') => 20,
+        Some(b'g' | b'G') => 30,
+        Some(b't' | b'T') => 40,
+        _ => return (text, 1),
+    };
+    (&text[..text.len() - 1], 1 << shift)
+}
+
+macro_rules! number_values {
+    ($($type:ty = $kind:literal,)*) => { $(
+        impl OptionValue for $type {
+            const KIND: &'static str = $kind;
+            fn parse(text: &str) -> Result<Self, OptionError> {
+                let (digits, factor) = size_suffix(text);
+                let number: i128 = digits.trim().parse().map_err(|_| "not a whole number")?;
+                let value = number.checked_mul(factor).and_then(|value| Self::try_from(value).ok());
+                value.ok_or_else(|| format!("outside of {} to {}", Self::MIN, Self::MAX).into())
+            }
+            fn print(&self) -> String {
+                self.to_string()
+            }
+        }
+    )* };
+}
+number_values! { i32 = "int", u32 = "uint32", u64 = "uint64", usize = "size", }
+
+impl OptionValue for f64 {
+    const KIND: &'static str = "double";
+    fn parse(text: &str) -> Result<Self, OptionError> {
+        let number: f64 = text.parse().map_err(|_| "not a number")?;
+        if number.is_finite() { Ok(number) } else { Err("not a finite number".into()) }
+    }
+    fn print(&self) -> String {
+        format!("{self:.6}")
+    }
+}
+
+impl OptionValue for String {
+    const KIND: &'static str = "string";
+    fn parse(text: &str) -> Result<Self, OptionError> {
+        Ok(text::unescape(text))
+    }
+    fn print(&self) -> String {
+        text::escape(self)
+    }
+}
+
+impl OptionValue for PathBuf {
+    const KIND: &'static str = "path";
+    fn parse(text: &str) -> Result<Self, OptionError> {
+        Ok(text::unescape(text).into())
+    }
+    fn print(&self) -> String {
+        text::escape(&self.to_string_lossy())
+    }
+}
+
+/// Values with fixed names, the one to print first.
+macro_rules! named_values {
+    ($($type:ty = $kind:literal { $($value:path = $name:literal $(| $other:literal)*,)* })*) => { $(
+        impl OptionValue for $type {
+            const KIND: &'static str = $kind;
+            fn parse(text: &str) -> Result<Self, OptionError> {
+                match text {
+                    $($name $(| $other)* => Ok($value),)*
+                    _ => Err(concat!("none of", $(" ", $name,)*).into()),
+                }
+            }
+            fn print(&self) -> String {
+                match self {
+                    $($value => $name.to_owned(),)*
+                }
+            }
+        }
+    )* };
+}
+named_values! {
+    WalRecoveryMode = "WALRecoveryMode" {
+        WalRecoveryMode::TolerateCorruptedTailRecords = "kTolerateCorruptedTailRecords",
+        WalRecoveryMode::AbsoluteConsistency = "kAbsoluteConsistency",
+        WalRecoveryMode::PointInTimeRecovery = "kPointInTimeRecovery",
+        WalRecoveryMode::SkipAnyCorruptedRecords = "kSkipAnyCorruptedRecords",
+    }
+    InfoLogLevel = "InfoLogLevel" {
+        InfoLogLevel::Debug = "DEBUG_LEVEL",
+        InfoLogLevel::Info = "INFO_LEVEL",
+        InfoLogLevel::Warn = "WARN_LEVEL",
+        InfoLogLevel::Error = "ERROR_LEVEL",
+        InfoLogLevel::Fatal = "FATAL_LEVEL",
+        InfoLogLevel::Header = "HEADER_LEVEL",
+    }
+    CompactionPriority = "CompactionPri" {
+        CompactionPriority::ByCompensatedSize = "kByCompensatedSize",
+        CompactionPriority::OldestLargestSeqFirst = "kOldestLargestSeqFirst",
+        CompactionPriority::OldestSmallestSeqFirst = "kOldestSmallestSeqFirst",
+        CompactionPriority::MinOverlappingRatio = "kMinOverlappingRatio",
+        CompactionPriority::RoundRobin = "kRoundRobin",
+    }
+    ChecksumKind = "ChecksumType" {
+        ChecksumKind::None = "kNoChecksum",
+        ChecksumKind::Crc32c = "kCRC32c",
+        ChecksumKind::XxHash = "kxxHash",
+        ChecksumKind::XxHash64 = "kxxHash64",
+        ChecksumKind::Xxh3 = "kXXH3",
+    }
+    IndexType = "IndexType" {
+        IndexType::BinarySearch = "kBinarySearch",
+        IndexType::HashSearch = "kHashSearch",
+        IndexType::TwoLevel = "kTwoLevelIndexSearch",
+        IndexType::BinarySearchWithFirstKey = "kBinarySearchWithFirstKey",
+    }
+    DataBlockIndexType = "DataBlockIndexType" {
+        DataBlockIndexType::BinarySearch = "kDataBlockBinarySearch",
+        DataBlockIndexType::BinarySearchAndHash = "kDataBlockBinaryAndHash",
+    }
+    IndexShortening = "IndexShorteningMode" {
+        IndexShortening::None = "kNoShortening",
+        IndexShortening::ShortenSeparators = "kShortenSeparators",
+        IndexShortening::ShortenSeparatorsAndSuccessor = "kShortenSeparatorsAndSuccessor",
+    }
+}
+
+impl OptionValue for CompressionKind {
+    const KIND: &'static str = "CompressionType";
+    fn parse(text: &str) -> Result<Self, OptionError> {
+        Self::from_option_name(text).ok_or_else(|| "no compression that we know".into())
+    }
+    fn print(&self) -> String {
+        self.option_name().to_owned()
+    }
+}
+
+/// `None`: as the other levels.
+impl OptionValue for Option<CompressionKind> {
+    const KIND: &'static str = "CompressionType";
+    fn parse(text: &str) -> Result<Self, OptionError> {
+        if text == "kDisableCompressionOption" { Ok(None) } else { CompressionKind::parse(text).map(Some) }
+    }
+    fn print(&self) -> String {
+        self.map_or_else(|| "kDisableCompressionOption".to_owned(), |kind| kind.print())
+    }
+}
+
+/// Elements with `:` between them.
+macro_rules! list_values {
+    ($($element:ty = $kind:literal,)*) => { $(
+        impl OptionValue for Vec<$element> {
+            const KIND: &'static str = $kind;
+            fn parse(text: &str) -> Result<Self, OptionError> {
+                let elements = text::unbraced(text).split(':').map(str::trim).filter(|text| !text.is_empty());
+                elements.map(<$element>::parse).collect()
+            }
+            fn print(&self) -> String {
+                self.iter().map(OptionValue::print).collect::<Vec<_>>().join(":")
+            }
+        }
+    )* };
+}
+list_values! { CompressionKind = "list of CompressionType", i32 = "list of int", }
+
+/// `{a=b;c=d;}`, or the older form of numbers with `:` between them.
+impl OptionValue for CompressionOptions {
+    const KIND: &'static str = "CompressionOptions";
+    fn parse(text: &str) -> Result<Self, OptionError> {
+        let mut options = Self::default();
+        options.set(text)?;
+        Ok(options)
+    }
+    fn print(&self) -> String {
+        text::print_nested(self)
+    }
+    fn set(&mut self, text: &str) -> Result<(), OptionError> {
+        if text.contains('=') || !text.contains(':') {
+            return text::set_nested(self, text);
+        }
+        let fields: Vec<&str> = text.split(':').collect();
+        // The sixth field was `enabled` before `parallel_threads` took its place.
+        let names: &[&str] = match fields.len() {
+            3..=5 => &["window_bits", "level", "strategy", "max_dict_bytes", "zstd_max_train_bytes"],
+            6 => &["window_bits", "level", "strategy", "max_dict_bytes", "zstd_max_train_bytes", "enabled"],
+            7..=9 => &[
+                "window_bits",
+                "level",
+                "strategy",
+                "max_dict_bytes",
+                "zstd_max_train_bytes",
+                "parallel_threads",
+                "enabled",
+                "max_dict_buffer_bytes",
+                "use_zstd_dict_trainer",
+            ],
+            count => return Err(format!("{count} numbers where 3 to 9 belong").into()),
+        };
+        names.iter().zip(fields).try_for_each(|(name, field)| text::set_one(self, name, field))
+    }
+}
+
+impl OptionStruct for CompressionOptions {
+    const NAME: &'static str = "CompressionOptions";
+    fn table() -> &'static [super::OptionSpec<Self>] {
+        macro_rules! fields {
+            ($($field:ident: $type:ty, $since:ident;)*) => {
+                &[$(super::OptionSpec {
+                    name: stringify!($field),
+                    kind: <$type as OptionValue>::KIND,
+                    change: super::Change::Mutable,
+                    since: super::Since::$since,
+                    status: super::Status::Built {
+                        get: |options: &CompressionOptions| options.$field.print(),
+                        set: |options, text| options.$field.set(text),
+                    },
+                },)*]
+            };
+        }
+        fields! {
+            checksum: bool, Later;
+            max_dict_buffer_bytes: u64, V7;
+            enabled: bool, V7;
+            max_dict_bytes: u32, V7;
+            max_compressed_bytes_per_kb: i32, Later;
+            parallel_threads: u32, V7;
+            zstd_max_train_bytes: u32, V7;
+            level: i32, V7;
+            use_zstd_dict_trainer: bool, V7;
+            strategy: i32, V7;
+            window_bits: i32, V7;
+        }
+    }
+}
+
+/// The text that stands for "none" of something.
+pub(super) const NULL: &str = "nullptr";
+
+fn is_null(text: &str) -> bool {
+    text.is_empty() || text == NULL
+}
+
+/// The built-in comparators; the application's own has to be set in code.
+impl OptionValue for UserComparator {
+    const KIND: &'static str = "Comparator";
+    fn parse(text: &str) -> Result<Self, OptionError> {
+        let id = text::unescape(&text::object_id(text)?);
+        Self::builtin(&id).ok_or_else(|| "not a built-in comparator; set it in code".into())
+    }
+    fn print(&self) -> String {
+        text::escape(self.name())
+    }
+}
+
+impl OptionValue for Option<Arc<dyn SliceTransform>> {
+    const KIND: &'static str = "SliceTransform";
+    fn parse(text: &str) -> Result<Self, OptionError> {
+        if is_null(text) {
+            return Ok(None);
+        }
+        let (id, length) = text::object(text)?;
+        let name = match length.iter().find(|(name, _)| name == "length") {
+            Some((_, length)) => format!("{id}.{length}"),
+            None => id,
+        };
+        let found = slice_transform::builtin(&name);
+        found.map(Some).ok_or_else(|| "not a built-in prefix extractor; set it in code".into())
+    }
+    fn print(&self) -> String {
+        self.as_ref().map_or_else(|| NULL.to_owned(), |transform| text::escape(transform.name()))
+    }
+}
+
+impl OptionValue for MemTableKind {
+    const KIND: &'static str = "MemTableRepFactory";
+    fn parse(text: &str) -> Result<Self, OptionError> {
+        let id = text::object_id(text)?;
+        match id.split(':').next().unwrap_or_default() {
+            // RocksDB's name for its default; ours is another structure with the same promises.
+            "SkipListFactory" | "skip_list" => Ok(Self::RadixTree),
+            "VectorRepFactory" | "vector" => Ok(Self::Vector),
+            other => Err(OptionError::not_supported(format!("memtable {other}"))),
+        }
+    }
+    fn print(&self) -> String {
+        match self {
+            Self::RadixTree | Self::SkipList => "SkipListFactory".to_owned(),
+            Self::Vector => "VectorRepFactory".to_owned(),
+        }
+    }
+}
+
+impl OptionValue for Option<FilterPolicy> {
+    const KIND: &'static str = "FilterPolicy";
+    fn parse(text: &str) -> Result<Self, OptionError> {
+        if is_null(text) {
+            return Ok(None);
+        }
+        let (id, properties) = text::object(text)?;
+        let property = |wanted: &str| properties.iter().find(|(name, _)| name == wanted).map(|(_, value)| value);
+        let policy = match (property("bits_per_key"), property("bloom_before_level")) {
+            (Some(bits), Some(level)) => format!("{id}:{bits}:{level}"),
+            (Some(bits), None) => format!("{id}:{bits}"),
+            _ => id,
+        };
+        FilterPolicy::parse(&policy).map_err(|error| error.message().into())
+    }
+    fn print(&self) -> String {
+        self.as_ref().map_or_else(|| NULL.to_owned(), FilterPolicy::id)
+    }
+}
+
+/// A capacity (`8M`), or `{capacity=8M;num_shard_bits=4;strict_capacity_limit=true}`. Caches are shared
+/// between databases, so they are never written.
+impl OptionValue for Option<Arc<BlockCache>> {
+    const KIND: &'static str = "Cache";
+    fn parse(text: &str) -> Result<Self, OptionError> {
+        if is_null(text) {
+            return Ok(None);
+        }
+        if !text.contains('=') {
+            return Ok(Some(Cache::new(CacheOptions { capacity: usize::parse(text)?, ..CacheOptions::default() })));
+        }
+        let mut options = CacheOptions::default();
+        for (name, value) in text::pairs(text)? {
+            match name.as_str() {
+                "capacity" => options.capacity.set(&value),
+                "num_shard_bits" => options.num_shard_bits.set(&value),
+                "strict_capacity_limit" => options.strict_capacity_limit.set(&value),
+                "estimated_entry_charge" => options.estimated_entry_charge.set(&value),
+                // How RocksDB's kinds of cache share out their room; ours does it its own way.
+                "id" | "high_pri_pool_ratio" | "low_pri_pool_ratio" | "min_avg_entry_charge" => Ok(()),
+                _ => Err(format!("a cache has no option {name}").into()),
+            }?;
+        }
+        Ok(Some(Cache::new(options)))
+    }
+    fn print(&self) -> String {
+        self.as_ref().map_or_else(|| NULL.to_owned(), |cache| format!("{{capacity={};}}", cache.capacity()))
+    }
+}
+
+impl OptionValue for Option<Arc<Statistics>> {
+    const KIND: &'static str = "Statistics";
+    fn parse(text: &str) -> Result<Self, OptionError> {
+        if is_null(text) {
+            return Ok(None);
+        }
+        match text::object_id(text)?.as_str() {
+            "BasicStatistics" => Ok(Some(Arc::new(Statistics::new()))),
+            _ => Err(OptionError::not_supported("statistics of another kind than BasicStatistics")),
+        }
+    }
+    fn print(&self) -> String {
+        self.as_ref().map_or(NULL, |_| "BasicStatistics").to_owned()
+    }
+}

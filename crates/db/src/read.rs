@@ -1,0 +1,9 @@
+//! Reads: views, point lookups and iterators.
+
+pub(crate) mod db_iterator;
+pub(crate) mod get;
+pub(crate) mod level_iter;
+pub(crate) mod multi_get;
+pub(crate) mod pinned_value;
+pub(crate) mod read_options;
+pub(crate) mod view;

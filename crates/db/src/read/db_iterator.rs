@@ -1,0 +1,453 @@
+//! The iterator that users see: the newest visible entry of each user key, tombstones left out.
+
+use crate::read::view::SuperVersion;
+use ironstone_base::sync::Arc;
+use ironstone_base::{
+    Error, InternalKey, InternalKeyBuf, Result, SequenceNumber, SliceTransform, UserComparator, ValueType,
+};
+use ironstone_iter::InternalIterator;
+
+/// After so many hidden entries of one user key in a row, a seek jumps over the rest.
+const MAX_SKIPS: usize = 8;
+
+/// Walks the keys of a column family in order, as of one moment.
+///
+/// Moves answer `Ok(true)` when the iterator stands on an entry, `Ok(false)` at the end, and an
+/// error when it cannot know; the error also stays in [`status`](Self::status) until the next
+/// successful move. Memtables and tables that it reads are kept until it is dropped.
+///
+/// ```
+/// # fn main() -> ironstone::Result<()> {
+/// # let options = ironstone::Options::in_memory();
+/// # let db = ironstone::Db::open(&options, "/db")?;
+/// db.put(b"a", b"1")?;
+/// db.put(b"b", b"2")?;
+/// let mut iter = db.iter()?;
+/// let mut keys = Vec::new();
+/// let mut more = iter.seek_to_first()?;
+/// while more {
+///     keys.extend_from_slice(iter.key().unwrap());
+///     more = iter.next()?;
+/// }
+/// assert_eq!(keys, b"ab");
+/// # Ok(())
+/// # }
+/// ```
+pub struct DbIterator {
+    inner: Box<dyn InternalIterator>,
+    sequence: SequenceNumber,
+    bounds: Bounds,
+    position: Position,
+    /// Forward: the user key whose remaining entries are passed over. Backward: the current key.
+    saved_key: Vec<u8>,
+    /// Backward only: the current value.
+    saved_value: Vec<u8>,
+    failure: Option<Error>,
+    /// Keeps what `inner` reads.
+    _view: Arc<SuperVersion>,
+    /// Keeps what an explicit snapshot sees from being compacted away.
+    _snapshot: Option<crate::Snapshot>,
+}
+
+/// Where an iterator may go.
+pub(crate) struct Bounds {
+    pub(crate) comparator: UserComparator,
+    /// The first key that may be returned.
+    pub(crate) lower: Option<Vec<u8>>,
+    /// The key after the last that may be returned.
+    pub(crate) upper: Option<Vec<u8>>,
+    /// Set: only keys that share the prefix of the last seek target are returned.
+    pub(crate) prefix: Option<Arc<dyn SliceTransform>>,
+    pub(crate) start_prefix: Option<Vec<u8>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Position {
+    Nowhere,
+    /// `inner` stands on the current entry.
+    Forward,
+    /// `inner` stands before every entry of the current key, which is in `saved_key`.
+    Backward,
+}
+
+impl Bounds {
+    #[inline]
+    fn is_past_upper(&self, key: &[u8]) -> bool {
+        self.upper.as_deref().is_some_and(|upper| self.comparator.compare(key, upper).is_ge())
+    }
+    #[inline]
+    fn is_before_lower(&self, key: &[u8]) -> bool {
+        self.lower.as_deref().is_some_and(|lower| self.comparator.compare(key, lower).is_lt())
+    }
+    #[inline]
+    fn leaves_prefix(&self, key: &[u8]) -> bool {
+        match (&self.prefix, &self.start_prefix) {
+            (Some(prefix), Some(start)) => prefix.transform(key) != Some(start),
+            _ => false,
+        }
+    }
+    fn note_seek(&mut self, target: &[u8]) {
+        self.start_prefix = self.prefix.as_ref().and_then(|prefix| prefix.transform(target)).map(<[u8]>::to_vec);
+    }
+}
+
+impl DbIterator {
+    pub(crate) fn new(
+        inner: Box<dyn InternalIterator>,
+        sequence: SequenceNumber,
+        bounds: Bounds,
+        view: Arc<SuperVersion>,
+        snapshot: Option<crate::Snapshot>,
+    ) -> Self {
+        Self {
+            inner,
+            sequence,
+            bounds,
+            position: Position::Nowhere,
+            saved_key: Vec::new(),
+            saved_value: Vec::new(),
+            failure: None,
+            _view: view,
+            _snapshot: snapshot,
+        }
+    }
+
+    /// Whether the iterator stands on an entry.
+    #[inline]
+    pub fn valid(&self) -> bool {
+        self.position != Position::Nowhere
+    }
+    /// The key stood on; `None` when the iterator stands on nothing.
+    #[inline]
+    pub fn key(&self) -> Option<&[u8]> {
+        match self.position {
+            Position::Nowhere => None,
+            Position::Forward => Some(self.inner.key().user_key()),
+            Position::Backward => Some(&self.saved_key),
+        }
+    }
+    /// The value stood on; `None` when the iterator stands on nothing.
+    #[inline]
+    pub fn value(&self) -> Option<&[u8]> {
+        match self.position {
+            Position::Nowhere => None,
+            Position::Forward => Some(self.inner.value()),
+            Position::Backward => Some(&self.saved_value),
+        }
+    }
+    /// The failure of the last move, if it failed.
+    pub fn status(&self) -> Result<()> {
+        self.failure.clone().map_or(Ok(()), Err)
+    }
+
+    /// Moves to the first key.
+    pub fn seek_to_first(&mut self) -> Result<bool> {
+        self.bounds.start_prefix = None;
+        let result = self.do_seek_to_first();
+        self.finish(result)
+    }
+    /// Moves to the last key.
+    pub fn seek_to_last(&mut self) -> Result<bool> {
+        self.bounds.start_prefix = None;
+        let result = self.do_seek_to_last();
+        self.finish(result)
+    }
+    /// Moves to the first key at or after `target`.
+    pub fn seek(&mut self, target: impl AsRef<[u8]>) -> Result<bool> {
+        let result = self.do_seek(target.as_ref());
+        self.finish(result)
+    }
+    /// Moves to the last key at or before `target`.
+    pub fn seek_for_prev(&mut self, target: impl AsRef<[u8]>) -> Result<bool> {
+        let result = self.do_seek_for_prev(target.as_ref());
+        self.finish(result)
+    }
+    /// Moves to the next key; stays at the end when it is there.
+    #[allow(clippy::should_implement_trait)] // Fallible: see `entries` for the std form.
+    #[inline]
+    pub fn next(&mut self) -> Result<bool> {
+        let result = match self.position {
+            Position::Nowhere => return self.status().map(|()| false),
+            Position::Forward => self.step_forward(),
+            Position::Backward => self.turn_forward(),
+        };
+        self.finish(result)
+    }
+    /// Moves to the previous key; stays at the end when it is there.
+    pub fn prev(&mut self) -> Result<bool> {
+        let result = match self.position {
+            Position::Nowhere => return self.status().map(|()| false),
+            Position::Forward => self.turn_backward(),
+            Position::Backward => self.find_backward(),
+        };
+        self.finish(result)
+    }
+    /// The entries from here on, forward, as a standard iterator of owned pairs. The first error ends it.
+    pub fn entries(self) -> Entries {
+        Entries { iter: self, state: EntriesState::Here }
+    }
+
+    #[inline]
+    fn finish(&mut self, result: Result<Position>) -> Result<bool> {
+        match result {
+            Ok(position) => {
+                self.position = position;
+                self.failure = None;
+                Ok(position != Position::Nowhere)
+            }
+            Err(error) => {
+                self.position = Position::Nowhere;
+                self.failure = Some(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    fn do_seek_to_first(&mut self) -> Result<Position> {
+        match &self.bounds.lower {
+            Some(lower) => {
+                let target = InternalKeyBuf::for_seek(lower, self.sequence);
+                self.inner.seek(target.as_key())?;
+            }
+            None => {
+                self.inner.seek_to_first()?;
+            }
+        }
+        self.find_forward(false)
+    }
+
+    fn do_seek(&mut self, target: &[u8]) -> Result<Position> {
+        self.bounds.note_seek(target);
+        let start = match &self.bounds.lower {
+            Some(lower) if self.bounds.is_before_lower(target) => lower,
+            _ => target,
+        };
+        let target = InternalKeyBuf::for_seek(start, self.sequence);
+        self.inner.seek(target.as_key())?;
+        self.find_forward(false)
+    }
+
+    fn do_seek_to_last(&mut self) -> Result<Position> {
+        match &self.bounds.upper {
+            Some(upper) => {
+                let before = InternalKeyBuf::for_seek(upper, SequenceNumber::MAX);
+                self.inner.seek_for_prev(before.as_key())?;
+            }
+            None => {
+                self.inner.seek_to_last()?;
+            }
+        }
+        self.find_backward()
+    }
+
+    fn do_seek_for_prev(&mut self, target: &[u8]) -> Result<Position> {
+        self.bounds.note_seek(target);
+        let end = match &self.bounds.upper {
+            Some(upper) if self.bounds.is_past_upper(target) => {
+                InternalKeyBuf::for_seek(upper, SequenceNumber::MAX)
+            }
+            _ => InternalKeyBuf::new(target, SequenceNumber::ZERO, ValueType::FOR_SEEK_FOR_PREV),
+        };
+        self.inner.seek_for_prev(end.as_key())?;
+        self.find_backward()
+    }
+
+    #[inline]
+    fn step_forward(&mut self) -> Result<Position> {
+        self.saved_key.clear();
+        self.saved_key.extend_from_slice(self.inner.key().user_key());
+        self.inner.next()?;
+        self.find_forward(true)
+    }
+
+    /// From before the current key to the key after it.
+    fn turn_forward(&mut self) -> Result<Position> {
+        if self.inner.valid() {
+            self.inner.next()?;
+        } else {
+            let here = InternalKeyBuf::for_seek(&self.saved_key, SequenceNumber::MAX);
+            self.inner.seek(here.as_key())?;
+        }
+        self.find_forward(true)
+    }
+
+    /// From the current entry to before every entry of the current key.
+    fn turn_backward(&mut self) -> Result<Position> {
+        self.saved_key.clear();
+        self.saved_key.extend_from_slice(self.inner.key().user_key());
+        let before = InternalKeyBuf::for_seek(&self.saved_key, SequenceNumber::MAX);
+        self.inner.seek_for_prev(before.as_key())?;
+        self.find_backward()
+    }
+
+    /// Walks forward from where `inner` stands to the first entry that is the newest visible one of
+    /// its user key and no tombstone. With `skipping`, entries of `saved_key` are passed over.
+    #[inline]
+    fn find_forward(&mut self, mut skipping: bool) -> Result<Position> {
+        let mut skips = 0;
+        while self.inner.valid() {
+            let key = self.inner.key();
+            let user_key = key.user_key();
+            if self.bounds.is_past_upper(user_key) || self.bounds.leaves_prefix(user_key) {
+                break;
+            }
+            if skipping && self.bounds.comparator.compare(user_key, &self.saved_key).is_le() {
+                skips += 1;
+                self.skip_hidden(&mut skips)?;
+                continue;
+            }
+            if key.sequence() > self.sequence {
+                self.inner.next()?;
+                continue;
+            }
+            match entry_type(key)? {
+                ValueType::Deletion | ValueType::SingleDeletion => {
+                    self.saved_key.clear();
+                    self.saved_key.extend_from_slice(user_key);
+                    skipping = true;
+                    skips = 0;
+                    self.inner.next()?;
+                }
+                _ => return Ok(Position::Forward),
+            }
+        }
+        Ok(Position::Nowhere)
+    }
+
+    /// Moves past one more entry of `saved_key`, or past all of them once there were many.
+    fn skip_hidden(&mut self, skips: &mut usize) -> Result<()> {
+        if *skips <= MAX_SKIPS {
+            self.inner.next()?;
+        } else {
+            *skips = 0;
+            let last = InternalKeyBuf::new(&self.saved_key, SequenceNumber::ZERO, ValueType::FOR_SEEK_FOR_PREV);
+            self.inner.seek(last.as_key())?;
+            // The seek lands on that very entry if it exists.
+            if self.inner.valid() && self.inner.key() == last.as_key() {
+                self.inner.next()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Walks backward from where `inner` stands to before the nearest user key that has a visible
+    /// value, and leaves that key and value in `saved_key` and `saved_value`. Entries of one user
+    /// key come oldest first this way, so each visible one replaces the one before it.
+    fn find_backward(&mut self) -> Result<Position> {
+        let mut found = false;
+        let mut steps_in_key = 0;
+        while self.inner.valid() {
+            let key = self.inner.key();
+            let user_key = key.user_key();
+            let same_key = found && self.bounds.comparator.equal(user_key, &self.saved_key);
+            if found && !same_key {
+                break;
+            }
+            if self.bounds.is_before_lower(user_key) || self.bounds.leaves_prefix(user_key) {
+                break;
+            }
+            if key.sequence() > self.sequence {
+                self.inner.prev()?;
+                continue;
+            }
+            match entry_type(key)? {
+                ValueType::Deletion | ValueType::SingleDeletion => found = false,
+                _ => {
+                    if !same_key {
+                        self.saved_key.clear();
+                        self.saved_key.extend_from_slice(user_key);
+                        steps_in_key = 0;
+                    }
+                    self.saved_value.clear();
+                    self.saved_value.extend_from_slice(self.inner.value());
+                    found = true;
+                }
+            }
+            steps_in_key += 1;
+            if found && steps_in_key > MAX_SKIPS {
+                return self.jump_to_newest();
+            }
+            self.inner.prev()?;
+        }
+        Ok(if found { Position::Backward } else { Position::Nowhere })
+    }
+
+    /// The key in `saved_key` has many versions: seeks the newest visible one instead of walking.
+    fn jump_to_newest(&mut self) -> Result<Position> {
+        let newest = InternalKeyBuf::for_seek(&self.saved_key, self.sequence);
+        self.inner.seek(newest.as_key())?;
+        let here = self.inner.valid().then(|| self.inner.key());
+        let is_value = match here {
+            Some(key) if self.bounds.comparator.equal(key.user_key(), &self.saved_key) => {
+                !entry_type(key)?.is_tombstone()
+            }
+            _ => return Err(Error::corruption("iterator: an entry vanished from under a pinned view")),
+        };
+        if is_value {
+            self.saved_value.clear();
+            self.saved_value.extend_from_slice(self.inner.value());
+        }
+        let before = InternalKeyBuf::for_seek(&self.saved_key, SequenceNumber::MAX);
+        self.inner.seek_for_prev(before.as_key())?;
+        if is_value { Ok(Position::Backward) } else { self.find_backward() }
+    }
+}
+
+/// The type of a point entry that the kernel can answer with.
+#[inline]
+pub(crate) fn entry_type(key: InternalKey<'_>) -> Result<ValueType> {
+    match key.value_type() {
+        Ok(kind @ (ValueType::Value | ValueType::Deletion | ValueType::SingleDeletion)) => Ok(kind),
+        Ok(other) => Err(unbuilt_entry(other)),
+        Err(corrupt) => Err(Error::corruption(corrupt.0)),
+    }
+}
+
+#[cold]
+pub(crate) fn unbuilt_entry(kind: ValueType) -> Error {
+    let feature = match kind {
+        ValueType::Merge => "merge operands",
+        ValueType::BlobIndex => "blob files",
+        ValueType::WideColumnEntity => "wide columns",
+        ValueType::ValuePreferredSeqno => "TimedPut",
+        ValueType::DeletionWithTimestamp => "user-defined timestamps",
+        _ => return Error::corruption(format!("an entry of type {kind:?}, which belongs in logs only")),
+    };
+    Error::not_supported(format!("reading an entry that uses {feature}"))
+}
+
+/// Owned entries of a [`DbIterator`], in order.
+pub struct Entries {
+    iter: DbIterator,
+    state: EntriesState,
+}
+
+#[derive(PartialEq, Eq)]
+enum EntriesState {
+    /// The entry stood on has not been returned yet.
+    Here,
+    Passed,
+    Done,
+}
+
+impl Iterator for Entries {
+    type Item = Result<(Box<[u8]>, Box<[u8]>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.state == EntriesState::Passed
+            && let Err(error) = self.iter.next()
+        {
+            self.state = EntriesState::Done;
+            return Some(Err(error));
+        }
+        if self.state == EntriesState::Done {
+            return None;
+        }
+        self.state = EntriesState::Passed;
+        let Some((key, value)) = self.iter.key().zip(self.iter.value()) else {
+            self.state = EntriesState::Done;
+            return None;
+        };
+        Some(Ok((key.into(), value.into())))
+    }
+}

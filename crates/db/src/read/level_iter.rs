@@ -1,0 +1,116 @@
+//! An iterator over the disjoint tables of a level, which opens one at a time.
+
+use crate::read::view::LevelView;
+use ironstone_base::sync::Arc;
+use ironstone_base::{InternalKey, InternalKeyComparator, Result};
+use ironstone_iter::InternalIterator;
+use ironstone_sst::{TableIter, TableReadOptions};
+
+/// Chains the tables of a sorted level.
+pub(crate) struct LevelIter {
+    level: Arc<LevelView>,
+    options: TableReadOptions,
+    comparator: InternalKeyComparator,
+    /// The table that `current` reads.
+    at: usize,
+    current: Option<TableIter>,
+}
+
+impl LevelIter {
+    pub(crate) fn new(level: Arc<LevelView>, options: TableReadOptions, comparator: InternalKeyComparator) -> Self {
+        Self { level, options, comparator, at: 0, current: None }
+    }
+
+    /// Opens table `at`, unless it is the one that is open.
+    fn open(&mut self, at: usize) -> Result<&mut TableIter> {
+        if self.at != at || self.current.is_none() {
+            self.current = None;
+            let options = &self.options;
+            self.current = Some(self.level.tables[at].with_reader(|reader| Ok(reader.iter(options)))?);
+            self.at = at;
+        }
+        Ok(self.current.as_mut().expect("opened above"))
+    }
+
+    /// From behind table `at - 1` to the first entry of the tables from `at` on.
+    fn first_from(&mut self, mut at: usize) -> Result<bool> {
+        while at < self.level.tables.len() {
+            if self.open(at)?.seek_to_first()? {
+                return Ok(true);
+            }
+            at += 1;
+        }
+        self.current = None;
+        Ok(false)
+    }
+
+    /// To the last entry of the tables below `end`.
+    fn last_before(&mut self, mut end: usize) -> Result<bool> {
+        while end > 0 {
+            end -= 1;
+            if self.open(end)?.seek_to_last()? {
+                return Ok(true);
+            }
+        }
+        self.current = None;
+        Ok(false)
+    }
+}
+
+impl InternalIterator for LevelIter {
+    #[inline]
+    fn valid(&self) -> bool {
+        self.current.as_ref().is_some_and(InternalIterator::valid)
+    }
+    fn seek_to_first(&mut self) -> Result<bool> {
+        self.first_from(0)
+    }
+    fn seek_to_last(&mut self) -> Result<bool> {
+        self.last_before(self.level.tables.len())
+    }
+    fn seek(&mut self, target: InternalKey<'_>) -> Result<bool> {
+        let at = self.level.files.find(&self.comparator, target);
+        if at == self.level.tables.len() {
+            self.current = None;
+            return Ok(false);
+        }
+        if self.open(at)?.seek(target)? {
+            return Ok(true);
+        }
+        self.first_from(at + 1)
+    }
+    fn seek_for_prev(&mut self, target: InternalKey<'_>) -> Result<bool> {
+        let at = self.level.files.find(&self.comparator, target);
+        if at == self.level.tables.len() {
+            return self.last_before(at);
+        }
+        if self.open(at)?.seek_for_prev(target)? {
+            return Ok(true);
+        }
+        self.last_before(at)
+    }
+    #[inline]
+    fn next(&mut self) -> Result<bool> {
+        let current = self.current.as_mut().expect("next is called when valid");
+        if current.next()? {
+            return Ok(true);
+        }
+        self.first_from(self.at + 1)
+    }
+    #[inline]
+    fn prev(&mut self) -> Result<bool> {
+        let current = self.current.as_mut().expect("prev is called when valid");
+        if current.prev()? {
+            return Ok(true);
+        }
+        self.last_before(self.at)
+    }
+    #[inline]
+    fn key(&self) -> InternalKey<'_> {
+        self.current.as_ref().expect("key is called when valid").key()
+    }
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.current.as_ref().expect("value is called when valid").value()
+    }
+}

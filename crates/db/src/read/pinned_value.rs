@@ -1,0 +1,55 @@
+//! A value that a read found, where it was found.
+
+use ironstone_memtable::PinnedMemValue;
+use ironstone_sst::PinnedBytes;
+use std::fmt;
+use std::ops::Deref;
+
+/// A value, not copied: it keeps the block or the memtable that it lives in. Drop it soon, or copy it
+/// with `to_vec`, where many are kept for long.
+#[derive(Clone)]
+pub struct PinnedValue(Place);
+
+#[derive(Clone)]
+enum Place {
+    Memtable(PinnedMemValue),
+    Table(PinnedBytes),
+}
+
+impl PinnedValue {
+    pub(crate) fn in_memtable(value: PinnedMemValue) -> Self {
+        Self(Place::Memtable(value))
+    }
+    pub(crate) fn in_table(value: PinnedBytes) -> Self {
+        Self(Place::Table(value))
+    }
+}
+
+impl Deref for PinnedValue {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Place::Memtable(value) => value,
+            Place::Table(value) => value,
+        }
+    }
+}
+
+impl AsRef<[u8]> for PinnedValue {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for PinnedValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.escape_ascii())
+    }
+}
+
+impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for PinnedValue {
+    fn eq(&self, other: &T) -> bool {
+        **self == *other.as_ref()
+    }
+}

@@ -1,0 +1,55 @@
+//! What a read sees: memtables and tables as of one moment, reached without a lock.
+
+use crate::background::Cleaner;
+use crate::memtables::DbMemTable;
+use crate::table_cache::{TableOpener, TableSlot};
+use ironstone_base::InternalKeyComparator;
+use ironstone_base::sync::Arc;
+use ironstone_version::{LevelFiles, Version};
+
+/// Memtables and version of a column family, from one installation to the next. Readers hold it
+/// for as long as they read; what only they still need goes away with it.
+pub(crate) struct SuperVersion {
+    pub(crate) mem: Arc<DbMemTable>,
+    /// Newest first.
+    pub(crate) imm: Vec<Arc<DbMemTable>>,
+    pub(crate) version: Arc<Version>,
+    pub(crate) levels: Vec<Arc<LevelView>>,
+    pub(crate) comparator: InternalKeyComparator,
+    /// Counts installations.
+    pub(crate) number: u64,
+    /// Poked when a view goes away, so that somebody looks for files that nobody needs any more.
+    pub(crate) cleaner: Arc<Cleaner>,
+}
+
+impl Drop for SuperVersion {
+    fn drop(&mut self) {
+        self.cleaner.poke();
+    }
+}
+
+/// The tables of a level, in the order of its files. Level 0: newest first, overlapping. Deeper: in
+/// key order, disjoint.
+pub(crate) struct LevelView {
+    pub(crate) files: Arc<LevelFiles>,
+    pub(crate) tables: Vec<Arc<TableSlot>>,
+}
+
+impl LevelView {
+    /// The view of a level with `files`; `old` is taken as it is if nothing changed.
+    pub(crate) fn build(
+        files: &Arc<LevelFiles>,
+        level: usize,
+        opener: &Arc<TableOpener>,
+        old: Option<&Arc<Self>>,
+    ) -> Arc<Self> {
+        if let Some(old) = old
+            && Arc::ptr_eq(&old.files, files)
+        {
+            return Arc::clone(old);
+        }
+        let level = u32::try_from(level).expect("levels are few");
+        let tables = files.files().iter().map(|file| opener.cache.slot(file, level, opener)).collect();
+        Arc::new(Self { files: Arc::clone(files), tables })
+    }
+}

@@ -1,0 +1,86 @@
+//! Snapshots: sequence numbers that compaction must keep readable.
+
+use ironstone_base::SequenceNumber;
+use ironstone_base::sync::{Arc, Mutex};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The snapshots that are held, in order.
+#[derive(Default)]
+pub(crate) struct SnapshotList {
+    held: Mutex<BTreeMap<SequenceNumber, Held>>,
+}
+
+#[derive(Default)]
+struct Held {
+    count: usize,
+    since_seconds: u64,
+}
+
+impl SnapshotList {
+    /// Holds what is visible now. `visible` is asked under the list's lock, so that a compaction
+    /// that looks at the list afterwards either sees the snapshot or only works on what it sees anyway.
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        visible: impl FnOnce() -> SequenceNumber,
+        now_seconds: u64,
+    ) -> Snapshot {
+        let mut held = self.held.lock();
+        let sequence = visible();
+        let entry = held.entry(sequence).or_default();
+        entry.count += 1;
+        if entry.count == 1 {
+            entry.since_seconds = now_seconds;
+        }
+        Snapshot(Arc::new(Inner { sequence, list: Arc::clone(self) }))
+    }
+    /// The held sequence numbers, ascending.
+    pub(crate) fn sequences(&self) -> Vec<SequenceNumber> {
+        self.held.lock().keys().copied().collect()
+    }
+    /// How many snapshots are held, and since when the oldest is.
+    pub(crate) fn summary(&self) -> (u64, Option<u64>, Option<SequenceNumber>) {
+        let held = self.held.lock();
+        let count = held.values().map(|entry| entry.count as u64).sum();
+        let oldest = held.first_key_value();
+        (count, oldest.map(|(_, entry)| entry.since_seconds), oldest.map(|(sequence, _)| *sequence))
+    }
+}
+
+/// The database as of the moment when it was taken, for [`ReadOptions::snapshot`](crate::ReadOptions).
+/// Cheap to clone; let go of when the last clone is dropped. Not kept over a reopening.
+#[derive(Clone)]
+pub struct Snapshot(Arc<Inner>);
+
+struct Inner {
+    sequence: SequenceNumber,
+    list: Arc<SnapshotList>,
+}
+
+impl Snapshot {
+    /// The newest write that the snapshot sees.
+    pub fn sequence(&self) -> SequenceNumber {
+        self.0.sequence
+    }
+    pub(crate) fn belongs_to(&self, list: &Arc<SnapshotList>) -> bool {
+        Arc::ptr_eq(&self.0.list, list)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let mut held = self.list.held.lock();
+        if let Some(entry) = held.get_mut(&self.sequence) {
+            entry.count -= 1;
+            if entry.count == 0 {
+                held.remove(&self.sequence);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Snapshot({})", self.0.sequence)
+    }
+}

@@ -1,0 +1,199 @@
+//! Open tables. Readers reach a table through its slot, without a lock or a lookup by number.
+
+use arc_swap::ArcSwapOption;
+use ironstone_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use ironstone_base::sync::{Arc, Mutex, Weak};
+use ironstone_base::{FileNumber, Result, SequenceNumber, file_name};
+use ironstone_sst::{OpenOptions, TableOptions, TableReader};
+use ironstone_version::FileMetaData;
+use ironstone_vfs::{FileSystem, OpenHints, RandomAccessFile};
+use std::collections::{HashMap, VecDeque};
+use std::path::PathBuf;
+
+/// All tables of a database that some version refers to, and a bound on how many are open.
+pub(crate) struct TableCache {
+    slots: Mutex<HashMap<FileNumber, Weak<TableSlot>>>,
+    /// How many may be open at once.
+    capacity: usize,
+    open: AtomicUsize,
+    /// Open tables in the order in which a clock hand comes by.
+    clock: Mutex<VecDeque<Weak<TableSlot>>>,
+}
+
+/// How the tables of one column family are opened.
+pub(crate) struct TableOpener {
+    pub(crate) fs: Arc<dyn FileSystem>,
+    pub(crate) dir: PathBuf,
+    pub(crate) table: Arc<TableOptions>,
+    pub(crate) direct: bool,
+    pub(crate) cache: Arc<TableCache>,
+}
+
+/// The place of one table. Lives as long as some view or job names the file.
+pub(crate) struct TableSlot {
+    meta: Arc<FileMetaData>,
+    opener: Arc<TableOpener>,
+    level: u32,
+    reader: ArcSwapOption<TableReader>,
+    /// Held while the file is opened, so that it is opened once.
+    opening: Mutex<()>,
+    /// Set by reads, cleared by the clock hand. Relaxed: only a hint.
+    touched: AtomicBool,
+}
+
+impl TableCache {
+    /// A cache of at most `capacity` open tables; `None` for no bound.
+    pub(crate) fn new(capacity: Option<usize>) -> Arc<Self> {
+        Arc::new(Self {
+            slots: Mutex::default(),
+            capacity: capacity.unwrap_or(usize::MAX),
+            open: AtomicUsize::new(0),
+            clock: Mutex::default(),
+        })
+    }
+
+    /// The slot of a file; the same one for everybody who asks while somebody holds it.
+    pub(crate) fn slot(
+        self: &Arc<Self>,
+        meta: &Arc<FileMetaData>,
+        level: u32,
+        opener: &Arc<TableOpener>,
+    ) -> Arc<TableSlot> {
+        let mut slots = self.slots.lock();
+        if let Some(slot) = slots.get(&meta.number).and_then(Weak::upgrade) {
+            return slot;
+        }
+        let slot = Arc::new(TableSlot {
+            meta: Arc::clone(meta),
+            opener: Arc::clone(opener),
+            level,
+            reader: ArcSwapOption::empty(),
+            opening: Mutex::new(()),
+            touched: AtomicBool::new(false),
+        });
+        slots.insert(meta.number, Arc::downgrade(&slot));
+        slot
+    }
+
+    /// Forgets a file that was deleted.
+    pub(crate) fn forget(&self, number: FileNumber) {
+        self.slots.lock().remove(&number);
+    }
+
+    /// How many tables are open.
+    pub(crate) fn open_count(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    fn opened(&self, slot: &Arc<TableSlot>) {
+        let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.capacity == usize::MAX {
+            return;
+        }
+        let mut clock = self.clock.lock();
+        clock.push_back(Arc::downgrade(slot));
+        // Twice around: the first round may do no more than clear the marks.
+        let mut steps = clock.len() * 2;
+        let mut excess = open.saturating_sub(self.capacity);
+        while excess > 0 && steps > 0 {
+            steps -= 1;
+            let Some(candidate) = clock.pop_front() else { break };
+            let Some(victim) = candidate.upgrade() else { continue };
+            if Arc::ptr_eq(&victim, slot) || victim.touched.swap(false, Ordering::Relaxed) {
+                clock.push_back(candidate);
+            } else if victim.reader.swap(None).is_some() {
+                self.open.fetch_sub(1, Ordering::Relaxed);
+                excess -= 1;
+            }
+        }
+    }
+}
+
+impl TableSlot {
+    pub(crate) fn meta(&self) -> &Arc<FileMetaData> {
+        &self.meta
+    }
+
+    /// The table, if it is open.
+    pub(crate) fn open_reader(&self) -> Option<Arc<TableReader>> {
+        self.reader.load_full()
+    }
+
+    /// Runs `read` on the table, opening it first if need be.
+    #[inline]
+    pub(crate) fn with_reader<T>(
+        self: &Arc<Self>,
+        read: impl FnOnce(&Arc<TableReader>) -> Result<T>,
+    ) -> Result<T> {
+        if let Some(reader) = &*self.reader.load() {
+            if self.opener.cache.capacity != usize::MAX {
+                self.touched.store(true, Ordering::Relaxed);
+            }
+            return read(reader);
+        }
+        read(&self.reader()?)
+    }
+
+    /// The table, opened if need be.
+    pub(crate) fn reader(self: &Arc<Self>) -> Result<Arc<TableReader>> {
+        if let Some(reader) = self.reader.load_full() {
+            self.touched.store(true, Ordering::Relaxed);
+            return Ok(reader);
+        }
+        let _opening = self.opening.lock();
+        if let Some(reader) = self.reader.load_full() {
+            return Ok(reader);
+        }
+        let reader = Arc::new(self.opener.open(&self.meta, self.level)?);
+        self.reader.store(Some(Arc::clone(&reader)));
+        self.opener.cache.opened(self);
+        Ok(reader)
+    }
+}
+
+impl Drop for TableSlot {
+    fn drop(&mut self) {
+        if self.reader.load().is_some() {
+            self.opener.cache.open.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl TableOpener {
+    pub(crate) fn open(&self, meta: &FileMetaData, level: u32) -> Result<TableReader> {
+        let hints = OpenHints { direct: self.direct, sequential: false };
+        self.open_with(meta, level, hints, Arc::clone(&self.table))
+    }
+
+    fn open_with(
+        &self,
+        meta: &FileMetaData,
+        level: u32,
+        hints: OpenHints,
+        table: Arc<TableOptions>,
+    ) -> Result<TableReader> {
+        let file = self.open_file(meta.number, hints)?;
+        if file.size() != meta.file_size {
+            let found = file.size();
+            return Err(ironstone_base::Error::corruption_at(
+                file.path(),
+                found.min(meta.file_size),
+                format!("table has {found} bytes, but the MANIFEST says {}", meta.file_size),
+            ));
+        }
+        let mut options = OpenOptions::new(table, meta.number);
+        options.level = level;
+        options.largest_sequence = Some(SequenceNumber(meta.largest_seqno.0));
+        TableReader::open(file, meta.file_size, options)
+    }
+
+    /// Opens the file under its name, or under the one that LevelDB gave it.
+    fn open_file(&self, number: FileNumber, hints: OpenHints) -> Result<Box<dyn RandomAccessFile>> {
+        match self.fs.open_random(&file_name::table(&self.dir, number), hints) {
+            Err(missing) if missing.is_path_not_found() => {
+                self.fs.open_random(&file_name::leveldb_table(&self.dir, number), hints).map_err(|_| missing)
+            }
+            opened => opened,
+        }
+    }
+}

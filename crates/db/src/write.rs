@@ -1,0 +1,6 @@
+//! Writes: the commit pipeline and what slows it down.
+
+pub(crate) mod commit;
+pub(crate) mod controller;
+pub(crate) mod publish;
+pub(crate) mod switch;

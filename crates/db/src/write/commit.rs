@@ -1,0 +1,432 @@
+//! The one way in which writes enter the database.
+//!
+//! ```text
+//! reserve   (log lock)  hand out sequence numbers, frame the batch into the WAL buffer,
+//!                       take hold of the memtables that it goes to
+//! log       (io lock)   whoever gets the lock writes the buffer for all that wait, and syncs
+//! apply     (no lock)   every writer inserts its own batch
+//! publish               in sequence order
+//! ```
+//! Lock order: database state, io, log. The io lock is held across system calls, the log lock never.
+//! Every RocksDB write mode (pipelined, unordered, two queues, manual flush) maps onto this.
+
+use super::publish::Publisher;
+use crate::memtables::DbMemTable;
+use crate::write_batch::{BatchIter, BatchRecord, HEADER_LEN, WriteBatch};
+use ironstone_base::sync::{Arc, Mutex, MutexGuard};
+use ironstone_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity, ValueType};
+use ironstone_vfs::{Directory, WritableFile};
+use ironstone_wal::LogFramer;
+use smallvec::SmallVec;
+use std::collections::HashMap;
+
+/// With manual flushing, the buffer is written without being asked once it is this large.
+const MANUAL_BUFFER_LIMIT: usize = 1 << 20;
+
+/// What a write asks of the log.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum LogLevel {
+    /// Nothing: the write is in memory only.
+    None,
+    /// In the buffer of this process (manual flushing).
+    Buffered,
+    /// Handed to the operating system: survives a crash of the process.
+    Written,
+    /// On the device: survives a crash of the machine.
+    Synced,
+}
+
+/// Orders, logs, applies and publishes writes.
+pub(crate) struct CommitPipeline {
+    /// Before `log` in lock order.
+    io: Mutex<LogIo>,
+    log: Mutex<LogTail>,
+    publisher: Publisher,
+}
+
+/// Where the log ends, in memory.
+struct LogTail {
+    /// The last sequence number handed out; never handed out again.
+    last_sequence: SequenceNumber,
+    framer: LogFramer,
+    /// Framed records that no leader has taken yet.
+    buffer: Vec<u8>,
+    /// Log bytes framed since the database was opened, over all WALs.
+    end: u64,
+    /// Log bytes framed into the current WAL.
+    wal_bytes: u64,
+    /// Where each column family's writes go now.
+    active: HashMap<ColumnFamilyId, Arc<DbMemTable>>,
+}
+
+/// The log's files.
+struct LogIo {
+    /// Where the WALs are. A new WAL's name is made durable by the first sync that needs it.
+    directory: Box<dyn Directory>,
+    name_synced: bool,
+    file: Box<dyn WritableFile>,
+    number: FileNumber,
+    /// Closed for writing, but with bytes that no sync has covered. Synced before the current file
+    /// ever is, so a synced write never stands on top of a hole.
+    unsynced: Vec<(FileNumber, Box<dyn WritableFile>)>,
+    /// How much of `LogTail::end` the operating system has, and how much the device has.
+    written: u64,
+    synced: u64,
+    /// The other half of the double buffer.
+    spare: Vec<u8>,
+    /// Set by the first failure; nobody can say what the file holds behind its last good byte, and
+    /// a later write that we acknowledge could sit on top of a hole. Cleared by a new WAL only.
+    failed: Option<Error>,
+    /// Ranges `(after, through]` of log offsets that were given up with a failed WAL. A writer that
+    /// slept through the failure and the new WAL still learns that its record is in neither.
+    lost: Vec<(u64, u64, Error)>,
+}
+
+/// A place in the order of writes, to be completed exactly once.
+struct Ticket {
+    first: SequenceNumber,
+    last: SequenceNumber,
+    /// Where the record ends in the log.
+    end: u64,
+    memtables: SmallVec<[Arc<DbMemTable>; 2]>,
+}
+
+/// What the caller of [`CommitPipeline::write`] does next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Committed {
+    /// Some memtable has reached its size: switch it before the next write.
+    pub(crate) memtable_full: bool,
+    /// Bytes in the current WAL.
+    pub(crate) wal_bytes: u64,
+}
+
+impl CommitPipeline {
+    /// A pipeline whose next write gets `last_sequence + 1` and goes into `file`.
+    pub(crate) fn new(
+        last_sequence: SequenceNumber,
+        number: FileNumber,
+        file: Box<dyn WritableFile>,
+        recycled: bool,
+        directory: Box<dyn Directory>,
+    ) -> Self {
+        Self {
+            io: Mutex::new(LogIo {
+                directory,
+                name_synced: false,
+                file,
+                number,
+                unsynced: Vec::new(),
+                written: 0,
+                synced: 0,
+                spare: Vec::new(),
+                failed: None,
+                lost: Vec::new(),
+            }),
+            log: Mutex::new(LogTail {
+                last_sequence,
+                framer: LogFramer::new(number, recycled),
+                buffer: Vec::new(),
+                end: 0,
+                wal_bytes: 0,
+                active: HashMap::new(),
+            }),
+            publisher: Publisher::new(last_sequence),
+        }
+    }
+
+    /// The newest sequence number that a reader may see.
+    #[inline]
+    pub(crate) fn visible(&self) -> SequenceNumber {
+        self.publisher.visible()
+    }
+
+    /// Applies `batch` atomically: after a crash either all of it is there or none of it.
+    pub(crate) fn write(&self, batch: &WriteBatch, level: LogLevel) -> Result<Committed> {
+        batch.check()?;
+        let targets = targets(batch)?;
+        let (ticket, wal_bytes) = self.reserve(batch, &targets, level)?;
+        // From here on the sequence numbers are taken: they are completed whatever happens.
+        let logged = self.log_up_to(ticket.end, level);
+        let applied = logged.and_then(|()| apply(batch.data(), &ticket));
+        if ticket.first <= ticket.last {
+            self.publisher.complete(ticket.first, ticket.last);
+        }
+        applied?;
+        Ok(Committed { memtable_full: ticket.memtables.iter().any(|table| table.is_full()), wal_bytes })
+    }
+
+    fn reserve(&self, batch: &WriteBatch, targets: &Targets, level: LogLevel) -> Result<(Ticket, u64)> {
+        let mut log = self.log.lock();
+        let mut memtables = SmallVec::new();
+        for id in targets {
+            let active = log.active.get(id).ok_or_else(|| unknown_column_family(*id))?;
+            if level > LogLevel::None {
+                active.note_wal(log.framer.log_number());
+            } else {
+                active.note_unlogged();
+            }
+            memtables.push(Arc::clone(active));
+        }
+        let first = log.last_sequence.plus(1);
+        let last = log.last_sequence.plus(u64::from(batch.count()));
+        if last > SequenceNumber::MAX {
+            return Err(Error::invalid_argument("the database has used up its 2^56 sequence numbers"));
+        }
+        log.last_sequence = last;
+        if level > LogLevel::None {
+            let mut header = [0; HEADER_LEN];
+            header[..8].copy_from_slice(&first.0.to_le_bytes());
+            header[8..].copy_from_slice(&batch.count().to_le_bytes());
+            let LogTail { framer, buffer, end, wal_bytes, .. } = &mut *log;
+            let before = buffer.len();
+            framer.frame(&[&header, &batch.data()[HEADER_LEN..]], buffer);
+            let added = (buffer.len() - before) as u64;
+            *end += added;
+            *wal_bytes += added;
+        }
+        Ok((Ticket { first, last, end: log.end, memtables }, log.wal_bytes))
+    }
+
+    /// Returns once the log is at `level` up to `end`. The first to get the io lock does the work
+    /// of all that wait behind it; they find it done.
+    fn log_up_to(&self, end: u64, level: LogLevel) -> Result<()> {
+        match level {
+            LogLevel::None => return Ok(()),
+            LogLevel::Buffered => {
+                let log = self.log.lock();
+                if log.buffer.len() < MANUAL_BUFFER_LIMIT {
+                    return Ok(());
+                }
+            }
+            LogLevel::Written | LogLevel::Synced => {}
+        }
+        let mut io = self.io.lock();
+        if let Some((.., error)) = io.lost.iter().find(|(after, through, _)| *after < end && end <= *through) {
+            return Err(error.clone());
+        }
+        let done = if level == LogLevel::Synced { io.synced } else { io.written };
+        if done >= end {
+            return Ok(());
+        }
+        self.write_buffer(&mut io)?;
+        if level == LogLevel::Synced { io.sync() } else { Ok(()) }
+    }
+
+    /// Hands what is buffered to the operating system.
+    fn write_buffer(&self, io: &mut MutexGuard<'_, LogIo>) -> Result<()> {
+        let spare = std::mem::take(&mut io.spare);
+        let (mut chunk, end) = {
+            let mut log = self.log.lock();
+            (std::mem::replace(&mut log.buffer, spare), log.end)
+        };
+        let result = io.write(&chunk, end);
+        chunk.clear();
+        io.spare = chunk;
+        result
+    }
+
+    /// Hands the buffered log to the operating system, and to the device if `sync`.
+    pub(crate) fn flush_log(&self, sync: bool) -> Result<()> {
+        let mut io = self.io.lock();
+        self.write_buffer(&mut io)?;
+        if sync { io.sync() } else { Ok(()) }
+    }
+
+    /// Makes durable what earlier writes handed to the operating system, without flushing the buffer.
+    pub(crate) fn sync_log(&self) -> Result<()> {
+        self.io.lock().sync()
+    }
+
+    /// Syncs the WALs that are closed for writing, so that a flush that becomes durable never
+    /// stands on writes to other column families that are not.
+    pub(crate) fn sync_closed_logs(&self) -> Result<()> {
+        self.io.lock().sync_closed()
+    }
+
+    /// Whether the log has failed, and how.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.io.lock().failed.clone()
+    }
+
+    /// Where `cf`'s writes go from now on. Returns the last sequence number that may have gone elsewhere.
+    pub(crate) fn set_active(&self, cf: ColumnFamilyId, memtable: Arc<DbMemTable>) -> SequenceNumber {
+        let mut log = self.log.lock();
+        log.active.insert(cf, memtable);
+        log.last_sequence
+    }
+
+    /// Refuses writes to `cf` from now on.
+    pub(crate) fn remove_active(&self, cf: ColumnFamilyId) {
+        self.log.lock().active.remove(&cf);
+    }
+
+    /// The number of the WAL that writes go to, and its size.
+    pub(crate) fn current_wal(&self) -> (FileNumber, u64) {
+        let io = self.io.lock();
+        let number = io.number;
+        (number, self.log.lock().wal_bytes)
+    }
+
+    /// Continues the log in `file`, and lets `switch` change where writes go at the same point of
+    /// the order. Returns the last sequence number before that point.
+    ///
+    /// A log that had failed is given up: what it buffered was never acknowledged.
+    pub(crate) fn rotate(
+        &self,
+        number: FileNumber,
+        file: Box<dyn WritableFile>,
+        recycled: bool,
+        switch: impl FnOnce(&mut HashMap<ColumnFamilyId, Arc<DbMemTable>>),
+    ) -> Result<SequenceNumber> {
+        let mut io = self.io.lock();
+        let mut log = self.log.lock();
+        if let Some(error) = io.failed.clone() {
+            log.buffer.clear();
+            let after = io.written;
+            io.lost.push((after, log.end, error));
+        } else {
+            let chunk = std::mem::take(&mut log.buffer);
+            io.write(&chunk, log.end)?;
+        }
+        let old = std::mem::replace(&mut io.file, file);
+        let old_number = std::mem::replace(&mut io.number, number);
+        if io.failed.take().is_none() && io.synced < io.written {
+            io.unsynced.push((old_number, old));
+        }
+        io.written = log.end;
+        io.name_synced = false;
+        log.framer = LogFramer::new(number, recycled);
+        log.wal_bytes = 0;
+        switch(&mut log.active);
+        Ok(log.last_sequence)
+    }
+
+    /// The last sequence number handed out.
+    pub(crate) fn last_sequence(&self) -> SequenceNumber {
+        self.log.lock().last_sequence
+    }
+
+    /// Waits until every write up to `sequence` has been applied or has failed.
+    pub(crate) fn wait_applied(&self, sequence: SequenceNumber) {
+        self.publisher.wait_for(sequence);
+    }
+
+    /// Stops waiting for the sync of WALs below `keep`: all they hold is in tables.
+    pub(crate) fn forget_unsynced_below(&self, keep: FileNumber) {
+        self.io.lock().unsynced.retain(|(number, _)| *number >= keep);
+    }
+
+    /// Writes (and syncs, if asked) what is buffered and closes the file. The last act.
+    pub(crate) fn close(&self, sync: bool) -> Result<()> {
+        let mut io = self.io.lock();
+        if io.failed.is_none() {
+            self.write_buffer(&mut io)?;
+            if sync {
+                io.sync()?;
+            }
+        }
+        io.file.close()
+    }
+}
+
+impl LogIo {
+    fn check(&self) -> Result<()> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// Records the first failure for everybody that comes later.
+    fn note<T>(&mut self, result: Result<T>) -> Result<T> {
+        result.map_err(|error| {
+            let error = error.with_severity(Severity::Hard);
+            self.failed.get_or_insert(error).clone()
+        })
+    }
+
+    fn write(&mut self, chunk: &[u8], end: u64) -> Result<()> {
+        self.check()?;
+        if !chunk.is_empty() {
+            let result = self.file.append(chunk).and_then(|()| self.file.flush());
+            self.note(result)?;
+        }
+        self.written = end;
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.check()?;
+        self.sync_closed()?;
+        if self.synced < self.written {
+            let result = self.file.sync();
+            self.note(result)?;
+            self.synced = self.written;
+        }
+        Ok(())
+    }
+
+    fn sync_closed(&mut self) -> Result<()> {
+        self.check()?;
+        if !self.name_synced {
+            let result = self.directory.sync();
+            self.note(result)?;
+            self.name_synced = true;
+        }
+        while let Some((_, file)) = self.unsynced.first_mut() {
+            let result = file.sync();
+            self.note(result)?;
+            self.unsynced.remove(0);
+        }
+        Ok(())
+    }
+}
+
+type Targets = SmallVec<[ColumnFamilyId; 2]>;
+
+/// Checks that every record can be applied, and lists the column families in order of appearance.
+fn targets(batch: &WriteBatch) -> Result<Targets> {
+    let mut targets = Targets::new();
+    let mut count = 0;
+    for record in batch.iter() {
+        let cf = match record? {
+            BatchRecord::Put { cf, .. }
+            | BatchRecord::Delete { cf, .. }
+            | BatchRecord::SingleDelete { cf, .. } => cf,
+            BatchRecord::Merge { .. } => return Err(Error::not_supported("merge")),
+            BatchRecord::DeleteRange { .. } => return Err(Error::not_supported("DeleteRange")),
+            BatchRecord::LogData(_) | BatchRecord::Noop => continue,
+        };
+        count += 1;
+        if !targets.contains(&cf) {
+            targets.push(cf);
+        }
+    }
+    if count != batch.count() {
+        return Err(Error::corruption(format!(
+            "write batch: its header counts {} writes, but it holds {count}",
+            batch.count()
+        )));
+    }
+    Ok(targets)
+}
+
+fn apply(data: &[u8], ticket: &Ticket) -> Result<()> {
+    let find = |id: ColumnFamilyId| {
+        let found = ticket.memtables.iter().find(|table| table.cf() == id);
+        found.expect("every column family of the batch was looked up")
+    };
+    let mut sequence = ticket.first;
+    for record in BatchIter::new(data) {
+        let (cf, kind, key, value) = match record? {
+            BatchRecord::Put { cf, key, value } => (cf, ValueType::Value, key, value),
+            BatchRecord::Delete { cf, key } => (cf, ValueType::Deletion, key, &[][..]),
+            BatchRecord::SingleDelete { cf, key } => (cf, ValueType::SingleDeletion, key, &[][..]),
+            _ => continue,
+        };
+        find(cf).add(sequence, kind, key, value);
+        sequence = sequence.plus(1);
+    }
+    Ok(())
+}
+
+fn unknown_column_family(id: ColumnFamilyId) -> Error {
+    Error::invalid_argument(format!("write batch: column family {} does not exist or was dropped", id.0))
+}

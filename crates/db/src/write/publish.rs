@@ -1,0 +1,96 @@
+//! Makes writes visible in the order of their sequence numbers.
+
+use ironstone_base::SequenceNumber;
+use ironstone_base::sync::atomic::{AtomicU64, Ordering};
+use ironstone_base::sync::{Condvar, Mutex};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// The end of the commit pipeline. Every range of sequence numbers that was handed out is completed
+/// here exactly once, whether its write succeeded or not; the visible sequence number moves over
+/// completed ranges only, so no reader sees a write before one that was ordered ahead of it.
+pub(crate) struct Publisher {
+    /// What readers may see. Stored (Release) after the writes up to it are in the memtables;
+    /// readers load it (Acquire) before they look.
+    visible: AtomicU64,
+    queue: Mutex<Queue>,
+    moved: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    /// Completed ranges that wait for one ahead of them: (first, last).
+    completed: BinaryHeap<Reverse<(u64, u64)>>,
+    waiters: usize,
+}
+
+impl Publisher {
+    pub(crate) fn new(visible: SequenceNumber) -> Self {
+        Self { visible: AtomicU64::new(visible.0), queue: Mutex::default(), moved: Condvar::new() }
+    }
+
+    /// The newest sequence number that a reader may see.
+    #[inline]
+    pub(crate) fn visible(&self) -> SequenceNumber {
+        SequenceNumber(self.visible.load(Ordering::Acquire))
+    }
+
+    /// Completes `first..=last` and waits until it is visible.
+    pub(crate) fn complete(&self, first: SequenceNumber, last: SequenceNumber) {
+        let mut queue = self.queue.lock();
+        let mut visible = self.visible.load(Ordering::Relaxed); // Only changed under the lock.
+        if first.0 != visible + 1 {
+            queue.completed.push(Reverse((first.0, last.0)));
+            queue.waiters += 1;
+            while self.visible.load(Ordering::Relaxed) < last.0 {
+                self.moved.wait(&mut queue);
+            }
+            queue.waiters -= 1;
+            return;
+        }
+        visible = last.0;
+        while let Some(&Reverse((next, end))) = queue.completed.peek() {
+            if next != visible + 1 {
+                break;
+            }
+            visible = end;
+            queue.completed.pop();
+        }
+        self.visible.store(visible, Ordering::Release); // I7: after the memtables hold the writes.
+        if queue.waiters > 0 {
+            self.moved.notify_all();
+        }
+    }
+
+    /// Waits until everything up to `sequence` is visible, that is: completed by its writers.
+    pub(crate) fn wait_for(&self, sequence: SequenceNumber) {
+        if self.visible() >= sequence {
+            return;
+        }
+        let mut queue = self.queue.lock();
+        queue.waiters += 1;
+        while self.visible.load(Ordering::Relaxed) < sequence.0 {
+            self.moved.wait(&mut queue);
+        }
+        queue.waiters -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ironstone_base::sync::{Arc, thread};
+
+    #[test]
+    fn ranges_become_visible_in_order_whoever_finishes_first() {
+        let publisher = Arc::new(Publisher::new(SequenceNumber(10)));
+        let late = {
+            let publisher = Arc::clone(&publisher);
+            thread::spawn_named("late", move || publisher.complete(SequenceNumber(12), SequenceNumber(15)))
+        };
+        assert_eq!(publisher.visible(), SequenceNumber(10));
+        publisher.complete(SequenceNumber(11), SequenceNumber(11));
+        late.join().unwrap();
+        assert_eq!(publisher.visible(), SequenceNumber(15));
+    }
+}

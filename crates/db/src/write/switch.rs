@@ -1,0 +1,157 @@
+//! Full memtables make room: they become immutable, and a new memtable and a new WAL take over.
+
+use crate::engine::{Engine, State, WalState};
+use crate::memtables::{DbMemTable, ImmutableMemTable};
+use crate::options::ColumnFamilyOptions;
+use ironstone_base::sync::atomic::Ordering;
+use ironstone_base::sync::{Arc, MutexGuard};
+use ironstone_base::{ColumnFamilyId, FileNumber, InternalKeyComparator, Result, file_name};
+use ironstone_memtable::{MemTable, MemTableOptions};
+use ironstone_vfs::{Env, WritableFile, WriteOptions};
+use std::path::Path;
+
+/// Which memtables to switch.
+#[derive(Clone, Debug)]
+pub(crate) enum Which {
+    /// Those that are full, and those that hold the oldest WAL if the WALs are too large together.
+    Due,
+    /// These, unless they are empty.
+    Of(Vec<ColumnFamilyId>),
+    /// All, empty or not: the WAL is given up.
+    All,
+}
+
+/// A WAL file, new or reused.
+pub(crate) struct NewWal {
+    pub(crate) file: Box<dyn WritableFile>,
+    pub(crate) recycled: bool,
+}
+
+impl Engine {
+    /// Switches memtables. Returns the column families whose memtable became immutable.
+    pub(crate) fn switch_memtables(&self, which: &Which) -> Result<Vec<ColumnFamilyId>> {
+        let _switching = self.switching.lock();
+        let (number, reusable) = {
+            let mut state = self.state.lock();
+            self.switch_wanted.store(false, Ordering::Relaxed);
+            if self.chosen(&state, which).is_empty() {
+                return Ok(Vec::new());
+            }
+            let reusable = state.recyclable.pop_front();
+            (state.versions.new_file_number(), reusable)
+        };
+        let wal = create_wal(&self.env, &self.wal_dir, number, reusable, &self.options)?;
+        let mut state = self.state.lock();
+        let chosen = self.chosen(&state, which);
+        self.rotate(&mut state, number, wal, &chosen)?;
+        self.update_stall(&mut state);
+        self.work.notify_all();
+        Ok(chosen)
+    }
+
+    fn chosen(&self, state: &MutexGuard<'_, State>, which: &Which) -> Vec<ColumnFamilyId> {
+        let families = state.families.values();
+        let is_empty = |memtable: &DbMemTable| memtable.table().is_empty() && memtable.first_wal().is_none();
+        let oldest = if matches!(which, Which::Due) { self.oldest_wal_if_too_many(state) } else { None };
+        families
+            .filter(|family| match which {
+                Which::All => true,
+                Which::Of(ids) => ids.contains(&family.data.id) && !is_empty(&family.mem),
+                Which::Due => {
+                    let holds = |wal| family.mem.first_wal().is_some_and(|first| first <= wal);
+                    family.mem.is_full() || oldest.is_some_and(holds)
+                }
+            })
+            .map(|family| family.data.id)
+            .collect()
+    }
+
+    /// The oldest WAL that is needed, if all together are larger than they may be.
+    fn oldest_wal_if_too_many(&self, state: &State) -> Option<FileNumber> {
+        let limit = self.wal_limit(state);
+        let closed: u64 = state.wals.values().map(|wal| wal.bytes).sum();
+        let total = closed + self.pipeline.current_wal().1;
+        (total > limit).then(|| state.wals.keys().next().copied()).flatten()
+    }
+
+    /// How large the WALs may be together: as set, or four times what the memtables may take.
+    pub(crate) fn wal_limit(&self, state: &State) -> u64 {
+        match self.options.max_total_wal_size {
+            0 => {
+                let buffers = state.families.values().map(|family| {
+                    let options = &family.data.options;
+                    (options.write_buffer_size as u64).saturating_mul(options.max_write_buffer_number as u64)
+                });
+                buffers.fold(0u64, u64::saturating_add).saturating_mul(4)
+            }
+            limit => limit,
+        }
+    }
+
+    /// Continues the log in `wal` and switches the memtables of `ids` at the same point of the order.
+    fn rotate(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+        number: FileNumber,
+        wal: NewWal,
+        ids: &[ColumnFamilyId],
+    ) -> Result<()> {
+        let (old_number, old_bytes) = self.pipeline.current_wal();
+        let mut fresh = Vec::new();
+        for id in ids {
+            let data = &state.family(*id)?.data;
+            fresh.push(new_memtable(*id, &data.comparator, &data.options));
+        }
+        let last = self.pipeline.rotate(number, wal.file, wal.recycled, |active| {
+            for memtable in &fresh {
+                active.insert(memtable.cf(), Arc::clone(memtable));
+            }
+        })?;
+        state.wals.insert(old_number, WalState { bytes: old_bytes, closed_at: Some(last) });
+        state.wals.insert(number, WalState { bytes: 0, closed_at: None });
+        for memtable in fresh {
+            let State { families, versions, .. } = &mut **state;
+            let family = families.get_mut(&memtable.cf()).expect("looked up above");
+            let old = std::mem::replace(&mut family.mem, memtable);
+            family.imm.push_back(ImmutableMemTable { memtable: old, last_sequence: last, next_wal: number });
+            family.install_view(versions);
+        }
+        Ok(())
+    }
+}
+
+/// An empty memtable of a column family.
+pub(crate) fn new_memtable(
+    id: ColumnFamilyId,
+    comparator: &InternalKeyComparator,
+    options: &ColumnFamilyOptions,
+) -> Arc<DbMemTable> {
+    let memtable_options =
+        MemTableOptions { write_buffer_size: options.write_buffer_size, ..MemTableOptions::default() };
+    let table = MemTable::new(options.memtable_kind(), comparator.clone(), &memtable_options);
+    DbMemTable::new(table, id, options.write_buffer_size)
+}
+
+/// Creates WAL `number`, over the bytes of an old one if there is one to reuse.
+pub(crate) fn create_wal(
+    env: &Env,
+    dir: &Path,
+    number: FileNumber,
+    reusable: Option<FileNumber>,
+    options: &crate::options::DbOptions,
+) -> Result<NewWal> {
+    let path = file_name::wal(dir, number);
+    let write_options = WriteOptions {
+        bytes_per_sync: options.wal_bytes_per_sync,
+        full_sync: options.use_fsync,
+        ..WriteOptions::default()
+    };
+    // Whether records carry the log's number is decided by the option and not by the file at hand:
+    // a log written without it must not be reused later.
+    let recycled = options.recycle_log_file_num > 0;
+    let file = match reusable {
+        Some(old) => env.fs.reuse(&file_name::wal(dir, old), &path, write_options)?,
+        None => env.fs.create(&path, write_options)?,
+    };
+    Ok(NewWal { file, recycled })
+}

@@ -1,0 +1,374 @@
+//! The memory of one memtable: handed out piece by piece, freed at once.
+//!
+//! ```text
+//! cursor   block number << 32 | offset of the next free byte
+//! block    offsets BLOCK_SPAN - size .. BLOCK_SPAN: small blocks start high, so that all blocks
+//!          end at the same offset and an allocation is one fetch_add
+//! ```
+//! The first block is small and each one is twice as large as the one before, up to
+//! [`BLOCK_SPAN`]: an idle memtable costs kilobytes. A piece of more than [`LARGE`] bytes gets a
+//! block of its own.
+//!
+//! # Safety argument
+//! 1. The offset in `cursor` only grows while its block number stays, and a block number is used
+//!    once. So no two callers get the same byte.
+//! 2. Blocks and block tables are freed by `drop` only. So a piece lives as long as the arena.
+//! 3. A pointer in the block table has the provenance of its block (`wrapping_*` keep it), and
+//!    every offset handed out lies inside that block.
+//! 4. A block number gets into `cursor` (Release) after its table entry is written, and whoever
+//!    uses the number took it from `cursor` (Acquire) or was handed it by one who did.
+
+use ironstone_base::sync::Mutex;
+use ironstone_base::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+
+/// The unit of allocation, and the alignment of every piece.
+pub(crate) const GRANULE: usize = 8;
+const BLOCK_SPAN: usize = if cfg!(miri) { 64 << 10 } else { 4 << 20 };
+const FIRST_BLOCK: usize = if cfg!(miri) { 1 << 10 } else { 4 << 10 };
+/// Pieces up to this size are claimed with a bare fetch_add. Failed claims pile up in the low half
+/// of the cursor until a new block resets it: 2^32 / 16 KiB of them, one per thread, never come.
+const SMALL: usize = 16 << 10;
+const LARGE: usize = BLOCK_SPAN / 2;
+const FIRST_TABLE: usize = 32;
+
+/// A piece of the arena, not initialized.
+#[derive(Clone, Copy)]
+pub(crate) struct Piece {
+    /// Its first byte.
+    pub pointer: NonNull<u8>,
+    at: u64,
+}
+
+/// Where a piece starts, in 31 bits: block number, then granule in the block. Never 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct PieceIndex(pub u32);
+
+/// Full-size blocks that a [`PieceIndex`] can name: 4096, which hold 8 GiB at the very least.
+const NAMED_BLOCKS: usize = 1 << (31 - GRANULE_BITS);
+const GRANULE_BITS: u32 = (BLOCK_SPAN / GRANULE).trailing_zeros();
+
+impl Piece {
+    /// A short name for the piece.
+    ///
+    /// # Panics
+    /// In an arena of more than 8 GiB.
+    #[inline]
+    pub fn index(self) -> PieceIndex {
+        let (block, offset) = (block_of(self.at), offset_of(self.at));
+        assert!(block < NAMED_BLOCKS, "a memtable of more than 8 GiB");
+        PieceIndex((block << GRANULE_BITS | offset / GRANULE) as u32)
+    }
+}
+
+pub(crate) struct Arena {
+    cursor: AtomicU64,
+    /// First slot of the newest block table. Grows by replacement; old tables stay readable.
+    table: AtomicPtr<AtomicPtr<u8>>,
+    /// Bytes used in blocks other than the one that `cursor` is in.
+    used_elsewhere: AtomicUsize,
+    huge_pages: bool,
+    blocks: Mutex<Blocks>,
+}
+
+struct Blocks {
+    owned: Vec<Block>,
+    tables: Vec<NonNull<[AtomicPtr<u8>]>>,
+    next_size: usize,
+    /// The first offset of the block that `cursor` is in.
+    start: usize,
+}
+
+// SAFETY: the pointers lead to tables of atomics that this value frees (2).
+unsafe impl Send for Blocks {}
+
+const fn cursor_at(number: usize, offset: usize) -> u64 {
+    (number as u64) << 32 | offset as u64
+}
+const fn block_of(cursor: u64) -> usize {
+    (cursor >> 32) as usize
+}
+const fn offset_of(cursor: u64) -> usize {
+    cursor as u32 as usize
+}
+
+impl Arena {
+    /// An arena with its first block. `huge_pages` asks the system to back full-size blocks with
+    /// huge pages.
+    pub fn new(huge_pages: bool) -> Self {
+        let mut blocks = Blocks { owned: Vec::new(), tables: Vec::new(), next_size: FIRST_BLOCK, start: 0 };
+        let table = AtomicPtr::new(blocks.grow_table(FIRST_TABLE));
+        let arena = Self {
+            cursor: AtomicU64::new(0),
+            table,
+            used_elsewhere: AtomicUsize::new(0),
+            huge_pages,
+            blocks: Mutex::new(blocks),
+        };
+        arena.start_block(&mut arena.blocks.lock(), 0);
+        arena
+    }
+
+    /// `size` bytes, aligned to [`GRANULE`].
+    #[inline]
+    pub fn allocate(&self, size: usize) -> Piece {
+        let size = size.next_multiple_of(GRANULE);
+        if size <= SMALL {
+            // Acquire: pairs with the swap that introduced the block (4).
+            let claim = self.cursor.fetch_add(size as u64, Acquire);
+            if offset_of(claim) + size <= BLOCK_SPAN {
+                return self.piece(claim);
+            }
+        }
+        self.allocate_slow(size)
+    }
+
+    #[cold]
+    fn allocate_slow(&self, size: usize) -> Piece {
+        let mut blocks = self.blocks.lock();
+        if size > LARGE {
+            let number = self.own_block(&mut blocks, size, 0);
+            self.used_elsewhere.fetch_add(size, Relaxed);
+            return self.piece(cursor_at(number, 0));
+        }
+        let fits = |cursor: u64| (offset_of(cursor) + size <= BLOCK_SPAN).then(|| cursor + size as u64);
+        let claim = self.cursor.fetch_update(AcqRel, Acquire, fits);
+        self.piece(claim.unwrap_or_else(|_| self.start_block(&mut blocks, size)))
+    }
+
+    /// Moves `cursor` into a new block, behind `reserved` bytes. Answers where these are.
+    fn start_block(&self, blocks: &mut Blocks, reserved: usize) -> u64 {
+        let size = blocks.next_size.max(reserved.next_power_of_two());
+        blocks.next_size = (size * 2).min(BLOCK_SPAN);
+        let start = BLOCK_SPAN - size;
+        let number = self.own_block(blocks, size, start);
+        // Release publishes the table entry (4). A claim on the block left behind either succeeded
+        // before this swap, or fails and comes back for a piece of the new block.
+        let left = self.cursor.swap(cursor_at(number, start + reserved), AcqRel);
+        let used = offset_of(left).min(BLOCK_SPAN).saturating_sub(blocks.start);
+        self.used_elsewhere.fetch_add(used, Relaxed);
+        blocks.start = start;
+        cursor_at(number, start)
+    }
+
+    /// Takes a block from the system and gives it a number; its first byte has offset `start`.
+    fn own_block(&self, blocks: &mut Blocks, size: usize, start: usize) -> usize {
+        let block = Block::new(size, self.huge_pages);
+        let number = blocks.owned.len();
+        if number == blocks.table().len() {
+            self.table.store(blocks.grow_table(number * 2), Release);
+        }
+        blocks.table()[number].store(block.pointer.as_ptr().wrapping_sub(start), Release);
+        blocks.owned.push(block);
+        number
+    }
+
+    #[inline]
+    fn piece(&self, at: u64) -> Piece {
+        // SAFETY: callers have just claimed `at`.
+        Piece { pointer: unsafe { self.address(block_of(at), offset_of(at)) }, at }
+    }
+
+    /// Where the piece named `index` starts.
+    ///
+    /// # Safety
+    /// `index` is of a piece of this arena.
+    #[inline]
+    pub unsafe fn locate(&self, index: PieceIndex) -> NonNull<u8> {
+        let index = index.0 as usize;
+        // SAFETY: handed out (by the caller's word).
+        unsafe { self.address(index >> GRANULE_BITS, (index & ((1 << GRANULE_BITS) - 1)) * GRANULE) }
+    }
+
+    /// # Safety
+    /// A piece at this place was handed out.
+    #[inline]
+    unsafe fn address(&self, block: usize, offset: usize) -> NonNull<u8> {
+        let table = self.table.load(Acquire);
+        // SAFETY: every block number that was handed out has a slot (4), and tables live (2).
+        let base = unsafe { &*table.add(block) }.load(Relaxed);
+        // SAFETY: the address is inside a block (3), so it is not null.
+        unsafe { NonNull::new_unchecked(base.wrapping_add(offset)) }
+    }
+
+    /// Bytes handed out, and what the bookkeeping costs. An estimate while others allocate.
+    pub fn memory_usage(&self) -> usize {
+        let blocks = self.blocks.lock(); // Keeps `cursor` in the block that `start` is about.
+        let current = offset_of(self.cursor.load(Relaxed)).min(BLOCK_SPAN) - blocks.start;
+        let tables: usize = blocks.tables.iter().map(|table| table.len() * size_of::<usize>()).sum();
+        self.used_elsewhere.load(Relaxed) + current + tables
+    }
+}
+
+impl Blocks {
+    /// Replaces the block table by a copy with room for `len` blocks. Answers its first slot.
+    fn grow_table(&mut self, len: usize) -> *mut AtomicPtr<u8> {
+        let old = if self.tables.is_empty() { &[] } else { self.table() };
+        let mut slots: Vec<_> = old.iter().map(|slot| AtomicPtr::new(slot.load(Relaxed))).collect();
+        slots.resize_with(len, AtomicPtr::default);
+        let slots = NonNull::from(Box::leak(slots.into_boxed_slice()));
+        self.tables.push(slots);
+        slots.as_ptr().cast()
+    }
+    fn table(&self) -> &[AtomicPtr<u8>] {
+        let newest = self.tables.last().expect("an arena has a block table");
+        // SAFETY: tables live as long as this value does (2).
+        unsafe { newest.as_ref() }
+    }
+}
+
+impl Drop for Blocks {
+    fn drop(&mut self) {
+        for table in self.tables.drain(..) {
+            // SAFETY: leaked from a box above, and nobody reads it any more (2).
+            drop(unsafe { Box::from_raw(table.as_ptr()) });
+        }
+    }
+}
+
+/// Memory from the system, given back on drop.
+struct Block {
+    pointer: NonNull<u8>,
+    size: usize,
+    origin: Origin,
+}
+
+enum Origin {
+    Heap,
+    #[cfg(all(unix, not(miri)))]
+    Mapping,
+}
+
+// SAFETY: owns plain bytes.
+unsafe impl Send for Block {}
+
+impl Block {
+    fn new(size: usize, huge_pages: bool) -> Self {
+        if let Some(block) = Self::map(size, huge_pages) {
+            return block;
+        }
+        let layout = Self::heap_layout(size);
+        // SAFETY: no block is empty.
+        let pointer = unsafe { alloc(layout) };
+        let Some(pointer) = NonNull::new(pointer) else { handle_alloc_error(layout) };
+        Self { pointer, size, origin: Origin::Heap }
+    }
+
+    fn heap_layout(size: usize) -> Layout {
+        Layout::from_size_align(size, 64).expect("a block is smaller than the address space")
+    }
+
+    #[cfg(not(all(unix, not(miri))))]
+    fn map(_size: usize, _huge_pages: bool) -> Option<Self> {
+        None
+    }
+
+    /// A mapping of its own for a big block: it goes back to the system when the memtable goes,
+    /// whatever the allocator thinks, and pages that were never touched cost nothing.
+    #[cfg(all(unix, not(miri)))]
+    fn map(size: usize, huge_pages: bool) -> Option<Self> {
+        use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+        const HUGE_PAGE: usize = 2 << 20;
+        if size < HUGE_PAGE {
+            return None;
+        }
+        let size = size.next_multiple_of(HUGE_PAGE);
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // SAFETY: a fresh anonymous mapping replaces nothing.
+        let mapped = unsafe { mmap_anonymous(std::ptr::null_mut(), size + HUGE_PAGE, access, flags) }.ok()?;
+        let mapped = mapped.cast::<u8>();
+        let before = mapped.align_offset(HUGE_PAGE);
+        let pointer = mapped.wrapping_add(before);
+        for (at, len) in [(mapped, before), (pointer.wrapping_add(size), HUGE_PAGE - before)] {
+            if len > 0 {
+                // SAFETY: cuts the mapping down to its aligned middle. Failing leaves unused pages.
+                let _ = unsafe { munmap(at.cast(), len) };
+            }
+        }
+        #[cfg(target_os = "linux")]
+        if huge_pages {
+            // SAFETY: advice about the pages of the mapping, which a kernel may refuse.
+            let _ = unsafe { rustix::mm::madvise(pointer.cast(), size, rustix::mm::Advice::LinuxHugepage) };
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = huge_pages;
+        Some(Self { pointer: NonNull::new(pointer)?, size, origin: Origin::Mapping })
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        match self.origin {
+            // SAFETY: allocated with this layout, and nobody uses it any more (2).
+            Origin::Heap => unsafe { dealloc(self.pointer.as_ptr(), Self::heap_layout(self.size)) },
+            #[cfg(all(unix, not(miri)))]
+            // SAFETY: exactly the mapping made above, and nobody uses it any more (2). A failure
+            // would mean that it was none.
+            Origin::Mapping => {
+                let _ = unsafe { rustix::mm::munmap(self.pointer.as_ptr().cast(), self.size) };
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fill(arena: &Arena, size: usize, byte: u8) -> &[u8] {
+        let piece = arena.allocate(size).pointer;
+        // SAFETY: ours alone (1), and initialized here.
+        unsafe {
+            piece.write_bytes(byte, size);
+            std::slice::from_raw_parts(piece.as_ptr(), size)
+        }
+    }
+
+    #[test]
+    fn pieces_are_aligned_and_apart() {
+        let arena = Arena::new(true);
+        let sizes = [1, 7, 8, 100, SMALL, SMALL + 1, LARGE, LARGE + 1, 3 * BLOCK_SPAN, 5];
+        let rounds = if cfg!(miri) { 4 } else { 40 };
+        let pieces: Vec<_> = (0..rounds * sizes.len())
+            .map(|i| (i as u8, fill(&arena, sizes[i % sizes.len()], i as u8)))
+            .collect();
+        for (byte, piece) in pieces {
+            assert_eq!(piece.as_ptr() as usize % GRANULE, 0);
+            assert!(piece.iter().all(|stored| *stored == byte));
+        }
+    }
+
+    #[test]
+    fn an_idle_arena_is_small_and_usage_follows_allocation() {
+        let arena = Arena::new(true);
+        let idle = arena.memory_usage();
+        assert!(idle < 1 << 10, "{idle}");
+        for _ in 0..1000 {
+            fill(&arena, 1000, 1);
+        }
+        fill(&arena, 5 << 20, 1);
+        let used = arena.memory_usage() - idle;
+        let asked = 1000 * 1000 + (5 << 20);
+        assert!(used >= asked && used < asked + asked / 20, "{used} for {asked}");
+    }
+
+    #[test]
+    fn threads_get_different_pieces() {
+        let arena = Arena::new(false);
+        let rounds = if cfg!(miri) { 50 } else { 20_000 };
+        std::thread::scope(|scope| {
+            for thread in 0..4u8 {
+                let arena = &arena;
+                scope.spawn(move || {
+                    let sizes = [24usize, 136, 1000, 20_000];
+                    let mut pieces = Vec::new();
+                    for round in 0..rounds {
+                        pieces.push(fill(arena, sizes[round % 37 % 4], thread));
+                    }
+                    assert!(pieces.iter().all(|piece| piece.iter().all(|byte| *byte == thread)));
+                });
+            }
+        });
+    }
+}

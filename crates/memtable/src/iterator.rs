@@ -1,0 +1,200 @@
+//! Positions in a memtable, and the iterator over them.
+//!
+//! # Safety argument
+//! 1. A [`Cursor`] holds the memtable (by reference or by `Arc`) that its entry is from, for as
+//!    long as it lives, and never another one.
+
+use crate::entry::{Entry, EntryKey};
+use crate::radix_tree::Walk;
+use crate::table::{MemTable, Order};
+use crate::vector::Sorted;
+use ironstone_base::{InternalKey, Result};
+use ironstone_iter::InternalIterator;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// A place in a memtable.
+pub(crate) struct Cursor<T> {
+    table: T,
+    /// The entry that the cursor stands on.
+    entry: Option<NonNull<u8>>,
+    walk: Walk,
+    vector: VectorPlace,
+}
+
+// SAFETY: the address is of shared bytes that nobody changes, and `table` keeps them (1).
+unsafe impl<T: Send> Send for Cursor<T> {}
+
+/// The run that a cursor walks in a vector table, as it was at the last seek.
+#[derive(Default)]
+struct VectorPlace {
+    sorted: Option<Arc<Sorted>>,
+    index: usize,
+}
+
+impl VectorPlace {
+    /// Index `index` is past the end, or before the start when it wrapped around.
+    fn moved_to(&mut self, index: usize) -> Option<NonNull<u8>> {
+        self.index = index;
+        Some(self.sorted.as_ref()?.entry(index)?.address())
+    }
+    fn start(&mut self, sorted: Arc<Sorted>, index: usize) -> Option<NonNull<u8>> {
+        self.sorted = Some(sorted);
+        self.moved_to(index)
+    }
+}
+
+impl<T: Deref<Target = MemTable>> Cursor<T> {
+    pub fn new(table: T) -> Self {
+        Self { table, entry: None, walk: Walk::default(), vector: VectorPlace::default() }
+    }
+
+    /// The entry stood on.
+    #[inline]
+    pub fn entry(&self) -> Option<Entry<'_>> {
+        // SAFETY: an entry of `table`, which `self` holds (1).
+        self.entry.map(|address| unsafe { Entry::at(address) })
+    }
+
+    pub fn seek_to_first(&mut self) {
+        self.entry = match self.table.order() {
+            Order::RadixTree(tree) => tree.seek_to_first(&mut self.walk).map(Entry::address),
+            Order::SkipList(list) => list.first().map(Entry::address),
+            Order::Vector(vector) => self.vector.start(vector.sorted(self.table.user_comparator()), 0),
+        };
+    }
+
+    pub fn seek_to_last(&mut self) {
+        self.entry = match self.table.order() {
+            Order::RadixTree(tree) => tree.seek_to_last(&mut self.walk).map(Entry::address),
+            Order::SkipList(list) => list.last().map(Entry::address),
+            Order::Vector(vector) => {
+                let sorted = vector.sorted(self.table.user_comparator());
+                let last = sorted.len().wrapping_sub(1);
+                self.vector.start(sorted, last)
+            }
+        };
+    }
+
+    /// Moves to the first entry at or after `key`.
+    pub fn seek(&mut self, key: EntryKey<'_>) {
+        let user = self.table.user_comparator();
+        self.entry = match self.table.order() {
+            Order::RadixTree(tree) => tree.seek(&mut self.walk, key).map(Entry::address),
+            Order::SkipList(list) => list.first_at_or_after(user, key).map(Entry::address),
+            Order::Vector(vector) => {
+                let sorted = vector.sorted(user);
+                let index = sorted.lower_bound(user, key);
+                self.vector.start(sorted, index)
+            }
+        };
+    }
+
+    /// Moves to the last entry at or before `key`.
+    pub fn seek_for_prev(&mut self, key: EntryKey<'_>) {
+        let user = self.table.user_comparator();
+        self.entry = match self.table.order() {
+            Order::RadixTree(tree) => tree.seek_for_prev(&mut self.walk, key).map(Entry::address),
+            Order::SkipList(list) => list.last_at_or_before(user, key).map(Entry::address),
+            Order::Vector(vector) => {
+                let sorted = vector.sorted(user);
+                let index = sorted.upper_bound(user, key).wrapping_sub(1);
+                self.vector.start(sorted, index)
+            }
+        };
+    }
+
+    /// Moves to the next entry; stays nowhere if it stood nowhere.
+    #[inline]
+    pub fn next(&mut self) {
+        let Some(address) = self.entry else { return };
+        // SAFETY: an entry of `table`, which `self` holds (1).
+        let entry = unsafe { Entry::at(address) };
+        self.entry = match self.table.order() {
+            Order::RadixTree(tree) => tree.next(&mut self.walk, entry).map(Entry::address),
+            // SAFETY: the entry is of this table's list (1).
+            Order::SkipList(list) => unsafe { list.next_of(entry) }.map(Entry::address),
+            Order::Vector(_) => self.vector.moved_to(self.vector.index.wrapping_add(1)),
+        };
+    }
+
+    /// Moves to the previous entry; stays nowhere if it stood nowhere.
+    pub fn prev(&mut self) {
+        let Some(address) = self.entry else { return };
+        // SAFETY: as in `next`.
+        let entry = unsafe { Entry::at(address) };
+        let user = self.table.user_comparator();
+        self.entry = match self.table.order() {
+            Order::RadixTree(tree) => tree.prev(&mut self.walk, entry).map(Entry::address),
+            Order::SkipList(list) => list.last_before(user, entry.key()).map(Entry::address),
+            Order::Vector(_) => self.vector.moved_to(self.vector.index.wrapping_sub(1)),
+        };
+    }
+}
+
+impl<'a> Cursor<&'a MemTable> {
+    pub fn table(&self) -> &'a MemTable {
+        self.table
+    }
+    /// The entry stood on, for as long as the memtable is borrowed.
+    pub fn entry_of_table(&self) -> Option<Entry<'a>> {
+        // SAFETY: an entry of `table`, which is borrowed for 'a (1).
+        self.entry.map(|address| unsafe { Entry::at(address) })
+    }
+}
+
+/// Walks a memtable in internal-key order, both ways. Never fails. See [`MemTable::iter`].
+pub struct MemTableIter {
+    cursor: Cursor<Arc<MemTable>>,
+}
+
+impl MemTableIter {
+    pub(crate) fn new(table: Arc<MemTable>) -> Self {
+        Self { cursor: Cursor::new(table) }
+    }
+    #[inline]
+    fn entry(&self) -> Entry<'_> {
+        self.cursor.entry().expect("key and value are asked of a valid iterator")
+    }
+}
+
+impl InternalIterator for MemTableIter {
+    #[inline]
+    fn valid(&self) -> bool {
+        self.cursor.entry.is_some()
+    }
+    fn seek_to_first(&mut self) -> Result<bool> {
+        self.cursor.seek_to_first();
+        Ok(self.valid())
+    }
+    fn seek_to_last(&mut self) -> Result<bool> {
+        self.cursor.seek_to_last();
+        Ok(self.valid())
+    }
+    fn seek(&mut self, target: InternalKey<'_>) -> Result<bool> {
+        self.cursor.seek(EntryKey::new(target));
+        Ok(self.valid())
+    }
+    fn seek_for_prev(&mut self, target: InternalKey<'_>) -> Result<bool> {
+        self.cursor.seek_for_prev(EntryKey::new(target));
+        Ok(self.valid())
+    }
+    #[inline]
+    fn next(&mut self) -> Result<bool> {
+        self.cursor.next();
+        Ok(self.valid())
+    }
+    fn prev(&mut self) -> Result<bool> {
+        self.cursor.prev();
+        Ok(self.valid())
+    }
+    #[inline]
+    fn key(&self) -> InternalKey<'_> {
+        InternalKey::from_bytes(self.entry().internal_key()).expect("every entry has a trailer")
+    }
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.entry().value()
+    }
+}

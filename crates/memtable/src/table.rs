@@ -1,0 +1,440 @@
+//! The memtable: one face for all kinds.
+//!
+//! # Safety argument
+//! 1. Every byte that an [`Entry`] shows belongs to the arena inside the [`MemTable`], which never
+//!    frees, moves or changes it while the memtable lives. So whoever keeps the memtable alive (by
+//!    reference or by `Arc`) may keep the bytes.
+
+use crate::arena::Arena;
+use crate::entry::{Entry, EntryKey, MAX_LEN};
+use crate::iterator::{Cursor, MemTableIter};
+use crate::radix_tree::RadixTree;
+use crate::skip_list::{SkipList, Splice};
+use crate::vector::VectorTable;
+use ironstone_base::internal_key::{SequenceNumber, TRAILER_LEN, ValueType, pack_trailer};
+use ironstone_base::sync::MutexGuard;
+use ironstone_base::sync::atomic::{AtomicU64, Ordering::*};
+use ironstone_base::{InternalKeyComparator, UserComparator};
+use std::fmt;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// How a memtable keeps its entries in order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum MemTableKind {
+    /// A radix tree: the fastest to read and to fill in any order, for the two bytewise
+    /// comparators. With others, a memtable made with this kind is a [`SkipList`](Self::SkipList).
+    #[default]
+    RadixTree,
+    /// A skip list: any comparator, any number of writers, always sorted.
+    SkipList,
+    /// Unsorted until read: the fastest to fill, slow when reads and writes alternate.
+    Vector,
+}
+
+/// What a memtable is made for.
+#[derive(Clone, Debug)]
+pub struct MemTableOptions {
+    /// How large it is expected to become, in bytes. A hint: nothing stops it from growing further.
+    pub write_buffer_size: usize,
+    /// Whether to ask the system for huge pages once it has grown.
+    pub huge_pages: bool,
+}
+
+impl Default for MemTableOptions {
+    fn default() -> Self {
+        Self { write_buffer_size: 64 << 20, huge_pages: true }
+    }
+}
+
+/// A sorted table in memory. Any number of threads may write and read at the same time, and no
+/// reader waits for a writer (except with [`MemTableKind::Vector`] while it is written).
+///
+/// A write is visible to every read that starts after it returned; a read that runs meanwhile may
+/// or may not see it. What makes a write visible to users is the sequence number that they read at.
+pub struct MemTable {
+    order: Order,
+    comparator: InternalKeyComparator,
+    counters: Counters,
+}
+
+pub(crate) enum Order {
+    RadixTree(Box<RadixTree>),
+    SkipList(Box<SkipList>),
+    Vector(Box<VectorTable>),
+}
+
+/// An entry that a read found; its value borrows from the memtable.
+#[derive(Clone, Copy)]
+pub struct MemEntry<'a> {
+    /// When it was written.
+    pub sequence: SequenceNumber,
+    /// What it means.
+    pub value_type: ValueType,
+    /// The value; empty for tombstones.
+    pub value: &'a [u8],
+    owner: &'a MemTable,
+}
+
+/// A value that keeps its memtable alive.
+#[derive(Clone)]
+pub struct PinnedMemValue {
+    value: NonNull<[u8]>,
+    #[allow(dead_code)] // Keeps the bytes alive (1).
+    table: Arc<MemTable>,
+}
+
+// SAFETY: shared bytes that nobody changes, kept by the Arc (1).
+unsafe impl Send for PinnedMemValue {}
+// SAFETY: as above.
+unsafe impl Sync for PinnedMemValue {}
+
+impl MemTable {
+    /// An empty memtable.
+    pub fn new(kind: MemTableKind, comparator: InternalKeyComparator, options: &MemTableOptions) -> Self {
+        let skip_list = || Order::SkipList(Box::new(SkipList::new(Arena::new(options.huge_pages))));
+        let order = match kind {
+            MemTableKind::RadixTree => RadixTree::new(&comparator.user, options.huge_pages)
+                .map_or_else(skip_list, |tree| Order::RadixTree(Box::new(tree))),
+            MemTableKind::SkipList => skip_list(),
+            MemTableKind::Vector => Order::Vector(Box::new(VectorTable::new(Arena::new(options.huge_pages)))),
+        };
+        Self { order, comparator, counters: Counters::default() }
+    }
+
+    /// Adds an entry. Answers whether it is new: of two entries with the same user key and sequence
+    /// number (a WAL that is replayed twice) the first one stays. The vector kind answers `true`
+    /// and drops the second one when it sorts.
+    ///
+    /// # Panics
+    /// When the key or the value is longer than 4 GiB - 9 bytes; the write path refuses such sizes.
+    pub fn add(
+        &self,
+        sequence: SequenceNumber,
+        value_type: ValueType,
+        user_key: &[u8],
+        value: &[u8],
+    ) -> bool {
+        self.writer().add(sequence, value_type, user_key, value)
+    }
+
+    /// For several writes in a row by one thread: counts them at the end, and remembers where it
+    /// was, which makes ascending keys cheap.
+    pub fn writer(&self) -> MemTableWriter<'_> {
+        let splice = match &self.order {
+            Order::SkipList(list) => match list.hint().try_lock() {
+                Some(shared) => Hint::Shared(shared),
+                None => Hint::Own(Splice::default()),
+            },
+            Order::RadixTree(_) | Order::Vector(_) => Hint::None,
+        };
+        MemTableWriter { table: self, hint: splice, added: Added::default() }
+    }
+
+    /// The newest entry of `user_key` at or below `at`.
+    #[inline]
+    pub fn get(&self, user_key: &[u8], at: SequenceNumber) -> Option<MemEntry<'_>> {
+        let target = EntryKey::newest_at(user_key, at);
+        let user = &self.comparator.user;
+        let entry = match &self.order {
+            Order::RadixTree(tree) => return tree.get(target).map(|entry| self.found(entry)),
+            Order::SkipList(list) => list.first_at_or_after(user, target),
+            Order::Vector(vector) => vector.first_at_or_after(user, target),
+        };
+        let entry = entry.filter(|entry| user.equal(entry.user_key(), user_key))?;
+        Some(self.found(entry))
+    }
+
+    /// As [`get`](Self::get), with a value that keeps the memtable alive.
+    pub fn get_pinned(
+        self: &Arc<Self>,
+        user_key: &[u8],
+        at: SequenceNumber,
+    ) -> Option<(SequenceNumber, ValueType, PinnedMemValue)> {
+        let entry = self.get(user_key, at)?;
+        Some((entry.sequence, entry.value_type, self.pin(entry)))
+    }
+
+    /// Turns a borrowed entry's value into one that keeps this memtable alive.
+    ///
+    /// # Panics
+    /// When the entry is from another memtable.
+    pub fn pin(self: &Arc<Self>, entry: MemEntry<'_>) -> PinnedMemValue {
+        assert!(std::ptr::eq(entry.owner, &raw const **self), "an entry is pinned by its own memtable");
+        PinnedMemValue { value: NonNull::from(entry.value), table: Arc::clone(self) }
+    }
+
+    /// All entries of `user_key` at or below `at`, newest first.
+    pub fn versions<'a>(&'a self, user_key: &'a [u8], at: SequenceNumber) -> Versions<'a> {
+        let mut cursor = Cursor::new(self);
+        cursor.seek(EntryKey::newest_at(user_key, at));
+        Versions { user_key, cursor }
+    }
+
+    /// An iterator over everything, which keeps the memtable alive. It sees at least what was there
+    /// when it was last positioned by a seek, and may see what was added since.
+    pub fn iter(self: &Arc<Self>) -> MemTableIter {
+        MemTableIter::new(Arc::clone(self))
+    }
+
+    /// Says that no more writes come. The vector kind sorts itself.
+    pub fn mark_read_only(&self) {
+        if let Order::Vector(vector) = &self.order {
+            vector.mark_read_only(&self.comparator.user);
+        }
+    }
+
+    /// Bytes of memory in use, bookkeeping included.
+    pub fn memory_usage(&self) -> usize {
+        let order = match &self.order {
+            Order::RadixTree(tree) => tree.memory_usage(),
+            Order::SkipList(list) => list.memory_usage(),
+            Order::Vector(vector) => vector.memory_usage(),
+        };
+        size_of::<Self>() + order
+    }
+
+    /// How many entries were added.
+    pub fn num_entries(&self) -> u64 {
+        self.counters.entries.load(Relaxed)
+    }
+    /// How many of them are tombstones.
+    pub fn num_deletes(&self) -> u64 {
+        self.counters.deletes.load(Relaxed)
+    }
+    /// Bytes of user keys, trailers and values.
+    pub fn data_size(&self) -> u64 {
+        self.counters.bytes.load(Relaxed)
+    }
+    /// Whether nothing was added.
+    pub fn is_empty(&self) -> bool {
+        self.num_entries() == 0
+    }
+    /// The smallest sequence number added.
+    pub fn first_sequence(&self) -> Option<SequenceNumber> {
+        let first = self.counters.first_sequence();
+        (first <= SequenceNumber::MAX.0).then_some(SequenceNumber(first))
+    }
+    /// Which kind it is.
+    pub fn kind(&self) -> MemTableKind {
+        match self.order {
+            Order::RadixTree(_) => MemTableKind::RadixTree,
+            Order::SkipList(_) => MemTableKind::SkipList,
+            Order::Vector(_) => MemTableKind::Vector,
+        }
+    }
+    /// The order of its entries.
+    pub fn comparator(&self) -> &InternalKeyComparator {
+        &self.comparator
+    }
+
+    /// About how many entries have a user key in `begin..end`: exact if there are few.
+    pub fn approximate_count(&self, begin: &[u8], end: &[u8]) -> u64 {
+        const COUNTED: u64 = 128;
+        let user = &self.comparator.user;
+        let [begin, end] = [begin, end].map(|key| EntryKey::newest_at(key, SequenceNumber::MAX));
+        let mut cursor = Cursor::new(self);
+        cursor.seek(begin);
+        let mut count = 0;
+        while cursor.entry().is_some_and(|entry| user.compare(entry.user_key(), end.user_key).is_lt()) {
+            count += 1;
+            if count == COUNTED {
+                return (self.approximate_rank(end).saturating_sub(self.approximate_rank(begin)))
+                    .max(COUNTED);
+            }
+            cursor.next();
+        }
+        count
+    }
+
+    /// About how many bytes of keys and values have a user key in `begin..end`.
+    pub fn approximate_size(&self, begin: &[u8], end: &[u8]) -> u64 {
+        let mean = self.data_size() / self.num_entries().max(1);
+        self.approximate_count(begin, end) * mean
+    }
+
+    fn approximate_rank(&self, key: EntryKey<'_>) -> u64 {
+        match &self.order {
+            Order::RadixTree(tree) => (tree.share_before(key) * self.num_entries() as f64) as u64,
+            Order::SkipList(list) => list.approximate_rank(&self.comparator.user, key, self.num_entries()),
+            Order::Vector(vector) => vector.rank(&self.comparator.user, key),
+        }
+    }
+
+    fn found<'a>(&'a self, entry: Entry<'a>) -> MemEntry<'a> {
+        let key = entry.key();
+        MemEntry {
+            sequence: key.sequence(),
+            value_type: entry.value_type(),
+            value: entry.value(),
+            owner: self,
+        }
+    }
+
+    pub(crate) fn user_comparator(&self) -> &UserComparator {
+        &self.comparator.user
+    }
+    pub(crate) fn order(&self) -> &Order {
+        &self.order
+    }
+}
+
+impl fmt::Debug for MemTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "MemTable({:?}, {} entries, {} bytes)",
+            self.kind(),
+            self.num_entries(),
+            self.memory_usage()
+        )
+    }
+}
+
+impl Deref for PinnedMemValue {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the memtable that owns the bytes is alive (1).
+        unsafe { self.value.as_ref() }
+    }
+}
+
+impl fmt::Debug for PinnedMemValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.escape_ascii())
+    }
+}
+
+impl fmt::Debug for MemEntry<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{:?} {}", self.sequence, self.value_type, self.value.escape_ascii())
+    }
+}
+
+/// One thread's run of writes; see [`MemTable::writer`]. The counters of the memtable learn about
+/// them when it is dropped; the entries can be read at once.
+pub struct MemTableWriter<'a> {
+    table: &'a MemTable,
+    hint: Hint<'a>,
+    added: Added,
+}
+
+/// Where the skip list remembers the place of the last write.
+enum Hint<'a> {
+    None,
+    Shared(MutexGuard<'a, Splice>),
+    Own(Splice),
+}
+
+impl MemTableWriter<'_> {
+    /// As [`MemTable::add`].
+    #[inline]
+    pub fn add(
+        &mut self,
+        sequence: SequenceNumber,
+        value_type: ValueType,
+        user_key: &[u8],
+        value: &[u8],
+    ) -> bool {
+        assert!(user_key.len() <= MAX_LEN && value.len() <= MAX_LEN, "an entry of more than 4 GiB");
+        let table = self.table;
+        let key = EntryKey { user_key, trailer: pack_trailer(sequence, value_type) };
+        table.counters.saw_sequence(sequence);
+        let new = self.insert(key, value);
+        if new {
+            self.added.entries += 1;
+            self.added.deletes += u64::from(value_type.is_tombstone());
+            self.added.bytes += (user_key.len() + TRAILER_LEN + value.len()) as u64;
+        }
+        new
+    }
+
+    #[inline]
+    fn insert(&mut self, key: EntryKey<'_>, value: &[u8]) -> bool {
+        let user = &self.table.comparator.user;
+        match (&self.table.order, &mut self.hint) {
+            (Order::RadixTree(tree), _) => tree.insert(key, value),
+            (Order::SkipList(list), Hint::Shared(splice)) => list.insert(user, key, value, splice),
+            (Order::SkipList(list), Hint::Own(splice)) => list.insert(user, key, value, splice),
+            (Order::SkipList(list), Hint::None) => list.insert(user, key, value, &mut Splice::default()),
+            (Order::Vector(vector), _) => {
+                vector.insert(user, key, value);
+                true
+            }
+        }
+    }
+}
+
+impl Drop for MemTableWriter<'_> {
+    fn drop(&mut self) {
+        self.table.counters.count(&self.added);
+    }
+}
+
+#[derive(Default)]
+struct Added {
+    entries: u64,
+    deletes: u64,
+    bytes: u64,
+}
+
+/// All Relaxed: statistics, which publish nothing.
+struct Counters {
+    entries: AtomicU64,
+    deletes: AtomicU64,
+    bytes: AtomicU64,
+    first_sequence: AtomicU64,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        let zero = || AtomicU64::new(0);
+        Self { entries: zero(), deletes: zero(), bytes: zero(), first_sequence: AtomicU64::new(u64::MAX) }
+    }
+}
+
+impl Counters {
+    #[inline]
+    fn saw_sequence(&self, sequence: SequenceNumber) {
+        // Almost never stores: sequence numbers come about in order.
+        if sequence.0 < self.first_sequence.load(Relaxed) {
+            self.first_sequence.fetch_min(sequence.0, Relaxed);
+        }
+    }
+    fn first_sequence(&self) -> u64 {
+        self.first_sequence.load(Relaxed)
+    }
+    fn count(&self, added: &Added) {
+        if added.entries > 0 {
+            self.entries.fetch_add(added.entries, Relaxed);
+            self.bytes.fetch_add(added.bytes, Relaxed);
+        }
+        if added.deletes > 0 {
+            self.deletes.fetch_add(added.deletes, Relaxed);
+        }
+    }
+}
+
+/// The entries of one user key, newest first; see [`MemTable::versions`].
+pub struct Versions<'a> {
+    user_key: &'a [u8],
+    cursor: Cursor<&'a MemTable>,
+}
+
+impl<'a> Iterator for Versions<'a> {
+    type Item = MemEntry<'a>;
+    fn next(&mut self) -> Option<MemEntry<'a>> {
+        let table = self.cursor.table();
+        let entry = self.cursor.entry_of_table()?;
+        if !table.comparator.user.equal(entry.user_key(), self.user_key) {
+            return None;
+        }
+        self.cursor.next();
+        Some(table.found(entry))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+//! The vector kind: entries in the order of arrival, sorted when somebody looks.
+//!
+//! Writers append to one of a few shards under its lock. The first reader after a write takes what
+//! the shards hold, sorts it and merges it into what was sorted before; after
+//! [`VectorTable::mark_read_only`] nobody waits for anybody.
+//!
+//! # Safety argument
+//! 1. Slots are made from entries of this table's arena, after these were written, and go from
+//!    thread to thread through a lock or a `OnceLock`.
+//! 2. The arena lives as long as the table, and a slot's entry is only shown to borrowers of the
+//!    table.
+
+use crate::arena::Arena;
+use crate::entry::{Entry, EntryKey, encoded_len, newest_first};
+use ironstone_base::UserComparator;
+use ironstone_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use ironstone_base::sync::{Arc, Mutex, OnceLock};
+use std::cmp::Ordering;
+use std::ptr::NonNull;
+
+const SHARDS: usize = 8;
+
+pub(crate) struct VectorTable {
+    arena: Arena,
+    shards: [Shard; SHARDS],
+    /// Set after a shard got an entry, cleared before the shards are emptied: a reader that finds
+    /// it clear (Acquire) misses nothing that was added before.
+    unsorted: AtomicBool,
+    sorted: Mutex<Arc<Sorted>>,
+    read_only: OnceLock<Arc<Sorted>>,
+}
+
+#[repr(align(64))]
+#[derive(Default)]
+struct Shard(Mutex<Vec<Slot>>);
+
+/// Entries in order.
+pub(crate) struct Sorted(Vec<Slot>);
+
+#[derive(Clone, Copy)]
+struct Slot {
+    prefix: u64,
+    entry: NonNull<u8>,
+}
+
+// SAFETY: an address of shared bytes that nobody changes (1).
+unsafe impl Send for Slot {}
+// SAFETY: as above.
+unsafe impl Sync for Slot {}
+
+impl Slot {
+    fn entry<'a>(&self) -> Entry<'a> {
+        // SAFETY: written (1); callers show it to borrowers of the table only (2).
+        unsafe { Entry::at(self.entry) }
+    }
+    #[inline]
+    fn compare(&self, user: &UserComparator, prefix: u64, key: EntryKey<'_>) -> Ordering {
+        self.prefix.cmp(&prefix).then_with(|| {
+            let own = self.entry().key();
+            user.compare(own.user_key, key.user_key).then_with(|| newest_first(own.trailer, key.trailer))
+        })
+    }
+    /// The order of writes: equal for two with the same user key and sequence number.
+    #[inline]
+    fn compare_write(&self, user: &UserComparator, other: &Slot) -> Ordering {
+        self.prefix.cmp(&other.prefix).then_with(|| {
+            let (own, other) = (self.entry().key(), other.entry().key());
+            user.compare(own.user_key, other.user_key).then_with(|| other.sequence().cmp(&own.sequence()))
+        })
+    }
+}
+
+impl VectorTable {
+    pub fn new(arena: Arena) -> Self {
+        Self {
+            arena,
+            shards: Default::default(),
+            unsorted: AtomicBool::new(false),
+            sorted: Mutex::new(Arc::new(Sorted(Vec::new()))),
+            read_only: OnceLock::new(),
+        }
+    }
+
+    /// Appends an entry.
+    pub fn insert(&self, user: &UserComparator, key: EntryKey<'_>, value: &[u8]) {
+        let to = self.arena.allocate(encoded_len(key.user_key, value)).pointer;
+        // SAFETY: the piece is ours alone and large enough; the entry goes no further than (2).
+        let entry = unsafe { Entry::write(to, key, value) };
+        let slot = Slot { prefix: user.order_prefix(key.user_key), entry: entry.address() };
+        self.shards[shard_of_thread()].0.lock().push(slot);
+        if !self.unsorted.load(Relaxed) {
+            self.unsorted.store(true, Release);
+        }
+    }
+
+    /// Everything added so far, in order.
+    pub fn sorted(&self, user: &UserComparator) -> Arc<Sorted> {
+        if let Some(sorted) = self.read_only.get() {
+            return Arc::clone(sorted);
+        }
+        let mut sorted = self.sorted.lock();
+        if self.unsorted.swap(false, AcqRel) {
+            let mut fresh: Vec<Slot> = Vec::new();
+            for shard in &self.shards {
+                fresh.append(&mut shard.0.lock());
+            }
+            // Stable: of repeated writes, the first one must come first.
+            fresh.sort_by(|a, b| a.compare_write(user, b));
+            *sorted = Arc::new(Sorted(merge(user, &sorted.0, &fresh)));
+        }
+        Arc::clone(&sorted)
+    }
+
+    /// Sorts for good. Entries added later stay unseen.
+    pub fn mark_read_only(&self, user: &UserComparator) {
+        let sorted = self.sorted(user);
+        self.read_only.get_or_init(|| sorted);
+    }
+
+    /// The first entry at or after `key`.
+    pub fn first_at_or_after(&self, user: &UserComparator, key: EntryKey<'_>) -> Option<Entry<'_>> {
+        if let Some(sorted) = self.read_only.get() {
+            return sorted.entry(sorted.lower_bound(user, key));
+        }
+        let sorted = self.sorted(user);
+        sorted.entry(sorted.lower_bound(user, key))
+    }
+
+    /// How many entries come before `key`.
+    pub fn rank(&self, user: &UserComparator, key: EntryKey<'_>) -> u64 {
+        self.sorted(user).lower_bound(user, key) as u64
+    }
+
+    pub fn memory_usage(&self) -> usize {
+        let waiting: usize = self.shards.iter().map(|shard| shard.0.lock().capacity()).sum();
+        let sorted = self.sorted.lock().0.capacity();
+        size_of::<Self>() + self.arena.memory_usage() + (waiting + sorted) * size_of::<Slot>()
+    }
+}
+
+impl Sorted {
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+    /// The entry at `index`, if there is one. Only for borrowers of the table (2).
+    pub fn entry<'a>(&self, index: usize) -> Option<Entry<'a>> {
+        self.0.get(index).map(Slot::entry)
+    }
+    /// The index of the first entry at or after `key`.
+    pub fn lower_bound(&self, user: &UserComparator, key: EntryKey<'_>) -> usize {
+        let prefix = user.order_prefix(key.user_key);
+        self.0.partition_point(|slot| slot.compare(user, prefix, key).is_lt())
+    }
+    /// The index behind the last entry at or before `key`.
+    pub fn upper_bound(&self, user: &UserComparator, key: EntryKey<'_>) -> usize {
+        let prefix = user.order_prefix(key.user_key);
+        self.0.partition_point(|slot| slot.compare(user, prefix, key).is_le())
+    }
+}
+
+/// Merges two sorted runs and drops repeated writes.
+fn merge(user: &UserComparator, old: &[Slot], fresh: &[Slot]) -> Vec<Slot> {
+    let mut merged: Vec<Slot> = Vec::with_capacity(old.len() + fresh.len());
+    let (mut old, mut fresh) = (old.iter().peekable(), fresh.iter().peekable());
+    loop {
+        let slot = match (old.peek(), fresh.peek()) {
+            (Some(a), Some(b)) if a.compare_write(user, b).is_le() => old.next(),
+            (Some(_), None) => old.next(),
+            _ => fresh.next(),
+        };
+        let Some(slot) = slot else { return merged };
+        if merged.last().is_none_or(|last| last.compare_write(user, slot).is_ne()) {
+            merged.push(*slot);
+        }
+    }
+}
+
+/// Spreads threads over the shards.
+fn shard_of_thread() -> usize {
+    static THREADS: AtomicUsize = AtomicUsize::new(0);
+    thread_local!(static SHARD: usize = THREADS.fetch_add(1, Relaxed) % SHARDS);
+    SHARD.with(|shard| *shard)
+}

@@ -1,0 +1,224 @@
+//! Blocks of entries, and how to walk and search them.
+//!
+//! ```text
+//! entry           shared len varint32 | unshared len varint32 | value len varint32 | key bytes | value
+//! ... entries
+//! restart points  u32 LE each: where an entry with shared len 0 begins
+//! hash index      u8 each: restart point of the keys of a bucket (254 several, 255 none)   optional
+//! bucket count    u16 LE                                                                   optional
+//! footer          u32 LE: bits 0-27 number of restart points, 31 there is a hash index,
+//!                         28 keys and values apart, 29 evenly spread keys
+//! ```
+//! An entry's key is the first `shared len` bytes of the key before it and then the key bytes.
+//! Index blocks may leave out `value len`. Format reference: docs/format/sst.md, "Blocks".
+
+mod cursor;
+mod lookup;
+mod meta_cursor;
+
+pub use cursor::Cursor;
+pub(crate) use lookup::{apply_global, common_len};
+pub use lookup::Lookup;
+pub use meta_cursor::MetaCursor;
+
+use ironstone_base::Corrupt;
+use ironstone_base::coding::get_varint32;
+
+/// The footer bit that says that a hash index is there.
+pub(crate) const HASH_INDEX_BIT: u32 = 1 << 31;
+const RESERVED_BIT: u32 = 1 << 30;
+const UNIFORM_KEYS_BIT: u32 = 1 << 29;
+const SEPARATED_VALUES_BIT: u32 = 1 << 28;
+/// A bucket of the hash index that has keys of several restart points.
+pub(crate) const BUCKET_COLLISION: u8 = 254;
+/// A bucket of the hash index that has no keys.
+pub(crate) const BUCKET_EMPTY: u8 = 255;
+/// The largest restart point that a bucket can hold.
+pub(crate) const MAX_HASHED_RESTART: usize = 253;
+/// The seed of the hash that picks a bucket.
+pub(crate) const BUCKET_HASH_SEED: u32 = 397;
+
+/// The bytes of an uncompressed block, their ends checked.
+pub struct Block {
+    bytes: Vec<u8>,
+    /// Where the entries end and the restart points begin.
+    entries_end: u32,
+    restart_count: u32,
+    hash_index: Option<HashIndex>,
+}
+
+#[derive(Clone, Copy)]
+struct HashIndex {
+    at: u32,
+    buckets: u32,
+}
+
+/// Where the parts of one entry are.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry {
+    /// How many bytes of the previous key begin this one.
+    pub shared: u32,
+    /// Where the other bytes of the key are.
+    pub key_at: u32,
+    pub key_len: u32,
+    pub value_len: u32,
+}
+
+impl Entry {
+    #[inline(always)]
+    pub fn value_at(&self) -> u32 {
+        self.key_at + self.key_len
+    }
+    #[inline(always)]
+    pub fn end(&self) -> u32 {
+        self.value_at() + self.value_len
+    }
+}
+
+impl Block {
+    /// Takes `bytes` as a block if its end makes sense. Entries are checked when they are read.
+    pub fn new(bytes: Vec<u8>) -> Result<Self, Corrupt> {
+        const SHORT: Corrupt = Corrupt("block: too short for its restart points");
+        if u32::try_from(bytes.len()).is_err() {
+            return Err(Corrupt("block: larger than 4 GiB"));
+        }
+        let (body, footer) = bytes.split_last_chunk::<4>().ok_or(SHORT)?;
+        let packed = u32::from_le_bytes(*footer);
+        if packed & SEPARATED_VALUES_BIT != 0 {
+            return Err(Corrupt("block: keys and values are stored apart, which is not supported"));
+        }
+        if packed & RESERVED_BIT != 0 {
+            return Err(Corrupt("block: the footer uses a feature that is newer than this reader"));
+        }
+        let restart_count = packed & !(HASH_INDEX_BIT | UNIFORM_KEYS_BIT);
+        let mut restarts_end = body.len();
+        let mut hash_index = None;
+        if packed & HASH_INDEX_BIT != 0 {
+            let (rest, count) = body.split_last_chunk::<2>().ok_or(SHORT)?;
+            let buckets = usize::from(u16::from_le_bytes(*count));
+            let at = rest.len().checked_sub(buckets).filter(|_| buckets > 0);
+            let at = at.ok_or(Corrupt("block: the hash index is larger than the block"))?;
+            hash_index = Some(HashIndex { at: at as u32, buckets: buckets as u32 });
+            restarts_end = at;
+        }
+        let restarts_len = (restart_count as usize).checked_mul(4).ok_or(SHORT)?;
+        let entries_end = restarts_end.checked_sub(restarts_len).ok_or(SHORT)? as u32;
+        if restart_count == 0 && entries_end != 0 {
+            return Err(Corrupt("block: entries without a restart point"));
+        }
+        Ok(Self { bytes, entries_end, restart_count, hash_index })
+    }
+
+    /// All bytes of the block.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+    /// About how many bytes this takes in memory.
+    pub fn memory_usage(&self) -> usize {
+        size_of::<Self>() + self.bytes.capacity()
+    }
+    /// Gives the memory back for another block.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.entries_end == 0
+    }
+    /// How many restart points there are.
+    pub fn restart_count(&self) -> u32 {
+        self.restart_count
+    }
+    /// The bytes of the entries.
+    #[inline(always)]
+    pub(crate) fn entries(&self) -> &[u8] {
+        // `new` checked that the end is inside.
+        &self.bytes[..self.entries_end as usize]
+    }
+
+    /// Where restart point `index` begins.
+    #[inline]
+    pub(crate) fn restart(&self, index: u32) -> Result<u32, Corrupt> {
+        let at = self.entries_end as usize + 4 * index as usize;
+        let point = self.bytes.get(at..).and_then(|tail| tail.first_chunk::<4>());
+        let point = point.map_or(u32::MAX, |point| u32::from_le_bytes(*point));
+        if point >= self.entries_end || index >= self.restart_count {
+            return Err(Corrupt("block: a restart point lies outside of the entries"));
+        }
+        Ok(point)
+    }
+
+    /// The entry at restart point `index` and its whole key.
+    #[inline]
+    pub(crate) fn restart_key(&self, index: u32) -> Result<&[u8], Corrupt> {
+        let entries = self.entries();
+        let entry = entry_at(entries, self.restart(index)?)?;
+        if entry.shared != 0 {
+            return Err(Corrupt("block: the key of a restart point is not whole"));
+        }
+        Ok(&entries[entry.key_at as usize..entry.value_at() as usize])
+    }
+
+    /// What the hash index says about `user_key`: the restart point that would have it. `None` if the
+    /// hash index cannot tell.
+    #[inline]
+    pub(crate) fn hashed_restart(&self, user_key: &[u8]) -> Option<HashedRestart> {
+        let index = self.hash_index?;
+        let hash = ironstone_base::hash::hash32(user_key, BUCKET_HASH_SEED);
+        let at = index.at + hash % index.buckets;
+        match *self.bytes.get(at as usize)? {
+            BUCKET_COLLISION => None,
+            BUCKET_EMPTY => Some(HashedRestart::Absent),
+            restart if u32::from(restart) < self.restart_count => {
+                Some(HashedRestart::At(u32::from(restart)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// An answer of a block's hash index.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum HashedRestart {
+    /// The block does not have the key.
+    Absent,
+    /// If the block has the key, then in the interval of this restart point.
+    At(u32),
+}
+
+const BAD_ENTRY: Corrupt = Corrupt("block: an entry reaches beyond the end of the entries");
+
+/// Reads the lengths of the entry at `at` and checks that it lies within `entries`.
+#[inline(always)]
+pub(crate) fn entry_at(entries: &[u8], at: u32) -> Result<Entry, Corrupt> {
+    if let Some(&[shared, unshared, value_len]) = entries.get(at as usize..).and_then(|rest| rest.first_chunk::<3>())
+        && (shared | unshared | value_len) < 0x80
+    {
+        let entry = Entry {
+            shared: u32::from(shared),
+            key_at: at + 3,
+            key_len: u32::from(unshared),
+            value_len: u32::from(value_len),
+        };
+        // Cannot overflow: `at` is within the entries, whose end fits with room for the footer.
+        return if entry.end() as usize <= entries.len() { Ok(entry) } else { Err(BAD_ENTRY) };
+    }
+    entry_with_long_lengths(entries, at)
+}
+
+#[inline(never)]
+fn entry_with_long_lengths(entries: &[u8], at: u32) -> Result<Entry, Corrupt> {
+    let all = entries.get(at as usize..).ok_or(BAD_ENTRY)?;
+    let mut rest = all;
+    let lengths = (|| Some((get_varint32(&mut rest)?, get_varint32(&mut rest)?, get_varint32(&mut rest)?)))();
+    let (shared, key_len, value_len) = lengths.ok_or(BAD_ENTRY)?;
+    if u64::from(key_len) + u64::from(value_len) > rest.len() as u64 {
+        return Err(BAD_ENTRY);
+    }
+    let key_at = at + (all.len() - rest.len()) as u32;
+    Ok(Entry { shared, key_at, key_len, value_len })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,245 @@
+//! Walks the entries of a data block in both directions.
+
+use super::{Block, Entry, entry_at};
+use ironstone_base::internal_key::TRAILER_LEN;
+use ironstone_base::{Corrupt, InternalKey, InternalKeyComparator};
+
+/// Stands on an entry of a data block, or nowhere. The block is handed to each call, always the same
+/// one between two calls of [`Cursor::reset`]: the cursor's owner also owns the block.
+#[derive(Default)]
+pub struct Cursor {
+    /// The entry stood on begins here; [`NOWHERE`] if there is none.
+    entry_at: u32,
+    /// The entry after it begins here.
+    next_at: u32,
+    value_at: u32,
+    value_len: u32,
+    /// Where in the block the key is, if it is there in one piece: `key` is stale then.
+    whole_key_at: u32,
+    key_len: u32,
+    key_is_whole: bool,
+    key: Vec<u8>,
+    /// The entries of the restart interval that lie before the one stood on, last one on top: walking
+    /// back pops them.
+    before: Vec<Passed>,
+    before_keys: Vec<u8>,
+}
+
+/// An entry that walking back will come to.
+struct Passed {
+    entry_at: u32,
+    entry: Entry,
+    /// The end of its key in `before_keys`.
+    key_end: u32,
+}
+
+const NOWHERE: u32 = u32::MAX;
+
+impl Cursor {
+    /// Stands nowhere; the next calls may be about another block.
+    #[inline]
+    pub fn reset(&mut self) {
+        self.entry_at = NOWHERE;
+        self.before.clear();
+    }
+    /// Whether the cursor stands on an entry.
+    #[inline]
+    pub fn valid(&self) -> bool {
+        self.entry_at != NOWHERE
+    }
+    /// The key stood on.
+    #[inline]
+    pub fn key<'a>(&'a self, block: &'a Block) -> InternalKey<'a> {
+        let bytes = match self.key_is_whole {
+            true => &block.bytes()[self.whole_key_at as usize..(self.whole_key_at + self.key_len) as usize],
+            false => &self.key[..],
+        };
+        InternalKey::from_bytes(bytes).expect("checked when it was read")
+    }
+    /// The value stood on.
+    #[inline]
+    pub fn value<'a>(&self, block: &'a Block) -> &'a [u8] {
+        &block.bytes()[self.value_at as usize..(self.value_at + self.value_len) as usize]
+    }
+    /// Where in the block the value is, and its length.
+    #[inline]
+    pub fn value_range(&self) -> (u32, u32) {
+        (self.value_at, self.value_len)
+    }
+
+    /// Moves to the first entry.
+    pub fn seek_to_first(&mut self, block: &Block) -> Result<bool, Corrupt> {
+        self.start_at(0);
+        self.read_next(block)
+    }
+
+    /// Moves to the last entry.
+    pub fn seek_to_last(&mut self, block: &Block) -> Result<bool, Corrupt> {
+        self.before.clear();
+        if block.is_empty() {
+            self.entry_at = NOWHERE;
+            return Ok(false);
+        }
+        self.entry_at = block.entries().len() as u32;
+        self.prev(block)
+    }
+
+    /// Moves to the first entry at or after `target`.
+    pub fn seek(
+        &mut self,
+        block: &Block,
+        order: &InternalKeyComparator,
+        target: InternalKey<'_>,
+    ) -> Result<bool, Corrupt> {
+        if block.is_empty() {
+            self.reset();
+            return Ok(false);
+        }
+        let (mut low, mut high) = (0, block.restart_count() - 1);
+        while low < high {
+            let middle = low + (high - low).div_ceil(2);
+            let key = InternalKey::from_bytes(block.restart_key(middle)?)?;
+            match order.compare(key, target).is_lt() {
+                true => low = middle,
+                false => high = middle - 1,
+            }
+        }
+        self.start_at(block.restart(low)?);
+        while self.read_next(block)? {
+            if order.compare(self.key(block), target).is_ge() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Moves to the next entry.
+    #[inline]
+    pub fn next(&mut self, block: &Block) -> Result<bool, Corrupt> {
+        if !self.before.is_empty() {
+            self.before.clear();
+        }
+        self.read_next(block)
+    }
+
+    fn start_at(&mut self, at: u32) {
+        self.before.clear();
+        self.entry_at = NOWHERE;
+        self.next_at = at;
+        self.key_is_whole = false;
+        self.key.clear();
+    }
+
+    #[inline]
+    fn read_next(&mut self, block: &Block) -> Result<bool, Corrupt> {
+        let entries = block.entries();
+        let at = self.next_at;
+        if at as usize >= entries.len() {
+            self.entry_at = NOWHERE;
+            return Ok(false);
+        }
+        let entry = entry_at(entries, at).inspect_err(|_| self.entry_at = NOWHERE)?;
+        self.take_key(entries, &entry).inspect_err(|_| self.entry_at = NOWHERE)?;
+        self.entry_at = at;
+        self.next_at = entry.end();
+        self.value_at = entry.value_at();
+        self.value_len = entry.value_len;
+        Ok(true)
+    }
+
+    /// Makes the key of `entry`, which follows the entry stood on, the key stood on.
+    #[inline]
+    fn take_key(&mut self, entries: &[u8], entry: &Entry) -> Result<(), Corrupt> {
+        let key_len = entry.shared.saturating_add(entry.key_len);
+        if (key_len as usize) < TRAILER_LEN {
+            return Err(Corrupt("block: a key is shorter than its 8-byte trailer"));
+        }
+        if entry.shared == 0 {
+            self.whole_key_at = entry.key_at;
+            self.key_len = key_len;
+            self.key_is_whole = true;
+            return Ok(());
+        }
+        if self.key_is_whole {
+            let start = self.whole_key_at as usize;
+            let shared = entry.shared.min(self.key_len) as usize;
+            self.key.clear();
+            self.key.extend_from_slice(&entries[start..start + shared]);
+            self.key_is_whole = false;
+        }
+        if entry.shared as usize > self.key.len() {
+            return Err(Corrupt("block: a key shares more than the key before it has"));
+        }
+        self.key.truncate(entry.shared as usize);
+        self.key.extend_from_slice(&entries[entry.key_at as usize..entry.value_at() as usize]);
+        Ok(())
+    }
+
+    /// Moves to the previous entry.
+    pub fn prev(&mut self, block: &Block) -> Result<bool, Corrupt> {
+        if self.before.is_empty() {
+            self.read_interval_before(block).inspect_err(|_| self.reset())?;
+        }
+        let Some(last) = self.before.pop() else {
+            self.entry_at = NOWHERE;
+            return Ok(false);
+        };
+        let key_start = self.before.last().map_or(0, |passed| passed.key_end) as usize;
+        self.key.clear();
+        self.key.extend_from_slice(&self.before_keys[key_start..last.key_end as usize]);
+        self.key_is_whole = false;
+        self.entry_at = last.entry_at;
+        self.next_at = last.entry.end();
+        self.value_at = last.entry.value_at();
+        self.value_len = last.entry.value_len;
+        Ok(true)
+    }
+
+    /// Fills `before` with the entries between the last restart point before the entry stood on and it.
+    fn read_interval_before(&mut self, block: &Block) -> Result<(), Corrupt> {
+        let limit = self.entry_at;
+        let Some(restart) = last_restart_before(block, limit)? else {
+            return Ok(());
+        };
+        self.before_keys.clear();
+        let entries = block.entries();
+        let (mut at, mut key_start) = (restart, 0);
+        while at < limit {
+            let entry = entry_at(entries, at)?;
+            let key_end = self.before_keys.len();
+            if entry.shared as usize > key_end - key_start {
+                return Err(Corrupt("block: a key shares more than the key before it has"));
+            }
+            if entry.shared as usize + (entry.key_len as usize) < TRAILER_LEN {
+                return Err(Corrupt("block: a key is shorter than its 8-byte trailer"));
+            }
+            self.before_keys.extend_from_within(key_start..key_start + entry.shared as usize);
+            self.before_keys
+                .extend_from_slice(&entries[entry.key_at as usize..entry.value_at() as usize]);
+            key_start = key_end;
+            let key_end = u32::try_from(self.before_keys.len())
+                .map_err(|_| Corrupt("block: the keys of a restart interval exceed 4 GiB"))?;
+            self.before.push(Passed { entry_at: at, entry, key_end });
+            at = entry.end();
+        }
+        if at != limit {
+            return Err(Corrupt("block: a restart point is not where an entry begins"));
+        }
+        Ok(())
+    }
+}
+
+fn last_restart_before(block: &Block, limit: u32) -> Result<Option<u32>, Corrupt> {
+    if limit == 0 {
+        return Ok(None);
+    }
+    let (mut low, mut high) = (0, block.restart_count() - 1);
+    while low < high {
+        let middle = low + (high - low).div_ceil(2);
+        match block.restart(middle)? < limit {
+            true => low = middle,
+            false => high = middle - 1,
+        }
+    }
+    Some(block.restart(low)).transpose().map(|restart| restart.filter(|&at| at < limit))
+}

@@ -1,0 +1,123 @@
+//! Compression dictionaries: data blocks are held back until there are enough to take samples from.
+
+use super::TableBuilder;
+use crate::block::{Block, Cursor};
+use crate::options::BuildOptions;
+use ironstone_base::internal_key::TRAILER_LEN;
+use ironstone_base::{Error, InternalKey, InternalKeyBuf, Result};
+use ironstone_compress::{CompressionKind, CompressionOptions, train_dictionary};
+
+/// Holds the first data blocks of a table, uncompressed.
+pub(super) struct DictionarySampler {
+    kind: CompressionKind,
+    options: CompressionOptions,
+    blocks: Vec<Vec<u8>>,
+    kept_len: usize,
+    /// Enough to make a dictionary; 0 for the whole table.
+    limit: u64,
+}
+
+/// The step from one sampled block to the next is this modulo their number: a prime, so that each block
+/// comes up once, and large, so that neighbours come up far apart.
+const SAMPLE_STEP: u64 = 1_000_000_007;
+
+impl DictionarySampler {
+    /// A sampler, if the options ask for a dictionary.
+    pub fn new(options: &BuildOptions) -> Option<Self> {
+        let kind = options.compression;
+        if options.compression_options.max_sample_bytes(kind) == 0 || !takes_dictionary(kind) {
+            return None;
+        }
+        let limits = [options.target_file_size, options.compression_options.max_dict_buffer_bytes];
+        let limit = limits.into_iter().filter(|&limit| limit > 0).min().unwrap_or(0);
+        let options = options.compression_options.clone();
+        Some(Self { kind, options, blocks: Vec::new(), kept_len: 0, limit })
+    }
+    pub fn keep(&mut self, block: Vec<u8>) {
+        self.kept_len += block.len();
+        self.blocks.push(block);
+    }
+    pub fn kept_len(&self) -> usize {
+        self.kept_len
+    }
+    pub fn is_full(&self) -> bool {
+        self.limit > 0 && self.kept_len as u64 > self.limit
+    }
+
+    fn dictionary(&self) -> Result<Vec<u8>> {
+        let wanted = self.options.max_sample_bytes(self.kind);
+        let (mut samples, mut lens) = (Vec::new(), Vec::new());
+        let count = self.blocks.len();
+        let step = (SAMPLE_STEP % count.max(1) as u64) as usize;
+        let mut at = count / 2;
+        for _ in 0..count {
+            let block = &self.blocks[at];
+            let len = block.len().min(wanted - samples.len());
+            samples.extend_from_slice(&block[..len]);
+            lens.push(len);
+            if samples.len() == wanted {
+                break;
+            }
+            at = (at + step) % count;
+        }
+        train_dictionary(self.kind, &samples, &lens, &self.options)
+    }
+}
+
+fn takes_dictionary(kind: CompressionKind) -> bool {
+    use CompressionKind::*;
+    matches!(kind, Zlib | Lz4 | Lz4hc | Zstd)
+}
+
+impl TableBuilder {
+    /// Makes the dictionary and writes the blocks that were held back. `next` is the key after them.
+    pub(super) fn write_sampled(&mut self, next: Option<InternalKey<'_>>) -> Result<()> {
+        let Some(sampler) = self.sampler.take() else {
+            return Ok(());
+        };
+        if !sampler.blocks.is_empty() {
+            self.writer.set_dictionary(sampler.dictionary()?)?;
+        }
+        let mut blocks = sampler.blocks.into_iter().peekable();
+        let mut previous = Vec::new();
+        while let Some(bytes) = blocks.next() {
+            let block = self.own_block(bytes)?;
+            self.replay(&block, &mut previous)?;
+            let last = InternalKey::from_bytes(&previous).map_err(|bad| Error::corruption(bad.0))?;
+            let following = blocks.peek().map(|bytes| self.first_key(bytes)).transpose()?;
+            let following = following.as_ref().map(InternalKeyBuf::as_key).or(next);
+            let handle = self.writer.write_data(&mut block.into_bytes())?;
+            self.index.add_block(last, following, handle);
+        }
+        Ok(())
+    }
+
+    /// Gives the keys of `block` to filter and index, as if they were added now. `previous` is the key
+    /// before the block and becomes the last one in it.
+    fn replay(&mut self, block: &Block, previous: &mut Vec<u8>) -> Result<()> {
+        let mut cursor = Cursor::default();
+        let mut more = cursor.seek_to_first(block).map_err(|bad| Error::corruption(bad.0))?;
+        while more {
+            let key = cursor.key(block);
+            if let Some(filter) = &mut self.filter {
+                let before = &previous[..previous.len().saturating_sub(TRAILER_LEN)];
+                filter.add(key.user_key(), before, &mut self.index)?;
+            }
+            self.index.on_key_added(key);
+            previous.clear();
+            previous.extend_from_slice(key.as_bytes());
+            more = cursor.next(block).map_err(|bad| Error::corruption(bad.0))?;
+        }
+        Ok(())
+    }
+
+    fn first_key(&self, bytes: &[u8]) -> Result<InternalKeyBuf> {
+        let block = self.own_block(bytes.to_vec())?;
+        let key = block.restart_key(0).and_then(InternalKey::from_bytes).map(InternalKey::to_buf);
+        key.map_err(|bad| Error::corruption(bad.0))
+    }
+
+    fn own_block(&self, bytes: Vec<u8>) -> Result<Block> {
+        Block::new(bytes).map_err(|bad| Error::corruption(format!("a block that was just built: {}", bad.0)))
+    }
+}

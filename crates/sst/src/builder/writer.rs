@@ -1,0 +1,271 @@
+//! Puts blocks into the file: compression, trailers, padding.
+
+use super::BlockAlignment;
+use crate::footer::{FIRST_CONTEXT_VERSION, Footer};
+use crate::handle::{BLOCK_TRAILER_LEN, BlockHandle};
+use crate::options::{BuildOptions, TableOptions};
+use ironstone_base::checksum::{block_checksum, context_modifier};
+use ironstone_base::hash::hash64;
+use ironstone_base::statistics::Ticker;
+use ironstone_base::sync::Arc;
+use ironstone_base::{Error, Result};
+use ironstone_compress::{CompressionKind, CompressionOptions, Compressor, Decompressor};
+use ironstone_vfs::WritableFile;
+use std::path::Path;
+
+/// Blocks of this size and more are not given to a codec.
+const COMPRESSION_LIMIT: usize = i32::MAX as usize;
+
+/// The file behind a table builder, and what it takes to write blocks to it.
+pub(super) struct BlockWriter {
+    file: Box<dyn WritableFile>,
+    offset: u64,
+    table: Arc<TableOptions>,
+    base_context_checksum: u32,
+    compression: CompressionKind,
+    compression_options: CompressionOptions,
+    data_compressor: Option<Compressor>,
+    /// As the one for data blocks, but never with a dictionary.
+    index_compressor: Option<Compressor>,
+    dictionary: Option<Arc<[u8]>>,
+    compressed: Vec<u8>,
+    verified: Vec<u8>,
+    counts: BlockCounts,
+}
+
+/// What became of the data blocks.
+#[derive(Clone, Copy, Default)]
+pub(super) struct BlockCounts {
+    pub blocks: u64,
+    /// Bytes in the file, trailers and padding included.
+    pub data_len: u64,
+    pub raw_len: u64,
+    pub rejected: u64,
+    pub bypassed: u64,
+}
+
+impl BlockWriter {
+    pub fn new(options: BuildOptions, file: Box<dyn WritableFile>) -> Result<Self> {
+        let has_codec = options.compression != CompressionKind::None;
+        let make = || Compressor::new(options.compression, &options.compression_options, None);
+        let index_too = has_codec && options.table.enable_index_compression;
+        Ok(Self {
+            offset: 0,
+            base_context_checksum: base_context_checksum(&options, file.path()),
+            data_compressor: has_codec.then(make).transpose()?,
+            index_compressor: index_too.then(make).transpose()?,
+            compression: options.compression,
+            compression_options: options.compression_options,
+            table: options.table,
+            dictionary: None,
+            compressed: Vec::new(),
+            verified: Vec::new(),
+            counts: BlockCounts::default(),
+            file,
+        })
+    }
+
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+    pub fn counts(&self) -> BlockCounts {
+        self.counts
+    }
+    pub fn dictionary(&self) -> Option<Arc<[u8]>> {
+        self.dictionary.clone()
+    }
+    pub fn has_context(&self) -> bool {
+        self.table.format_version >= FIRST_CONTEXT_VERSION
+    }
+    pub fn base_context_checksum(&self) -> u32 {
+        self.base_context_checksum
+    }
+
+    /// Compresses the data blocks from now on with `dictionary`.
+    pub fn set_dictionary(&mut self, dictionary: Vec<u8>) -> Result<()> {
+        if !dictionary.is_empty() {
+            let dictionary: Arc<[u8]> = dictionary.into();
+            self.data_compressor = Some(Compressor::new(
+                self.compression,
+                &self.compression_options,
+                Some(Arc::clone(&dictionary)),
+            )?);
+            self.dictionary = Some(dictionary);
+        }
+        Ok(())
+    }
+
+    /// Writes a data block. `block` is used up.
+    pub fn write_data(&mut self, block: &mut Vec<u8>) -> Result<BlockHandle> {
+        let raw_len = block.len() as u64;
+        let mut compressor = self.data_compressor.take();
+        let dictionary = self.dictionary.clone();
+        let result = self.write_compressed(block, compressor.as_mut(), dictionary);
+        let attempted = compressor.is_some();
+        self.data_compressor = compressor;
+        let (handle, kept) = result?;
+        self.pad()?;
+        self.counts.blocks += 1;
+        self.counts.data_len = self.offset;
+        self.counts.raw_len += raw_len;
+        self.counts.rejected += u64::from(attempted && !kept);
+        self.counts.bypassed += u64::from(!attempted);
+        Ok(handle)
+    }
+
+    /// Writes an index block. `block` is used up.
+    pub fn write_index(&mut self, block: &mut Vec<u8>) -> Result<BlockHandle> {
+        let mut compressor = self.index_compressor.take();
+        let result = self.write_compressed(block, compressor.as_mut(), None);
+        self.index_compressor = compressor;
+        Ok(result?.0)
+    }
+
+    /// Writes a block that is never compressed. `block` is used up.
+    pub fn write_meta(&mut self, block: &mut Vec<u8>) -> Result<BlockHandle> {
+        self.append(block, CompressionKind::None)
+    }
+
+    /// Answers as well whether the compressed form was kept.
+    fn write_compressed(
+        &mut self,
+        block: &mut Vec<u8>,
+        compressor: Option<&mut Compressor>,
+        dictionary: Option<Arc<[u8]>>,
+    ) -> Result<(BlockHandle, bool)> {
+        let Some(compressor) = compressor.filter(|_| block.len() < COMPRESSION_LIMIT) else {
+            return Ok((self.append(block, CompressionKind::None)?, false));
+        };
+        let mut compressed = std::mem::take(&mut self.compressed);
+        compressed.clear();
+        let kept = compressor.compress(block, &mut compressed, self.table.format_version)?;
+        if kept && self.table.verify_compression {
+            self.verify(block, &compressed, dictionary)?;
+        }
+        self.count_compression(block.len(), kept.then_some(compressed.len()));
+        let handle = match kept {
+            true => self.append(&mut compressed, compressor.kind())?,
+            false => self.append(block, CompressionKind::None)?,
+        };
+        self.compressed = compressed;
+        Ok((handle, kept))
+    }
+
+    fn count_compression(&self, raw_len: usize, compressed_len: Option<usize>) {
+        let Some(statistics) = &self.table.statistics else {
+            return;
+        };
+        match compressed_len {
+            Some(len) => {
+                statistics.record(Ticker::NumberBlockCompressed, 1);
+                statistics.record(Ticker::BytesCompressedFrom, raw_len as u64);
+                statistics.record(Ticker::BytesCompressedTo, len as u64);
+            }
+            None => {
+                statistics.record(Ticker::NumberBlockCompressionRejected, 1);
+                statistics.record(Ticker::BytesCompressionRejected, raw_len as u64);
+            }
+        }
+    }
+
+    #[cold]
+    fn verify(&mut self, raw: &[u8], compressed: &[u8], dictionary: Option<Arc<[u8]>>) -> Result<()> {
+        let decompressor = Decompressor::new(dictionary);
+        let version = self.table.format_version;
+        let outcome =
+            decompressor.decompress(self.compression, compressed, version, raw.len(), &mut self.verified);
+        match outcome {
+            Ok(()) if self.verified == raw => Ok(()),
+            Ok(()) => Err(self.damaged("a compressed block does not decompress to what it was")),
+            Err(_) => Err(self.damaged("a compressed block does not decompress")),
+        }
+    }
+
+    #[cold]
+    fn damaged(&self, what: &str) -> Error {
+        Error::corruption_at(self.file.path(), self.offset, what)
+    }
+
+    /// Adds the trailer to `block` and writes both.
+    fn append(&mut self, block: &mut Vec<u8>, kind: CompressionKind) -> Result<BlockHandle> {
+        let handle = BlockHandle { offset: self.offset, size: block.len() as u64 };
+        if block.len() > u32::MAX as usize {
+            return Err(Error::not_supported(format!("{}: a block of more than 4 GiB", self.path().display())));
+        }
+        let modifier = context_modifier(self.base_context_checksum, self.offset);
+        let sum = block_checksum(self.table.checksum, block, kind as u8).wrapping_add(modifier);
+        block.push(kind as u8);
+        block.extend_from_slice(&sum.to_le_bytes());
+        self.file.append(block)?;
+        self.offset += block.len() as u64;
+        Ok(handle)
+    }
+
+    fn pad(&mut self) -> Result<()> {
+        let Some(BlockAlignment(alignment)) = BlockAlignment::of(&self.table) else {
+            return Ok(());
+        };
+        let past = (self.offset % alignment as u64) as usize;
+        if past > 0 {
+            let zeros = vec![0; alignment - past];
+            self.file.append(&zeros)?;
+            self.offset += zeros.len() as u64;
+        }
+        Ok(())
+    }
+
+    pub fn write_footer(&mut self, footer: &Footer) -> Result<()> {
+        let bytes = footer.encode(self.offset);
+        self.file.append(&bytes)?;
+        self.offset += bytes.len() as u64;
+        Ok(())
+    }
+
+    pub fn close(&mut self, sync: bool) -> Result<()> {
+        self.file.flush()?;
+        if sync {
+            self.file.sync()?;
+        }
+        self.file.close()
+    }
+
+    pub fn abandon(mut self) {
+        let _ = self.file.close(); // Nobody will read it.
+    }
+}
+
+const _: () = assert!(BLOCK_TRAILER_LEN == 5); // The type byte and the checksum.
+
+/// Differs between files as far as their names do, and is not 0; 0 for versions without context.
+fn base_context_checksum(options: &BuildOptions, path: &Path) -> u32 {
+    if options.table.format_version < FIRST_CONTEXT_VERSION {
+        return 0;
+    }
+    let name = format!("{} {} {}", options.db_id, options.db_session_id, path.display());
+    let hash = hash64(name.as_bytes(), options.file_number.0);
+    ((hash ^ hash >> 32) as u32).max(1)
+}
+
+/// The compression options as the table's properties state them.
+pub(super) fn describe(options: &BuildOptions) -> String {
+    let o = &options.compression_options;
+    format!(
+        "window_bits={}; level={}; strategy={}; max_dict_bytes={}; zstd_max_train_bytes={}; enabled={}; \
+         max_dict_buffer_bytes={}; use_zstd_dict_trainer={}; max_compressed_bytes_per_kb={}; checksum={}; \
+         _type={}; ",
+        o.window_bits,
+        o.level,
+        o.strategy,
+        o.max_dict_bytes,
+        o.zstd_max_train_bytes,
+        u8::from(o.enabled),
+        o.max_dict_buffer_bytes,
+        u8::from(o.use_zstd_dict_trainer),
+        o.max_compressed_bytes_per_kb,
+        u8::from(o.checksum),
+        options.compression as u8,
+    )
+}

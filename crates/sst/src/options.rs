@@ -1,0 +1,361 @@
+//! What a table is built with, and how it is opened and read.
+
+use crate::cached_block::BlockCache;
+use crate::filter::FilterPolicy;
+use ironstone_base::checksum::ChecksumKind;
+use ironstone_base::sync::Arc;
+use ironstone_base::{
+    ColumnFamilyId, FileNumber, SequenceNumber, SliceTransform, Statistics, UserComparator,
+};
+use ironstone_compress::{CompressionKind, CompressionOptions};
+
+/// How a table finds the data block of a key. Numbers are RocksDB's, as stored in the property
+/// `rocksdb.block.based.table.index.type`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u32)]
+pub enum IndexType {
+    /// One block with one separator for each data block.
+    #[default]
+    BinarySearch = 0,
+    /// [`BinarySearch`](Self::BinarySearch) plus a map from key prefixes to data blocks.
+    HashSearch = 1,
+    /// The index is itself cut in blocks, and a second index finds those.
+    TwoLevel = 2,
+    /// [`BinarySearch`](Self::BinarySearch) whose entries also carry the first key of the block, so that
+    /// an iterator can put off reading it.
+    BinarySearchWithFirstKey = 3,
+}
+
+impl IndexType {
+    /// The index type with that number.
+    pub const fn from_number(number: u32) -> Option<Self> {
+        Some(match number {
+            0 => Self::BinarySearch,
+            1 => Self::HashSearch,
+            2 => Self::TwoLevel,
+            3 => Self::BinarySearchWithFirstKey,
+            _ => return None,
+        })
+    }
+    /// RocksDB's option name: `kBinarySearch`, ...
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::BinarySearch => "kBinarySearch",
+            Self::HashSearch => "kHashSearch",
+            Self::TwoLevel => "kTwoLevelIndexSearch",
+            Self::BinarySearchWithFirstKey => "kBinarySearchWithFirstKey",
+        }
+    }
+}
+
+/// How a data block finds a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum DataBlockIndexType {
+    /// Binary search over the restart points.
+    #[default]
+    BinarySearch = 0,
+    /// As well, a small hash table from user keys to restart points at the end of the block.
+    BinarySearchAndHash = 1,
+}
+
+/// How far the index may shorten the separators between data blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum IndexShortening {
+    /// Whole keys.
+    None = 0,
+    /// Separators are shortened, the key after the last block is not.
+    #[default]
+    ShortenSeparators = 1,
+    /// The key after the last block is shortened too.
+    ShortenSeparatorsAndSuccessor = 2,
+}
+
+/// What RocksDB calls `BlockBasedTableOptions`, plus the parts of the column family's options that
+/// a table needs. Defaults are RocksDB's.
+#[derive(Clone)]
+pub struct TableOptions {
+    /// The order of the user keys.
+    pub comparator: UserComparator,
+    /// Which part of a key the prefix filter and the hash index use.
+    pub prefix_extractor: Option<Arc<dyn SliceTransform>>,
+    /// The size that a data block is cut at, before compression.
+    pub block_size: usize,
+    /// A block that is fuller than `100 - block_size_deviation` percent is closed early if the next
+    /// entry would make it larger than `block_size`.
+    pub block_size_deviation: u32,
+    /// Every so many entries of a data block the key is stored whole.
+    pub block_restart_interval: u32,
+    /// The same for index blocks.
+    pub index_block_restart_interval: u32,
+    /// The size that index and filter partitions are cut at.
+    pub metadata_block_size: usize,
+    /// The checksum of each block.
+    pub checksum: ChecksumKind,
+    /// The version of the table format to write: 2 to 6.
+    pub format_version: u32,
+    /// The index to write.
+    pub index_type: IndexType,
+    /// The search structure inside data blocks to write.
+    pub data_block_index_type: DataBlockIndexType,
+    /// Keys per bucket of the hash table in data blocks.
+    pub data_block_hash_table_util_ratio: f64,
+    /// The filter to write; which filters can be read does not depend on it.
+    pub filter_policy: Option<FilterPolicy>,
+    /// Put whole user keys into the filter.
+    pub whole_key_filtering: bool,
+    /// Cut the filter in partitions. Needs [`IndexType::TwoLevel`]; without it the filter is whole.
+    pub partition_filters: bool,
+    /// Let filter partitions end where they are full, and not where index partitions end.
+    pub decouple_partitioned_filters: bool,
+    /// Store keys as the difference to the key before.
+    pub use_delta_encoding: bool,
+    /// Compress index blocks too.
+    pub enable_index_compression: bool,
+    /// How far separators are shortened.
+    pub index_shortening: IndexShortening,
+    /// Size filters to what the allocator would give anyway.
+    pub optimize_filters_for_memory: bool,
+    /// Check each filter against its keys after it is built.
+    pub detect_filter_construct_corruption: bool,
+    /// Decompress each block after it was compressed, and compare.
+    pub verify_compression: bool,
+    /// Start data blocks at multiples of the page size where they would straddle one.
+    pub block_align: bool,
+    /// Keep index and filter blocks in the block cache, where they can be evicted, and not in the table.
+    pub cache_index_and_filter_blocks: bool,
+    /// Insert index and filter blocks with high priority.
+    pub cache_index_and_filter_blocks_with_high_priority: bool,
+    /// Hold the index and filter blocks of level 0 tables in the cache while they are open.
+    pub pin_l0_filter_and_index_blocks_in_cache: bool,
+    /// Hold the top level of partitioned indexes and filters in the cache while the table is open.
+    pub pin_top_level_index_and_filter: bool,
+    /// Where uncompressed blocks are kept.
+    pub block_cache: Option<Arc<BlockCache>>,
+    /// Do without a cache, whatever `block_cache` says.
+    pub no_block_cache: bool,
+    /// What automatic readahead grows to.
+    pub max_auto_readahead_size: usize,
+    /// What automatic readahead starts with.
+    pub initial_auto_readahead_size: usize,
+    /// How many blocks are read one by one before automatic readahead starts.
+    pub num_file_reads_for_auto_readahead: u64,
+    /// The largest block that will be allocated when reading; what a damaged size field asks for
+    /// beyond it is corruption.
+    pub max_block_size: usize,
+    /// Where to count.
+    pub statistics: Option<Arc<Statistics>>,
+}
+
+impl Default for TableOptions {
+    fn default() -> Self {
+        Self {
+            comparator: UserComparator::Bytewise,
+            prefix_extractor: None,
+            block_size: 4096,
+            block_size_deviation: 10,
+            block_restart_interval: 16,
+            index_block_restart_interval: 1,
+            metadata_block_size: 4096,
+            checksum: ChecksumKind::Xxh3,
+            format_version: 5,
+            index_type: IndexType::BinarySearch,
+            data_block_index_type: DataBlockIndexType::BinarySearch,
+            data_block_hash_table_util_ratio: 0.75,
+            filter_policy: None,
+            whole_key_filtering: true,
+            partition_filters: false,
+            decouple_partitioned_filters: false,
+            use_delta_encoding: true,
+            enable_index_compression: true,
+            index_shortening: IndexShortening::ShortenSeparators,
+            optimize_filters_for_memory: true,
+            detect_filter_construct_corruption: false,
+            verify_compression: false,
+            block_align: false,
+            cache_index_and_filter_blocks: false,
+            cache_index_and_filter_blocks_with_high_priority: true,
+            pin_l0_filter_and_index_blocks_in_cache: false,
+            pin_top_level_index_and_filter: true,
+            block_cache: None,
+            no_block_cache: false,
+            max_auto_readahead_size: 256 << 10,
+            initial_auto_readahead_size: 8 << 10,
+            num_file_reads_for_auto_readahead: 2,
+            max_block_size: 1 << 30,
+            statistics: None,
+        }
+    }
+}
+
+/// What one table is built with, and the circumstances that go into its properties.
+#[derive(Clone)]
+pub struct BuildOptions {
+    /// How to build.
+    pub table: Arc<TableOptions>,
+    /// The codec of the data blocks.
+    pub compression: CompressionKind,
+    /// Its parameters.
+    pub compression_options: CompressionOptions,
+    /// The column family that the table belongs to.
+    pub column_family_id: ColumnFamilyId,
+    /// Its name.
+    pub column_family_name: String,
+    /// The level that the table goes to, -1 for a flush, `None` outside of a database; filters may
+    /// depend on it.
+    pub level: Option<i32>,
+    /// Leave the filter out, as `optimize_filters_for_hits` does at the bottom.
+    pub skip_filters: bool,
+    /// Goes into the properties; with the two below it makes the table's unique id.
+    pub db_id: String,
+    /// Names one opening of the database.
+    pub db_session_id: String,
+    /// Names the machine.
+    pub db_host_id: String,
+    /// The number that the file is created under.
+    pub file_number: FileNumber,
+    /// When the oldest data of the table was first written to a table, in seconds since 1970.
+    pub creation_time: u64,
+    /// When the oldest key was written, in seconds since 1970; 0 if unknown.
+    pub oldest_key_time: u64,
+    /// When the newest key was written, in seconds since 1970; 0 if unknown.
+    pub newest_key_time: u64,
+    /// When this file was made, in seconds since 1970.
+    pub file_creation_time: u64,
+    /// The size that the compaction aims at, for the preset dictionary's sample buffer; 0 if unknown.
+    pub target_file_size: u64,
+    /// Properties of the application's own, added to the table's.
+    pub user_properties: Vec<(String, Vec<u8>)>,
+    /// The name that the merge operator goes by; `nullptr` if there is none.
+    pub merge_operator_name: String,
+    /// The names of the collectors of properties, as RocksDB prints them.
+    pub property_collectors_names: String,
+}
+
+impl BuildOptions {
+    /// Uncompressed, default column family, no level, everything else empty.
+    pub fn new(table: Arc<TableOptions>) -> Self {
+        Self {
+            table,
+            compression: CompressionKind::None,
+            compression_options: CompressionOptions::default(),
+            column_family_id: ColumnFamilyId::DEFAULT,
+            column_family_name: "default".to_owned(),
+            level: None,
+            skip_filters: false,
+            db_id: String::new(),
+            db_session_id: String::new(),
+            db_host_id: String::new(),
+            file_number: FileNumber(0),
+            creation_time: 0,
+            oldest_key_time: 0,
+            newest_key_time: 0,
+            file_creation_time: 0,
+            target_file_size: 0,
+            user_properties: Vec::new(),
+            merge_operator_name: "nullptr".to_owned(),
+            property_collectors_names: "[]".to_owned(),
+        }
+    }
+}
+
+/// How a table is opened.
+#[derive(Clone)]
+pub struct OpenOptions {
+    /// The options of the column family that it belongs to.
+    pub table: Arc<TableOptions>,
+    /// The level that it lies on, which decides about pinning.
+    pub level: u32,
+    /// The number that the file has now.
+    pub file_number: FileNumber,
+    /// The largest sequence number of the table, from the MANIFEST; needed for ingested files that
+    /// carry no sequence numbers of their own.
+    pub largest_sequence: Option<SequenceNumber>,
+    /// How many bytes of the end of the file are not data blocks, from the MANIFEST: they are read in one
+    /// go. 0 if unknown.
+    pub tail_size: u64,
+    /// Load index and filter now even if they live in the cache.
+    pub prefetch_index_and_filter: bool,
+    /// Do not load the filter: reads will not use it.
+    pub skip_filters: bool,
+    /// The unique id that the MANIFEST has for the file: opening another file is refused.
+    pub expected_unique_id: Option<[u64; 2]>,
+}
+
+impl OpenOptions {
+    /// Level 0, nothing expected.
+    pub fn new(table: Arc<TableOptions>, file_number: FileNumber) -> Self {
+        Self {
+            table,
+            level: 0,
+            file_number,
+            largest_sequence: None,
+            tail_size: 0,
+            prefetch_index_and_filter: true,
+            skip_filters: false,
+            expected_unique_id: None,
+        }
+    }
+}
+
+/// How far down a read may go. Numbers are RocksDB's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum ReadTier {
+    /// Cache and files.
+    #[default]
+    All = 0,
+    /// Nothing that would block: memtable and block cache. What is not there is `Incomplete`.
+    BlockCache = 1,
+    /// What is on disk, memtables left out. For a table the same as [`ReadTier::All`].
+    Persisted = 2,
+    /// Memtables only. A table answers `Incomplete`.
+    Memtable = 3,
+}
+
+/// How blocks are read for one call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReadContext {
+    /// Check the checksum of each block that comes from the file.
+    pub verify_checksums: bool,
+    /// Insert the data blocks that were read into the cache.
+    pub fill_cache: bool,
+    /// How far down to go.
+    pub read_tier: ReadTier,
+    /// Do not ask the filter.
+    pub skip_filters: bool,
+}
+
+impl Default for ReadContext {
+    fn default() -> Self {
+        Self { verify_checksums: true, fill_cache: true, read_tier: ReadTier::All, skip_filters: false }
+    }
+}
+
+/// How a table is iterated.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct TableReadOptions {
+    /// How blocks are read.
+    pub read: ReadContext,
+    /// Read so many bytes ahead, always. 0: automatic, growing while blocks are read in order.
+    pub readahead_size: usize,
+    /// A user key at which the iterator may stop (it may also go on): blocks beyond are not read ahead.
+    pub upper_bound: Option<Vec<u8>>,
+    /// Keep out of the prefix filter: order across prefixes is wanted.
+    pub total_order_seek: bool,
+    /// Only keys of the seek target's prefix are wanted: the prefix filter may end a seek.
+    pub prefix_same_as_start: bool,
+}
+
+impl TableReadOptions {
+    /// For compactions: `readahead_size` bytes at a time, nothing put into the cache.
+    pub fn for_compaction(readahead_size: usize) -> Self {
+        Self {
+            read: ReadContext { fill_cache: false, ..ReadContext::default() },
+            readahead_size,
+            total_order_seek: true,
+            ..Self::default()
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Table properties: what a table says about itself.
+//!
+//! The properties block is an ordinary block of name -> value entries in name order, with one restart
+//! point. Numbers are varint64 (three old ones fixed64), names and options are plain text.
+//! Format reference: docs/format/sst.md, "Properties".
+
+use crate::block::{Block, MetaCursor};
+use crate::block_builder::BlockBuilder;
+use ironstone_base::Corrupt;
+use ironstone_base::coding::{get_varint64, put_varint64};
+use std::collections::BTreeMap;
+
+/// The name of the property that marks files made outside of a database, and their version.
+pub const EXTERNAL_SST_VERSION: &str = "rocksdb.external_sst_file.version";
+/// The name of the property that holds the sequence number of all entries of an ingested file.
+pub const EXTERNAL_SST_GLOBAL_SEQNO: &str = "rocksdb.external_sst_file.global_seqno";
+/// The name of the property with the index type, as fixed32.
+pub const INDEX_TYPE: &str = "rocksdb.block.based.table.index.type";
+/// The name of the property that says whether the filter holds whole keys: `1` or `0`.
+pub const WHOLE_KEY_FILTERING: &str = "rocksdb.block.based.table.whole.key.filtering";
+/// The name of the property that says whether the filter holds prefixes: `1` or `0`.
+pub const PREFIX_FILTERING: &str = "rocksdb.block.based.table.prefix.filtering";
+/// The name of the property that says that filter partitions do not end with index partitions: `1`.
+pub const DECOUPLED_FILTERS: &str = "rocksdb.block.based.table.decoupled.partitioned.filters";
+
+/// Declares every predefined property once: field, name, and when it is written.
+macro_rules! properties {
+    (
+        numbers { $( $(#[$ndoc:meta])* $number:ident = $nname:literal, $default:expr, $written:expr; )* }
+        texts { $( $(#[$tdoc:meta])* $text:ident = $tname:literal; )* }
+    ) => {
+        /// What a table says about itself. RocksDB's names and meanings.
+        #[derive(Clone, PartialEq, Eq, Debug)]
+        pub struct TableProperties {
+            $( $(#[$ndoc])* pub $number: u64, )*
+            $( $(#[$tdoc])* pub $text: String, )*
+            /// The map from sequence numbers to times, as RocksDB encodes it; empty if there is none.
+            pub seqno_to_time_mapping: Vec<u8>,
+            /// The bytes of all data blocks before compression; not stored.
+            pub uncompressed_data_size: u64,
+            /// Where in the file the 8 bytes of the global sequence number are; 0 if there is none.
+            /// Not stored.
+            pub external_sst_file_global_seqno_offset: u64,
+            /// Every other property, by name.
+            pub user_collected: BTreeMap<String, Vec<u8>>,
+        }
+
+        impl Default for TableProperties {
+            fn default() -> Self {
+                Self {
+                    $( $number: $default, )*
+                    $( $text: String::new(), )*
+                    seqno_to_time_mapping: Vec::new(),
+                    uncompressed_data_size: 0,
+                    external_sst_file_global_seqno_offset: 0,
+                    user_collected: BTreeMap::new(),
+                }
+            }
+        }
+
+        impl TableProperties {
+            fn number_mut(&mut self, name: &str) -> Option<&mut u64> {
+                match name {
+                    $( $nname => Some(&mut self.$number), )*
+                    _ => None,
+                }
+            }
+            fn text_mut(&mut self, name: &str) -> Option<&mut String> {
+                match name {
+                    $( $tname => Some(&mut self.$text), )*
+                    _ => None,
+                }
+            }
+            /// Hands `visit` every predefined number that a table with these properties stores.
+            fn for_each_number(&self, mut visit: impl FnMut(&'static str, u64)) {
+                $(
+                    let written: fn(u64, &Self) -> bool = $written;
+                    if written(self.$number, self) {
+                        visit($nname, self.$number);
+                    }
+                )*
+            }
+            /// Hands `visit` every predefined text that is not empty.
+            fn for_each_text(&self, mut visit: impl FnMut(&'static str, &str)) {
+                $(
+                    if !self.$text.is_empty() {
+                        visit($tname, &self.$text);
+                    }
+                )*
+            }
+        }
+    };
+}
+
+const UNKNOWN: u64 = u64::MAX;
+/// The column family id of a table that belongs to none.
+pub const UNKNOWN_COLUMN_FAMILY: u64 = i32::MAX as u64;
+
+properties! {
+    numbers {
+        /// The number that the file was created under; 0 if unknown.
+        original_file_number = "rocksdb.original.file.number", 0, |_, _| true;
+        /// The bytes of all data blocks, compressed, with trailers.
+        data_size = "rocksdb.data.size", 0, |_, _| true;
+        /// The bytes of the index, all partitions and the top level together.
+        index_size = "rocksdb.index.size", 0, |_, _| true;
+        /// How many index partitions there are; 0 for an index in one block.
+        index_partitions = "rocksdb.index.partitions", 0, |n, _| n != 0;
+        /// The bytes of the top level of a partitioned index.
+        top_level_index_size = "rocksdb.top-level.index.size", 0, |_, all| all.index_partitions != 0;
+        /// 1 if index keys are user keys, 0 if they are internal keys.
+        index_key_is_user_key = "rocksdb.index.key.is.user.key", 0, |_, _| true;
+        /// 1 if index values are delta encoded.
+        index_value_is_delta_encoded = "rocksdb.index.value.is.delta.encoded", 0, |_, _| true;
+        /// 1 if an index of the application's is the one to read by.
+        udi_is_primary_index = "rocksdb.udi.is.primary.index", 0, |n, _| n != 0;
+        /// The bytes of the filter.
+        filter_size = "rocksdb.filter.size", 0, |_, _| true;
+        /// The bytes of all internal keys.
+        raw_key_size = "rocksdb.raw.key.size", 0, |_, _| true;
+        /// The bytes of all values.
+        raw_value_size = "rocksdb.raw.value.size", 0, |_, _| true;
+        /// How many data blocks there are.
+        num_data_blocks = "rocksdb.num.data.blocks", 0, |_, _| true;
+        /// How many data blocks compression made too little smaller.
+        num_data_blocks_compression_rejected = "rocksdb.num.data.blocks.compression.rejected", 0, |n, _| n != 0;
+        /// How many data blocks were not given to a codec.
+        num_data_blocks_compression_bypassed = "rocksdb.num.data.blocks.compression.bypassed", 0, |n, _| n != 0;
+        /// How many index blocks have evenly spread keys.
+        num_uniform_blocks = "rocksdb.num.uniform.blocks", 0, |n, _| n != 0;
+        /// How many entries there are, tombstones and range tombstones included.
+        num_entries = "rocksdb.num.entries", 0, |_, _| true;
+        /// How many keys and prefixes the filter holds.
+        num_filter_entries = "rocksdb.num.filter_entries", 0, |_, _| true;
+        /// How many tombstones there are, range tombstones included.
+        num_deletions = "rocksdb.deleted.keys", 0, |_, _| true;
+        /// How many merge operands there are.
+        num_merge_operands = "rocksdb.merge.operands", 0, |_, _| true;
+        /// How many range tombstones there are.
+        num_range_deletions = "rocksdb.num.range-deletions", 0, |_, _| true;
+        /// 0; unrelated to the footer's.
+        format_version = "rocksdb.format.version", 0, |_, _| true;
+        /// 0: the length of keys varies.
+        fixed_key_len = "rocksdb.fixed.key.length", 0, |_, _| true;
+        /// The column family that the table was made for.
+        column_family_id = "rocksdb.column.family.id", UNKNOWN_COLUMN_FAMILY, |_, _| true;
+        /// When the oldest data was first written to a table, in seconds since 1970.
+        creation_time = "rocksdb.creation.time", 0, |_, _| true;
+        /// When the oldest key was written; 0 if unknown.
+        oldest_key_time = "rocksdb.oldest.key.time", 0, |_, _| true;
+        /// When the newest key was written; 0 if unknown.
+        newest_key_time = "rocksdb.newest.key.time", 0, |n, _| n != 0;
+        /// When the file was made; 0 if unknown.
+        file_creation_time = "rocksdb.file.creation.time", 0, |n, _| n != 0;
+        /// What the data would take under a slow codec, by sampling; 0 if unknown.
+        slow_compression_estimated_data_size = "rocksdb.sample_for_compression.slow.data.size", 0, |n, _| n != 0;
+        /// What the data would take under a fast codec, by sampling; 0 if unknown.
+        fast_compression_estimated_data_size = "rocksdb.sample_for_compression.fast.data.size", 0, |n, _| n != 0;
+        /// Where the blocks after the last data block begin.
+        tail_start_offset = "rocksdb.tail.start.offset", 0, |_, _| true;
+        /// 0 if user-defined timestamps were cut off the keys.
+        user_defined_timestamps_persisted = "rocksdb.user.defined.timestamps.persisted", 1, |n, _| n == 0;
+        /// The largest sequence number of the entries; `u64::MAX` if unknown.
+        key_largest_seqno = "rocksdb.key.largest.seqno", UNKNOWN, |n, _| n != UNKNOWN;
+        /// The smallest sequence number of the entries; `u64::MAX` if unknown.
+        key_smallest_seqno = "rocksdb.key.smallest.seqno", UNKNOWN, |n, _| n != UNKNOWN;
+        /// The restart interval of the data blocks; 0 if unknown.
+        data_block_restart_interval = "rocksdb.data.block.restart.interval", 0, |n, _| n != 0;
+        /// The restart interval of the index blocks; 0 if unknown.
+        index_block_restart_interval = "rocksdb.index.block.restart.interval", 0, |n, _| n != 0;
+        /// 1 if data blocks hold keys and values apart.
+        separate_key_value_in_data_block = "rocksdb.separate.key.value.in.data.block", 0, |n, _| n != 0;
+    }
+    texts {
+        /// The identity of the database that made the table.
+        db_id = "rocksdb.creating.db.identity";
+        /// The opening of the database that made the table.
+        db_session_id = "rocksdb.creating.session.identity";
+        /// The machine that made the table.
+        db_host_id = "rocksdb.creating.host.identity";
+        /// The name of the column family.
+        column_family_name = "rocksdb.column.family.name";
+        /// The name of the filter policy.
+        filter_policy_name = "rocksdb.filter.policy";
+        /// The name of the comparator.
+        comparator_name = "rocksdb.comparator";
+        /// The name of the merge operator, or `nullptr`.
+        merge_operator_name = "rocksdb.merge.operator";
+        /// The name of the prefix extractor, or `nullptr`.
+        prefix_extractor_name = "rocksdb.prefix.extractor.name";
+        /// The names of the property collectors, in brackets.
+        property_collectors_names = "rocksdb.property.collectors";
+        /// The codec: `NoCompression`, `Snappy`, ...; from format version 7 `<manager>;<types>;`.
+        compression_name = "rocksdb.compression";
+        /// The parameters of the codec.
+        compression_options = "rocksdb.compression_options";
+    }
+}
+
+const SEQNO_TIME_MAPPING: &str = "rocksdb.seqno.time.map";
+
+impl TableProperties {
+    /// The contents of the properties block.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut entries: BTreeMap<Vec<u8>, Vec<u8>> =
+            self.user_collected.iter().map(|(name, value)| (name.clone().into_bytes(), value.clone())).collect();
+        self.for_each_number(|name, number| {
+            let mut value = Vec::new();
+            put_varint64(&mut value, number);
+            entries.insert(name.into(), value);
+        });
+        self.for_each_text(|name, text| {
+            entries.insert(name.into(), text.into());
+        });
+        if !self.seqno_to_time_mapping.is_empty() {
+            entries.insert(SEQNO_TIME_MAPPING.into(), self.seqno_to_time_mapping.clone());
+        }
+        let mut block = BlockBuilder::new(u32::MAX, true);
+        for (name, value) in &entries {
+            block.add(name, value);
+        }
+        std::mem::take(block.finish())
+    }
+
+    /// Reads the properties block. `block_offset` is its place in the file.
+    pub(crate) fn decode(block: &Block, block_offset: u64) -> Result<Self, Corrupt> {
+        let mut properties = Self::default();
+        let mut cursor = MetaCursor::new(block);
+        while let Some((name, value_at, value)) = cursor.next()? {
+            let name = String::from_utf8_lossy(name).into_owned();
+            if name == EXTERNAL_SST_GLOBAL_SEQNO && value.len() == 8 {
+                properties.external_sst_file_global_seqno_offset = block_offset + value_at as u64;
+            }
+            properties.insert(name, value)?;
+        }
+        Ok(properties)
+    }
+
+    fn insert(&mut self, name: String, mut value: &[u8]) -> Result<(), Corrupt> {
+        if let Some(number) = self.number_mut(&name) {
+            *number = get_varint64(&mut value).ok_or(Corrupt("properties: a number is not a varint"))?;
+        } else if let Some(text) = self.text_mut(&name) {
+            *text = String::from_utf8_lossy(value).into_owned();
+        } else if name == SEQNO_TIME_MAPPING {
+            self.seqno_to_time_mapping = value.to_vec();
+        } else {
+            self.user_collected.insert(name, value.to_vec());
+        }
+        Ok(())
+    }
+
+    /// The property `name` as a fixed32, where the application's or the table format's own.
+    pub(crate) fn user_fixed32(&self, name: &str) -> Option<u32> {
+        let bytes = self.user_collected.get(name)?.first_chunk::<4>()?;
+        Some(u32::from_le_bytes(*bytes))
+    }
+    /// The property `name` as a fixed64.
+    pub(crate) fn user_fixed64(&self, name: &str) -> Option<u64> {
+        let bytes = self.user_collected.get(name)?.first_chunk::<8>()?;
+        Some(u64::from_le_bytes(*bytes))
+    }
+    /// The property `name` as a flag: absent means `default`.
+    pub(crate) fn user_flag(&self, name: &str, default: bool) -> bool {
+        self.user_collected.get(name).map_or(default, |value| value == b"1")
+    }
+
+    /// About how many bytes this takes in memory.
+    pub fn memory_usage(&self) -> usize {
+        let mut bytes = size_of::<Self>() + self.seqno_to_time_mapping.len();
+        self.for_each_text(|_, text| bytes += text.len());
+        bytes + self.user_collected.iter().map(|(name, value)| name.len() + value.len() + 64).sum::<usize>()
+    }
+
+    /// Every property under its stored name, numbers in decimal, for tools.
+    pub fn listing(&self) -> Vec<(String, String)> {
+        let mut lines = Vec::new();
+        self.for_each_number(|name, number| lines.push((name.to_owned(), number.to_string())));
+        self.for_each_text(|name, text| lines.push((name.to_owned(), text.to_owned())));
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> TableProperties {
+        TableProperties {
+            num_entries: 300,
+            index_partitions: 2,
+            top_level_index_size: 9,
+            comparator_name: "leveldb.BytewiseComparator".into(),
+            db_id: "some-db".into(),
+            key_largest_seqno: 5,
+            user_defined_timestamps_persisted: 0,
+            user_collected: [("my.own".to_owned(), vec![0, 255, 7])].into(),
+            ..TableProperties::default()
+        }
+    }
+
+    #[test]
+    fn properties_round_trip_and_strangers_are_kept() {
+        for properties in [TableProperties::default(), sample()] {
+            let block = Block::new(properties.encode()).unwrap();
+            assert_eq!(TableProperties::decode(&block, 0).unwrap(), properties);
+        }
+    }
+
+    #[test]
+    fn the_place_of_the_global_sequence_number_is_found() {
+        let mut properties = sample();
+        properties.user_collected.insert(EXTERNAL_SST_GLOBAL_SEQNO.into(), 77u64.to_le_bytes().to_vec());
+        let bytes = properties.encode();
+        let block = Block::new(bytes.clone()).unwrap();
+        let read = TableProperties::decode(&block, 1000).unwrap();
+        let at = (read.external_sst_file_global_seqno_offset - 1000) as usize;
+        assert_eq!(bytes[at..at + 8], 77u64.to_le_bytes());
+    }
+}

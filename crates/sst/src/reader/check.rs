@@ -1,0 +1,109 @@
+//! Reads a whole table and checks everything that can be checked.
+
+use super::fetch::BlockRole;
+use super::{IndexCursor, TableReader};
+use crate::block::{Block, Cursor};
+use crate::handle::BlockHandle;
+use crate::index_builder::{HASH_METADATA, HASH_PREFIXES, decode_prefix_blocks};
+use crate::options::ReadContext;
+use ironstone_base::{InternalKeyBuf, Result};
+
+impl TableReader {
+    /// Reads every block of the file, past the cache, and checks its checksum and its structure: keys
+    /// in order, each data block where the index says, as many entries as the properties say.
+    pub fn verify_checksums(&self) -> Result<()> {
+        self.verify_meta_blocks()?;
+        let entries = self.verify_data_blocks()?;
+        let stated = self.properties.num_entries.saturating_sub(self.properties.num_range_deletions);
+        if self.properties.num_data_blocks > 0 && entries != stated {
+            let what = format!("the data blocks have {entries} entries, the properties say {stated}");
+            return Err(self.corrupt(self.data_end(), &what));
+        }
+        Ok(())
+    }
+
+    fn verify_meta_blocks(&self) -> Result<()> {
+        let named = self.metaindex.iter().map(|(name, handle)| (role_of(name), *handle));
+        let footer = [(BlockRole::Metaindex, self.footer.metaindex), (BlockRole::Index, self.footer.index)];
+        for (role, handle) in named.chain(footer).filter(|(_, handle)| !handle.is_null()) {
+            // The properties were checked when the table was opened, in the way that allows for a global
+            // sequence number.
+            if role != BlockRole::Properties {
+                self.read_checked(role, handle)?;
+            }
+        }
+        self.verify_prefix_blocks()
+    }
+
+    fn verify_prefix_blocks(&self) -> Result<()> {
+        let find = |wanted: &str| self.metaindex.iter().find(|(name, _)| name == wanted).map(|(_, handle)| *handle);
+        if let (Some(prefixes_at), Some(metadata_at)) = (find(HASH_PREFIXES), find(HASH_METADATA)) {
+            let prefixes = self.read_checked(BlockRole::Index, prefixes_at)?;
+            let metadata = self.read_checked(BlockRole::Index, metadata_at)?;
+            let spans = decode_prefix_blocks(&prefixes, &metadata);
+            spans.map_err(|bad| self.format().corrupt(BlockRole::Index, metadata_at.offset, bad.0))?;
+        }
+        Ok(())
+    }
+
+    fn verify_data_blocks(&self) -> Result<u64> {
+        let context = ReadContext { fill_cache: false, ..ReadContext::default() };
+        let mut blocks = IndexCursor::new(self, &context)?;
+        let mut more = blocks.seek_to_first(self, &context)?;
+        let mut last: Option<InternalKeyBuf> = None;
+        let mut entries = 0;
+        while let (true, Some((index, at))) = (more, blocks.current(self)) {
+            let handle = index.handle(at);
+            let raw = self.read_checked(BlockRole::Data, handle)?;
+            let block = self.parse_data_block(handle, raw)?;
+            entries += self.verify_order(&block, handle, &mut last)?;
+            let limit = index.separator_user_key(at);
+            if last.as_ref().is_some_and(|last| self.order.user.compare(last.user_key(), limit).is_gt()) {
+                let what = "a key comes after the index's separator";
+                return Err(self.format().corrupt(BlockRole::Data, handle.offset, what));
+            }
+            more = blocks.next(self, &context)?;
+        }
+        Ok(entries)
+    }
+
+    /// Checks that the keys of `block` follow `last` and each other; answers how many there are.
+    fn verify_order(&self, block: &Block, at: BlockHandle, last: &mut Option<InternalKeyBuf>) -> Result<u64> {
+        let corrupt = |what: &str| self.format().corrupt(BlockRole::Data, at.offset, what);
+        let mut cursor = Cursor::default();
+        let mut more = cursor.seek_to_first(block).map_err(|bad| corrupt(bad.0))?;
+        let mut entries = 0;
+        while more {
+            let key = cursor.key(block);
+            if last.as_ref().is_some_and(|last| !self.order.compare(last.as_key(), key).is_lt()) {
+                return Err(corrupt("keys are out of order"));
+            }
+            match last {
+                Some(last) => last.assign(key),
+                None => *last = Some(key.to_buf()),
+            }
+            entries += 1;
+            more = cursor.next(block).map_err(|bad| corrupt(bad.0))?;
+        }
+        for restart in 0..block.restart_count() * u32::from(!block.is_empty()) {
+            block.restart_key(restart).map_err(|bad| corrupt(bad.0))?;
+        }
+        Ok(entries)
+    }
+
+    fn read_checked(&self, role: BlockRole, handle: BlockHandle) -> Result<Vec<u8>> {
+        let stored = self.format().read(&*self.file, role, handle)?;
+        self.unpack_read(&ReadContext::default(), role, handle, stored)
+    }
+}
+
+fn role_of(name: &str) -> BlockRole {
+    match name {
+        "rocksdb.properties" | "rocksdb.stats" => BlockRole::Properties,
+        "rocksdb.index" => BlockRole::Index,
+        "rocksdb.compression_dict" => BlockRole::Dictionary,
+        "rocksdb.range_del" => BlockRole::RangeTombstones,
+        filter if filter.contains("filter.") => BlockRole::Filter,
+        _ => BlockRole::Other,
+    }
+}

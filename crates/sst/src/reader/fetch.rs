@@ -1,0 +1,418 @@
+//! Gets blocks from the cache or the file.
+
+use super::TableReader;
+use crate::block::Block;
+use crate::cached_block::{BlockRef, CachedBlock};
+use crate::filter_block::ParsedFilter;
+use crate::footer::Footer;
+use crate::handle::{BLOCK_TRAILER_LEN, BlockHandle};
+use crate::index::FlatIndex;
+use crate::options::{ReadContext, ReadTier};
+use crate::readahead::Readahead;
+use ironstone_base::checksum::{ChecksumKind, block_checksum, context_modifier};
+use ironstone_base::statistics::Ticker;
+use ironstone_base::sync::Arc;
+use ironstone_base::{Error, Result, Statistics};
+use ironstone_cache::{CacheKey, Priority};
+use ironstone_compress::{CompressionKind, Decompressor};
+use ironstone_vfs::RandomAccessFile;
+use std::path::Path;
+
+/// What a block is, for messages and for choosing how to read it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum BlockRole {
+    Data,
+    Index,
+    Filter,
+    Dictionary,
+    RangeTombstones,
+    Properties,
+    Metaindex,
+    Other,
+}
+
+impl BlockRole {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Data => "data block",
+            Self::Index => "index block",
+            Self::Filter => "filter block",
+            Self::Dictionary => "compression dictionary",
+            Self::RangeTombstones => "range tombstone block",
+            Self::Properties => "properties block",
+            Self::Metaindex => "metaindex block",
+            Self::Other => "meta block",
+        }
+    }
+}
+
+/// What it takes to make a block of the bytes in the file.
+pub(super) struct BlockFormat<'a> {
+    pub path: &'a Path,
+    pub footer: &'a Footer,
+    pub file_size: u64,
+    pub max_block_size: usize,
+}
+
+impl BlockFormat<'_> {
+    #[cold]
+    pub fn corrupt(&self, role: BlockRole, offset: u64, what: impl std::fmt::Display) -> Error {
+        Error::corruption_at(self.path, offset, format_args!("{}: {what}", role.name()))
+    }
+
+    /// How many bytes the block and its trailer take, if they can be there.
+    pub fn stored_len(&self, role: BlockRole, handle: BlockHandle) -> Result<usize> {
+        if handle.end() > self.file_size {
+            let what = format!("its {} bytes reach beyond the end of the file", handle.size);
+            return Err(self.corrupt(role, handle.offset, what));
+        }
+        if handle.size > self.max_block_size as u64 {
+            let what = format!("its {} bytes exceed the largest block allowed", handle.size);
+            return Err(self.corrupt(role, handle.offset, what));
+        }
+        Ok(handle.size as usize + BLOCK_TRAILER_LEN)
+    }
+
+    /// Reads a block and its trailer.
+    pub fn read(&self, file: &dyn RandomAccessFile, role: BlockRole, handle: BlockHandle) -> Result<Vec<u8>> {
+        let mut stored = vec![0; self.stored_len(role, handle)?];
+        let count = file.read_at(handle.offset, &mut stored)?;
+        if count < stored.len() {
+            return Err(self.corrupt(role, handle.offset, "the file ends within the block"));
+        }
+        Ok(stored)
+    }
+
+    /// Checks the trailer of `stored`, a block as the file has it.
+    pub fn verify(&self, role: BlockRole, offset: u64, stored: &[u8]) -> Result<()> {
+        let (payload, kind, sum) = split_trailer(stored).ok_or_else(|| self.too_short(role, offset))?;
+        if self.footer.checksum == ChecksumKind::None {
+            return Ok(());
+        }
+        let modifier = context_modifier(self.footer.base_context_checksum, offset);
+        let computed = block_checksum(self.footer.checksum, payload, kind).wrapping_add(modifier);
+        if computed != sum {
+            let what = format!("checksum is {computed:#010x}, trailer says {sum:#010x}");
+            return Err(self.corrupt(role, offset, what));
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn too_short(&self, role: BlockRole, offset: u64) -> Error {
+        self.corrupt(role, offset, "shorter than its trailer")
+    }
+
+    /// The uncompressed block that `stored` holds.
+    pub fn unpack_owned(
+        &self,
+        role: BlockRole,
+        offset: u64,
+        mut stored: Vec<u8>,
+        decompressor: &Decompressor,
+    ) -> Result<Vec<u8>> {
+        let (payload, kind, _) = split_trailer(&stored).ok_or_else(|| self.too_short(role, offset))?;
+        if kind == CompressionKind::None as u8 {
+            stored.truncate(stored.len() - BLOCK_TRAILER_LEN);
+            return Ok(stored);
+        }
+        self.decompress(role, offset, payload, kind, decompressor)
+    }
+
+    /// The same from borrowed bytes.
+    pub fn unpack(
+        &self,
+        role: BlockRole,
+        offset: u64,
+        stored: &[u8],
+        decompressor: &Decompressor,
+    ) -> Result<Vec<u8>> {
+        let (payload, kind, _) = split_trailer(stored).ok_or_else(|| self.too_short(role, offset))?;
+        if kind == CompressionKind::None as u8 {
+            return Ok(payload.to_vec());
+        }
+        self.decompress(role, offset, payload, kind, decompressor)
+    }
+
+    fn decompress(
+        &self,
+        role: BlockRole,
+        offset: u64,
+        payload: &[u8],
+        kind: u8,
+        decompressor: &Decompressor,
+    ) -> Result<Vec<u8>> {
+        let Some(kind) = CompressionKind::from_byte(kind).filter(|kind| kind.is_supported()) else {
+            let message = format!("{} at {offset}: compression type {kind}", self.path.display());
+            return Err(Error::not_supported(message));
+        };
+        let mut raw = Vec::new();
+        let version = self.footer.format_version;
+        decompressor
+            .decompress(kind, payload, version, self.max_block_size, &mut raw)
+            .map_err(|bad| self.corrupt(role, offset, bad.0))?;
+        Ok(raw)
+    }
+}
+
+fn split_trailer(stored: &[u8]) -> Option<(&[u8], u8, u32)> {
+    let (payload, &[kind, a, b, c, d]) = stored.split_last_chunk::<BLOCK_TRAILER_LEN>()?;
+    Some((payload, kind, u32::from_le_bytes([a, b, c, d])))
+}
+
+impl TableReader {
+    pub(super) fn format(&self) -> BlockFormat<'_> {
+        BlockFormat {
+            path: self.file.path(),
+            footer: &self.footer,
+            file_size: self.file_size,
+            max_block_size: self.table.max_block_size,
+        }
+    }
+
+    /// Data block `at` of `index`.
+    #[inline]
+    pub(super) fn data_block(&self, context: &ReadContext, index: &FlatIndex, at: usize) -> Result<BlockRef> {
+        if let Some(cache) = &self.cache
+            && let Some(block) = cache.get_at(index.slot(at), &self.cache_key(index.handle(at)))
+        {
+            index.set_slot(at, block.hint());
+            let block = BlockRef::Cached(block);
+            self.count_hit(&DATA_TICKERS);
+            return Ok(block);
+        }
+        self.load_data_block(context, index, at, None)
+    }
+
+    /// The same for an iterator: the block comes from what was read ahead, if it is there.
+    pub(crate) fn data_block_ahead(
+        &self,
+        context: &ReadContext,
+        index: &FlatIndex,
+        at: usize,
+        readahead: &mut Readahead,
+    ) -> Result<BlockRef> {
+        let handle = index.handle(at);
+        if let Some(cache) = &self.cache
+            && let Some(block) = cache.get_at(index.slot(at), &self.cache_key(handle))
+        {
+            index.set_slot(at, block.hint());
+            readahead.pass(handle.offset, handle.size as usize + BLOCK_TRAILER_LEN);
+            self.count_hit(&DATA_TICKERS);
+            return Ok(BlockRef::Cached(block));
+        }
+        self.load_data_block(context, index, at, Some(readahead))
+    }
+
+    #[inline(never)]
+    fn load_data_block(
+        &self,
+        context: &ReadContext,
+        index: &FlatIndex,
+        at: usize,
+        readahead: Option<&mut Readahead>,
+    ) -> Result<BlockRef> {
+        let handle = index.handle(at);
+        self.count_miss(&DATA_TICKERS);
+        self.check_tier(context, BlockRole::Data, handle)?;
+        let raw = match readahead {
+            Some(readahead) => self.read_ahead(context, handle, readahead)?,
+            None => self.read_alone(context, BlockRole::Data, handle)?,
+        };
+        let block = self.parse_data_block(handle, raw)?;
+        let charge = block.memory_usage();
+        let block = self.keep(context, handle, CachedBlock::Data(block), charge, Priority::Low, &DATA_TICKERS)?;
+        if let BlockRef::Cached(cached) = &block {
+            index.set_slot(at, cached.hint());
+        }
+        Ok(block)
+    }
+
+    pub(super) fn parse_data_block(&self, handle: BlockHandle, raw: Vec<u8>) -> Result<Block> {
+        Block::new(raw).map_err(|bad| self.format().corrupt(BlockRole::Data, handle.offset, bad.0))
+    }
+
+    fn read_alone(&self, context: &ReadContext, role: BlockRole, handle: BlockHandle) -> Result<Vec<u8>> {
+        let format = self.format();
+        let stored = format.read(&*self.file, role, handle)?;
+        self.unpack_read(context, role, handle, stored)
+    }
+
+    /// Checks and uncompresses what was read from the file.
+    pub(super) fn unpack_read(
+        &self,
+        context: &ReadContext,
+        role: BlockRole,
+        handle: BlockHandle,
+        stored: Vec<u8>,
+    ) -> Result<Vec<u8>> {
+        let format = self.format();
+        if context.verify_checksums {
+            format.verify(role, handle.offset, &stored)?;
+        }
+        format.unpack_owned(role, handle.offset, stored, self.decompressor(role))
+    }
+
+    fn read_ahead(&self, context: &ReadContext, handle: BlockHandle, ahead: &mut Readahead) -> Result<Vec<u8>> {
+        let (role, format) = (BlockRole::Data, self.format());
+        let len = format.stored_len(role, handle)?;
+        let Some(stored) = ahead.read(&*self.file, handle.offset, len)? else {
+            return self.read_alone(context, role, handle);
+        };
+        if context.verify_checksums {
+            format.verify(role, handle.offset, stored)?;
+        }
+        format.unpack(role, handle.offset, stored, self.decompressor(role))
+    }
+
+    fn decompressor(&self, role: BlockRole) -> &Decompressor {
+        if role == BlockRole::Data { &self.data_decompressor } else { &self.meta_decompressor }
+    }
+
+    /// An index block or partition.
+    pub(crate) fn index_block(&self, context: &ReadContext, handle: BlockHandle) -> Result<BlockRef> {
+        self.meta_block(context, BlockRole::Index, handle, |raw| {
+            let corrupt = |what: &str| self.format().corrupt(BlockRole::Index, handle.offset, what);
+            let block = Block::new(raw).map_err(|bad| corrupt(bad.0))?;
+            let format = self.index_format;
+            FlatIndex::decode(&block, format, &self.order.user, self.file_size)
+                .map(CachedBlock::Index)
+                .map_err(|bad| corrupt(bad.0))
+        })
+    }
+
+    /// The top level of a partitioned filter.
+    pub(super) fn filter_index_block(&self, context: &ReadContext, handle: BlockHandle) -> Result<BlockRef> {
+        self.index_block(context, handle)
+    }
+
+    /// A filter block or partition.
+    pub(super) fn filter_block(&self, context: &ReadContext, handle: BlockHandle) -> Result<BlockRef> {
+        self.meta_block(context, BlockRole::Filter, handle, |raw| Ok(CachedBlock::Filter(ParsedFilter::new(raw))))
+    }
+
+    fn meta_block(
+        &self,
+        context: &ReadContext,
+        role: BlockRole,
+        handle: BlockHandle,
+        parse: impl FnOnce(Vec<u8>) -> Result<CachedBlock>,
+    ) -> Result<BlockRef> {
+        let tickers = if role == BlockRole::Index { &INDEX_TICKERS } else { &FILTER_TICKERS };
+        if let Some(cache) = &self.cache
+            && let Some(block) = cache.get(&self.cache_key(handle))
+        {
+            let block = BlockRef::Cached(block);
+            let is_kind = match role {
+                BlockRole::Index => block.index().is_some(),
+                _ => block.filter().is_some(),
+            };
+            if is_kind {
+                self.count_hit(tickers);
+                return Ok(block);
+            }
+        }
+        self.count_miss(tickers);
+        self.check_tier(context, role, handle)?;
+        let block = parse(self.read_alone(context, role, handle)?)?;
+        let charge = block.memory_usage();
+        // Whoever asked, the next read will want it too.
+        let context = ReadContext { fill_cache: true, ..*context };
+        self.keep(&context, handle, block, charge, self.meta_priority(), tickers)
+    }
+
+    fn keep(
+        &self,
+        context: &ReadContext,
+        handle: BlockHandle,
+        block: CachedBlock,
+        charge: usize,
+        priority: Priority,
+        tickers: &RoleTickers,
+    ) -> Result<BlockRef> {
+        match &self.cache {
+            Some(cache) if context.fill_cache => {
+                let kept = cache.insert(self.cache_key(handle), block, charge, priority)?;
+                self.count_add(tickers, charge);
+                Ok(BlockRef::Cached(kept))
+            }
+            _ => Ok(BlockRef::Owned(Arc::new(block))),
+        }
+    }
+
+    pub(super) fn keep_data_block(&self, context: &ReadContext, handle: BlockHandle, block: Block) -> Result<BlockRef> {
+        let charge = block.memory_usage();
+        self.keep(context, handle, CachedBlock::Data(block), charge, Priority::Low, &DATA_TICKERS)
+    }
+
+    #[inline]
+    pub(super) fn cache_key(&self, handle: BlockHandle) -> CacheKey {
+        CacheKey(self.cache_file_id, handle.offset)
+    }
+
+    /// Refuses to read from the file if the caller said so.
+    pub(super) fn check_tier(&self, context: &ReadContext, role: BlockRole, handle: BlockHandle) -> Result<()> {
+        match context.read_tier {
+            ReadTier::All | ReadTier::Persisted => Ok(()),
+            ReadTier::BlockCache | ReadTier::Memtable => Err(Error::incomplete(format!(
+                "{} at {}: {} is not in the block cache, and the file may not be read",
+                self.path().display(),
+                handle.offset,
+                role.name()
+            ))),
+        }
+    }
+
+    #[inline]
+    fn statistics(&self) -> Option<&Statistics> {
+        self.table.statistics.as_deref()
+    }
+    #[inline]
+    pub(super) fn count_hit(&self, tickers: &RoleTickers) {
+        if let Some(statistics) = self.statistics() {
+            statistics.record(Ticker::BlockCacheHit, 1);
+            statistics.record(tickers.hit, 1);
+        }
+    }
+    fn count_miss(&self, tickers: &RoleTickers) {
+        if let Some(statistics) = self.statistics().filter(|_| self.cache.is_some()) {
+            statistics.record(Ticker::BlockCacheMiss, 1);
+            statistics.record(tickers.miss, 1);
+        }
+    }
+    fn count_add(&self, tickers: &RoleTickers, charge: usize) {
+        if let Some(statistics) = self.statistics() {
+            statistics.record(Ticker::BlockCacheAdd, 1);
+            statistics.record(tickers.add, 1);
+            statistics.record(tickers.bytes, charge as u64);
+            statistics.record(Ticker::BlockCacheBytesWrite, charge as u64);
+        }
+    }
+}
+
+/// What is counted for a kind of block.
+pub(super) struct RoleTickers {
+    hit: Ticker,
+    miss: Ticker,
+    add: Ticker,
+    bytes: Ticker,
+}
+
+pub(super) static DATA_TICKERS: RoleTickers = RoleTickers {
+    hit: Ticker::BlockCacheDataHit,
+    miss: Ticker::BlockCacheDataMiss,
+    add: Ticker::BlockCacheDataAdd,
+    bytes: Ticker::BlockCacheDataBytesInsert,
+};
+static INDEX_TICKERS: RoleTickers = RoleTickers {
+    hit: Ticker::BlockCacheIndexHit,
+    miss: Ticker::BlockCacheIndexMiss,
+    add: Ticker::BlockCacheIndexAdd,
+    bytes: Ticker::BlockCacheIndexBytesInsert,
+};
+static FILTER_TICKERS: RoleTickers = RoleTickers {
+    hit: Ticker::BlockCacheFilterHit,
+    miss: Ticker::BlockCacheFilterMiss,
+    add: Ticker::BlockCacheFilterAdd,
+    bytes: Ticker::BlockCacheFilterBytesInsert,
+};

@@ -1,0 +1,357 @@
+//! Point reads.
+
+use super::fetch::BlockRole;
+use super::{FilterHome, Home, IndexCursor, Lent, TableEntry, TableReader};
+use crate::block::{Cursor, Lookup, apply_global};
+use crate::cached_block::{BlockRef, PinnedBytes};
+use crate::filter_block::ParsedFilter;
+use crate::handle::BlockHandle;
+use crate::index::FlatIndex;
+use crate::options::ReadContext;
+use ironstone_base::statistics::Ticker;
+use ironstone_base::{InternalKey, InternalKeyBuf, Result, SequenceNumber, ValueType};
+use ironstone_vfs::ReadRequest;
+
+/// What one block told about a target.
+enum Answer {
+    Entry(TableEntry),
+    Absent,
+    /// The next block may have it.
+    GoOn,
+}
+
+impl TableReader {
+    /// The newest entry of `target`'s user key at or below `target`'s sequence number.
+    pub fn get(&self, context: &ReadContext, target: InternalKey<'_>) -> Result<Option<TableEntry>> {
+        if !self.filter_lets_pass(context, target)? {
+            return Ok(None);
+        }
+        let found = match &self.index {
+            super::IndexHome { top: Home::Resident(index), is_two_level: false } => {
+                self.get_from(context, index, target)
+            }
+            _ => self.get_by_cursor(context, target),
+        }?;
+        self.count_true_positive(found.is_some());
+        Ok(found)
+    }
+
+    #[inline]
+    fn get_from(&self, context: &ReadContext, index: &FlatIndex, target: InternalKey<'_>) -> Result<Option<TableEntry>> {
+        let mut at = index.find(&self.order.user, target);
+        while at < index.len() {
+            let block = self.data_block(context, index, at)?;
+            match self.search(block, index, at, target)? {
+                Answer::Entry(entry) => return Ok(Some(entry)),
+                Answer::Absent => return Ok(None),
+                Answer::GoOn => at += 1,
+            }
+        }
+        Ok(None)
+    }
+
+    fn get_by_cursor(&self, context: &ReadContext, target: InternalKey<'_>) -> Result<Option<TableEntry>> {
+        let mut cursor = IndexCursor::new(self, context)?;
+        let mut more = cursor.seek(self, context, target)?;
+        while let (true, Some((index, at))) = (more, cursor.current(self)) {
+            let block = self.data_block(context, index, at)?;
+            match self.search(block, index, at, target)? {
+                Answer::Entry(entry) => return Ok(Some(entry)),
+                Answer::Absent => return Ok(None),
+                Answer::GoOn => more = cursor.next(self, context)?,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Looks for `target` in `block`, which is block `at` of `index`.
+    #[inline]
+    fn search(&self, block: BlockRef, index: &FlatIndex, at: usize, target: InternalKey<'_>) -> Result<Answer> {
+        let offset = || index.handle(at).offset;
+        let Some(entries) = block.data() else {
+            return Err(self.format().corrupt(BlockRole::Data, offset(), "the cache has another block here"));
+        };
+        let outcome = entries
+            .lookup(&self.order, target, self.global_sequence)
+            .map_err(|bad| self.format().corrupt(BlockRole::Data, offset(), bad.0))?;
+        match outcome {
+            Lookup::Found { trailer, value_at, value_len } => {
+                let value_type = ValueType::from_byte(trailer as u8).filter(|kind| kind.is_point_entry());
+                let Some(value_type) = value_type else {
+                    let what = format!("an entry has value type {:#x}", trailer as u8);
+                    return Err(self.format().corrupt(BlockRole::Data, offset(), what));
+                };
+                let value = PinnedBytes::in_block(block, value_at, value_len);
+                Ok(Answer::Entry(TableEntry { sequence: SequenceNumber(trailer >> 8), value_type, value }))
+            }
+            Lookup::Absent => Ok(Answer::Absent),
+            // The next block begins with a key after the separator: only if that is the very key that
+            // we look for can more of its entries follow.
+            Lookup::Beyond if self.order.user.equal(index.separator_user_key(at), target.user_key()) => {
+                Ok(Answer::GoOn)
+            }
+            Lookup::Beyond => Ok(Answer::Absent),
+        }
+    }
+
+    /// Hands `visit` the entries of `target`'s user key at or below `target`'s sequence number, newest
+    /// first, until it answers `false` or there are no more.
+    pub fn visit(
+        &self,
+        context: &ReadContext,
+        target: InternalKey<'_>,
+        visit: &mut dyn FnMut(TableEntry) -> bool,
+    ) -> Result<()> {
+        if !self.filter_lets_pass(context, target)? {
+            return Ok(());
+        }
+        let mut blocks = IndexCursor::new(self, context)?;
+        let mut more = blocks.seek(self, context, target)?;
+        let mut found = false;
+        while let (true, Some((index, at))) = (more, blocks.current(self)) {
+            let block = self.data_block(context, index, at)?;
+            let offset = index.handle(at).offset;
+            let may_go_on = self.order.user.equal(index.separator_user_key(at), target.user_key());
+            let ended = self.visit_block(&block, offset, target, &mut |entry| {
+                found = true;
+                visit(entry)
+            })?;
+            if ended || !may_go_on {
+                break;
+            }
+            more = blocks.next(self, context)?;
+        }
+        self.count_true_positive(found);
+        Ok(())
+    }
+
+    /// Answers whether the visit is over.
+    fn visit_block(
+        &self,
+        block: &BlockRef,
+        offset: u64,
+        target: InternalKey<'_>,
+        visit: &mut dyn FnMut(TableEntry) -> bool,
+    ) -> Result<bool> {
+        let corrupt = |what: &str| self.format().corrupt(BlockRole::Data, offset, what);
+        let entries = block.data().ok_or_else(|| corrupt("the cache has another block here"))?;
+        let mut cursor = Cursor::default();
+        let mut more = cursor.seek(entries, &self.order, target).map_err(|bad| corrupt(bad.0))?;
+        while more {
+            let key = cursor.key(entries);
+            if !self.order.user.equal(key.user_key(), target.user_key()) {
+                return Ok(true);
+            }
+            let trailer = apply_global(key.trailer(), self.global_sequence);
+            if trailer <= target.trailer() {
+                let value_type = ValueType::from_byte(trailer as u8)
+                    .filter(|kind| kind.is_point_entry())
+                    .ok_or_else(|| corrupt("an entry has an unknown value type"))?;
+                let (start, len) = cursor.value_range();
+                let value = PinnedBytes::in_block(block.clone(), start, len);
+                if !visit(TableEntry { sequence: SequenceNumber(trailer >> 8), value_type, value }) {
+                    return Ok(true);
+                }
+            }
+            more = cursor.next(entries).map_err(|bad| corrupt(bad.0))?;
+        }
+        Ok(false)
+    }
+
+    /// As [`TableReader::get`] for many targets in ascending order. Reads from the file go out together.
+    pub fn multi_get(&self, context: &ReadContext, targets: &[InternalKey<'_>]) -> Vec<Result<Option<TableEntry>>> {
+        let index = match &self.index {
+            super::IndexHome { top: Home::Resident(index), is_two_level: false } if targets.len() > 1 => index,
+            _ => return targets.iter().map(|&target| self.get(context, target)).collect(),
+        };
+        let wanted: Vec<Result<Option<usize>>> = targets
+            .iter()
+            .map(|&target| {
+                let passes = self.filter_lets_pass(context, target)?;
+                Ok(passes.then(|| index.find(&self.order.user, target)).filter(|&at| at < index.len()))
+            })
+            .collect();
+        let mut places: Vec<usize> = wanted.iter().filter_map(|at| *at.as_ref().ok()?).collect();
+        places.dedup();
+        let blocks = self.data_blocks(context, index, &places);
+        let answer = |(at, &target): (Result<Option<usize>>, &InternalKey<'_>)| {
+            let Some(at) = at? else {
+                return Ok(None);
+            };
+            let block = match places.iter().position(|&place| place == at).map(|i| &blocks[i]) {
+                Some(Ok(block)) => block.clone(),
+                Some(Err(error)) => return Err(error.clone()),
+                None => return Ok(None),
+            };
+            let found = match self.search(block, index, at, target)? {
+                Answer::Entry(entry) => Some(entry),
+                Answer::Absent => None,
+                Answer::GoOn => self.get_from(context, index, target)?,
+            };
+            self.count_true_positive(found.is_some());
+            Ok(found)
+        };
+        wanted.into_iter().zip(targets).map(answer).collect()
+    }
+
+    /// The blocks at `places`; those that are not in the cache are read at once.
+    fn data_blocks(&self, context: &ReadContext, index: &FlatIndex, places: &[usize]) -> Vec<Result<BlockRef>> {
+        let mut blocks: Vec<Option<Result<BlockRef>>> = Vec::with_capacity(places.len());
+        let mut missing: Vec<(usize, BlockHandle, Vec<u8>)> = Vec::new();
+        for (i, &at) in places.iter().enumerate() {
+            let handle = index.handle(at);
+            let cached = self.cache.as_ref().and_then(|cache| cache.get_at(index.slot(at), &self.cache_key(handle)));
+            let tier = self.check_tier(context, BlockRole::Data, handle);
+            blocks.push(match cached {
+                Some(block) => {
+                    self.count_hit(&super::fetch::DATA_TICKERS);
+                    Some(Ok(BlockRef::Cached(block)))
+                }
+                None => match tier.and_then(|()| self.format().stored_len(BlockRole::Data, handle)) {
+                    Ok(len) => {
+                        missing.push((i, handle, vec![0; len]));
+                        None
+                    }
+                    Err(error) => Some(Err(error)),
+                },
+            });
+        }
+        for (i, handle, outcome) in self.read_missing(missing) {
+            let block = outcome
+                .and_then(|stored| self.unpack_read(context, BlockRole::Data, handle, stored))
+                .and_then(|raw| self.parse_data_block(handle, raw))
+                .and_then(|block| self.keep_data_block(context, handle, block));
+            if let Ok(BlockRef::Cached(cached)) = &block {
+                index.set_slot(places[i], cached.hint());
+            }
+            blocks[i] = Some(block);
+        }
+        blocks.into_iter().map(|block| block.expect("each place was found, refused or read")).collect()
+    }
+
+    /// Reads blocks with their trailers, all in one call.
+    fn read_missing(&self, mut missing: Vec<(usize, BlockHandle, Vec<u8>)>) -> Vec<(usize, BlockHandle, Result<Vec<u8>>)> {
+        let mut requests: Vec<ReadRequest<'_>> = missing
+            .iter_mut()
+            .map(|(_, handle, buf)| ReadRequest { offset: handle.offset, buf, result: Ok(0) })
+            .collect();
+        if !requests.is_empty() {
+            self.file.read_many(&mut requests);
+        }
+        let outcomes: Vec<Result<usize>> = requests.into_iter().map(|request| request.result).collect();
+        let join = |((i, handle, buf), outcome): ((usize, BlockHandle, Vec<u8>), Result<usize>)| {
+            let stored = outcome.and_then(|count| match count < buf.len() {
+                true => {
+                    let what = "the file ends within the block";
+                    Err(self.format().corrupt(BlockRole::Data, handle.offset, what))
+                }
+                false => Ok(buf),
+            });
+            (i, handle, stored)
+        };
+        missing.into_iter().zip(outcomes).map(join).collect()
+    }
+
+    /// Whether the table can hold `user_key`, by its filter. No blocks but those of the filter are read.
+    pub fn may_match(&self, context: &ReadContext, user_key: &[u8]) -> Result<bool> {
+        let target = InternalKeyBuf::for_seek(user_key, SequenceNumber::MAX);
+        self.filter_lets_pass(context, target.as_key())
+    }
+
+    /// Whether the table can hold a key at or after `target` with the same prefix, by its filter.
+    pub fn prefix_may_match(&self, context: &ReadContext, target: InternalKey<'_>) -> Result<bool> {
+        let Some(extractor) = self.filter_extractor.as_ref().filter(|_| !context.skip_filters) else {
+            return Ok(true);
+        };
+        match extractor.transform(target.user_key()) {
+            Some(prefix) => {
+                let may_match = self.ask_filter(context, prefix, target)?;
+                self.count(Ticker::BloomFilterPrefixChecked);
+                if !may_match {
+                    self.count(Ticker::BloomFilterPrefixUseful);
+                }
+                Ok(may_match)
+            }
+            None => Ok(true),
+        }
+    }
+
+    #[inline]
+    fn filter_lets_pass(&self, context: &ReadContext, target: InternalKey<'_>) -> Result<bool> {
+        if context.skip_filters || matches!(self.filter, FilterHome::None) {
+            return Ok(true);
+        }
+        if self.filters_keys {
+            let passes = self.ask_filter(context, target.user_key(), target)?;
+            self.count(if passes { Ticker::BloomFilterFullPositive } else { Ticker::BloomFilterUseful });
+            return Ok(passes);
+        }
+        self.prefix_may_match(context, target)
+    }
+
+    /// Whether the filter of the partition around `target` may have been given `entry`.
+    #[inline]
+    fn ask_filter(&self, context: &ReadContext, entry: &[u8], target: InternalKey<'_>) -> Result<bool> {
+        match &self.filter {
+            FilterHome::None => Ok(true),
+            FilterHome::Full(Home::Resident(filter)) => Ok(filter.may_match(entry)),
+            FilterHome::Full(home) => self.ask_cached(context, home, entry),
+            FilterHome::Partitioned { top, partitions } => {
+                self.ask_partition(context, top, partitions.as_deref(), entry, target)
+            }
+        }
+    }
+
+    fn ask_cached(&self, context: &ReadContext, home: &Home<ParsedFilter>, entry: &[u8]) -> Result<bool> {
+        let filter: Lent<'_, ParsedFilter> = match home {
+            Home::Resident(filter) => Lent::Resident(filter),
+            Home::Pinned(block) => Lent::Block(block.clone()),
+            Home::Cached(handle) => match self.filter_block(context, *handle) {
+                // Whether the key is there cannot be told without the file: the data block will tell.
+                Err(error) if error.is_incomplete() => return Ok(true),
+                block => Lent::Block(block?),
+            },
+        };
+        Ok(filter.may_match(entry))
+    }
+
+    fn ask_partition(
+        &self,
+        context: &ReadContext,
+        top: &Home<FlatIndex>,
+        partitions: Option<&[ParsedFilter]>,
+        entry: &[u8],
+        target: InternalKey<'_>,
+    ) -> Result<bool> {
+        let top: Lent<'_, FlatIndex> = match top {
+            Home::Resident(index) => Lent::Resident(index),
+            Home::Pinned(block) => Lent::Block(block.clone()),
+            Home::Cached(handle) => match self.filter_index_block(context, *handle) {
+                Err(error) if error.is_incomplete() => return Ok(true),
+                block => Lent::Block(block?),
+            },
+        };
+        if top.is_empty() {
+            return Ok(true);
+        }
+        // Beyond the last key there is still the last partition: it may have the prefix.
+        let at = top.find(&self.order.user, target).min(top.len() - 1);
+        match partitions {
+            Some(partitions) => Ok(partitions.get(at).is_none_or(|filter| filter.may_match(entry))),
+            None => self.ask_cached(context, &Home::Cached(top.handle(at)), entry),
+        }
+    }
+
+    #[inline]
+    fn count(&self, ticker: Ticker) {
+        if let Some(statistics) = &self.table.statistics {
+            statistics.record(ticker, 1);
+        }
+    }
+    #[inline]
+    fn count_true_positive(&self, found: bool) {
+        if found && self.filters_keys && !matches!(self.filter, FilterHome::None) {
+            self.count(Ticker::BloomFilterFullTruePositive);
+        }
+    }
+}

@@ -1,0 +1,466 @@
+//! Opens a table.
+
+use super::fetch::{BlockFormat, BlockRole};
+use super::{FilterHome, Home, IndexHome, RangeTombstone, TableReader};
+use crate::block::{Block, MetaCursor, apply_global};
+use crate::filter::{FULL_FILTER_PREFIX, PARTITIONED_FILTER_PREFIX};
+use crate::filter_block::ParsedFilter;
+use crate::footer::{FOOTER_LEN, Footer};
+use crate::handle::{BLOCK_TRAILER_LEN, BlockHandle};
+use crate::index::{FlatIndex, IndexFormat};
+use crate::options::{IndexType, OpenOptions, ReadContext};
+use crate::properties::{self, TableProperties};
+use crate::unique_id::forced_unique_id;
+use ironstone_base::hash::hash64;
+use ironstone_base::sync::Arc;
+use ironstone_base::{
+    Error, InternalKey, InternalKeyComparator, Result, SequenceNumber, ValueType, slice_transform,
+};
+use ironstone_compress::Decompressor;
+use ironstone_vfs::RandomAccessFile;
+
+/// How much of the end of the file is read at once if nobody says how much there is.
+const TAIL_GUESS: u64 = 64 << 10;
+const EMBEDDED_BLOBS: &str = "rocksdb.embedded.blob.stats";
+
+/// The end of the file, read in one go.
+struct Tail<'a> {
+    file: &'a dyn RandomAccessFile,
+    format: BlockFormat<'a>,
+    bytes: Vec<u8>,
+    bytes_at: u64,
+}
+
+pub(super) fn open(file: Box<dyn RandomAccessFile>, file_size: u64, options: &OpenOptions) -> Result<TableReader> {
+    let table = Arc::clone(&options.table);
+    let (bytes, bytes_at) = read_tail(&*file, file_size, options.tail_size)?;
+    let footer_at = file_size.saturating_sub(FOOTER_LEN as u64);
+    let footer = Footer::decode(&bytes, file_size).map_err(|bad| bad.at(file.path(), footer_at))?;
+    let path = file.path();
+    let format = BlockFormat { path, footer: &footer, file_size, max_block_size: table.max_block_size };
+    let tail = Tail { file: &*file, format, bytes, bytes_at };
+
+    let metaindex = tail.metaindex()?;
+    let properties = tail.properties(&metaindex)?;
+    check_supported(path, &properties, options)?;
+    let global_sequence = global_sequence(&properties, options.largest_sequence)
+        .map_err(|what| Error::corruption_at(path, metaindex_offset(&metaindex, "rocksdb.properties"), what))?;
+    let dictionary = tail.dictionary(&metaindex)?;
+    let range_tombstones = tail.range_tombstones(&metaindex, global_sequence)?;
+    let (index_type, index_at) = tail.index_place(&metaindex, &properties)?;
+    let index_format = IndexFormat {
+        user_keys: properties.index_key_is_user_key != 0,
+        delta_values: properties.index_value_is_delta_encoded != 0,
+        first_keys: index_type == IndexType::BinarySearchWithFirstKey,
+    };
+    let filter_extractor = filter_extractor(&properties, options);
+    let cache = table.block_cache.clone().filter(|_| !table.no_block_cache);
+    let cache_file_id = cache_file_id(&properties, cache.as_ref().map(|cache| cache.new_file_id()));
+    let Tail { bytes, .. } = tail;
+
+    let mut reader = TableReader {
+        order: InternalKeyComparator::new(table.comparator.clone()),
+        index: IndexHome {
+            top: Home::Cached(index_at),
+            is_two_level: index_type == IndexType::TwoLevel,
+        },
+        filter: FilterHome::None,
+        filters_keys: properties.user_flag(properties::WHOLE_KEY_FILTERING, true),
+        filter_extractor,
+        range_tombstones,
+        global_sequence,
+        data_decompressor: Decompressor::new(dictionary),
+        meta_decompressor: Decompressor::new(None),
+        cache,
+        cache_file_id,
+        file_size,
+        footer,
+        table,
+        properties,
+        metaindex,
+        index_type,
+        index_format,
+        file,
+    };
+    reader.settle_index(options, index_at, &bytes, bytes_at)?;
+    reader.settle_filter(options, &bytes, bytes_at)?;
+    Ok(reader)
+}
+
+fn read_tail(file: &dyn RandomAccessFile, file_size: u64, hint: u64) -> Result<(Vec<u8>, u64)> {
+    let wanted = if hint > 0 { hint } else { TAIL_GUESS };
+    let len = wanted.max(FOOTER_LEN as u64).min(file_size);
+    let at = file_size - len;
+    let mut bytes = vec![0; len as usize];
+    let count = file.read_at(at, &mut bytes)?;
+    if count < bytes.len() {
+        let what = format!("the file should be {file_size} bytes long, but ends at {}", at + count as u64);
+        return Err(Error::corruption_at(file.path(), at + count as u64, what));
+    }
+    Ok((bytes, at))
+}
+
+impl Tail<'_> {
+    /// Reads a block, from memory if it is there, and checks it.
+    fn stored(&self, role: BlockRole, handle: BlockHandle) -> Result<Vec<u8>> {
+        let stored = self.stored_unchecked(role, handle)?;
+        self.format.verify(role, handle.offset, &stored)?;
+        Ok(stored)
+    }
+
+    fn stored_unchecked(&self, role: BlockRole, handle: BlockHandle) -> Result<Vec<u8>> {
+        let len = self.format.stored_len(role, handle)?;
+        match slice_of(&self.bytes, self.bytes_at, handle.offset, len) {
+            Some(stored) => Ok(stored.to_vec()),
+            None => self.format.read(self.file, role, handle),
+        }
+    }
+
+    fn unpack(&self, role: BlockRole, handle: BlockHandle, stored: Vec<u8>) -> Result<Vec<u8>> {
+        self.format.unpack_owned(role, handle.offset, stored, &Decompressor::new(None))
+    }
+
+    fn block(&self, role: BlockRole, handle: BlockHandle) -> Result<Block> {
+        let raw = self.unpack(role, handle, self.stored(role, handle)?)?;
+        Block::new(raw).map_err(|bad| self.format.corrupt(role, handle.offset, bad.0))
+    }
+
+    fn metaindex(&self) -> Result<Vec<(String, BlockHandle)>> {
+        let (role, at) = (BlockRole::Metaindex, self.format.footer.metaindex);
+        let block = self.block(role, at)?;
+        let corrupt = |what: &str| self.format.corrupt(role, at.offset, what);
+        let mut cursor = MetaCursor::new(&block);
+        let mut named = Vec::new();
+        while let Some((name, _, mut value)) = cursor.next().map_err(|bad| corrupt(bad.0))? {
+            let name = String::from_utf8_lossy(name).into_owned();
+            let handle = BlockHandle::decode(&mut value).map_err(|bad| corrupt(bad.0))?;
+            named.push((name, handle));
+        }
+        Ok(named)
+    }
+
+    /// LevelDB's tables have none.
+    fn properties(&self, metaindex: &[(String, BlockHandle)]) -> Result<TableProperties> {
+        let role = BlockRole::Properties;
+        // Old versions had another name for it.
+        let at = find(metaindex, "rocksdb.properties").or_else(|| find(metaindex, "rocksdb.stats"));
+        let Some(at) = at else {
+            if self.format.footer.leveldb_magic {
+                return Ok(TableProperties::default());
+            }
+            let at = self.format.footer.metaindex.offset;
+            return Err(self.format.corrupt(BlockRole::Metaindex, at, "it names no properties block"));
+        };
+        let stored = self.stored_unchecked(role, at)?;
+        let verified = self.format.verify(role, at.offset, &stored);
+        let raw = self.unpack(role, at, stored.clone())?;
+        let parsed = Block::new(raw).and_then(|block| TableProperties::decode(&block, at.offset));
+        let properties = match (parsed, &verified) {
+            (Ok(properties), _) => properties,
+            (Err(_), Err(_)) => return Err(verified.expect_err("just matched")),
+            (Err(bad), Ok(())) => return Err(self.format.corrupt(role, at.offset, bad.0)),
+        };
+        if let Err(error) = verified {
+            self.verify_without_global_sequence(at, stored, &properties).map_err(|_| error)?;
+        }
+        Ok(properties)
+    }
+
+    /// Old RocksDB wrote the global sequence number into the file without mending the checksum, which
+    /// is still the one for 0.
+    fn verify_without_global_sequence(
+        &self,
+        at: BlockHandle,
+        mut stored: Vec<u8>,
+        properties: &TableProperties,
+    ) -> Result<()> {
+        let place = properties.external_sst_file_global_seqno_offset.checked_sub(at.offset);
+        if let Some(field) = place.and_then(|start| stored.get_mut(start as usize..)?.first_chunk_mut::<8>()) {
+            *field = [0; 8];
+        }
+        self.format.verify(BlockRole::Properties, at.offset, &stored)
+    }
+
+    fn dictionary(&self, metaindex: &[(String, BlockHandle)]) -> Result<Option<Arc<[u8]>>> {
+        let Some(at) = find(metaindex, "rocksdb.compression_dict").filter(|at| !at.is_null()) else {
+            return Ok(None);
+        };
+        let role = BlockRole::Dictionary;
+        Ok(Some(self.unpack(role, at, self.stored(role, at)?)?.into()))
+    }
+
+    fn range_tombstones(
+        &self,
+        metaindex: &[(String, BlockHandle)],
+        global_sequence: Option<u64>,
+    ) -> Result<Vec<RangeTombstone>> {
+        let Some(at) = find(metaindex, "rocksdb.range_del").filter(|at| !at.is_null()) else {
+            return Ok(Vec::new());
+        };
+        let role = BlockRole::RangeTombstones;
+        let block = self.block(role, at)?;
+        let corrupt = |what: &str| self.format.corrupt(role, at.offset, what);
+        let mut cursor = MetaCursor::new(&block);
+        let mut tombstones = Vec::new();
+        while let Some((key, _, end)) = cursor.next().map_err(|bad| corrupt(bad.0))? {
+            let key = InternalKey::from_bytes(key).map_err(|bad| corrupt(bad.0))?;
+            if key.value_type() != Ok(ValueType::RangeDeletion) {
+                return Err(corrupt("an entry is not a range tombstone"));
+            }
+            tombstones.push(RangeTombstone {
+                begin: key.user_key().to_vec(),
+                end: end.to_vec(),
+                sequence: SequenceNumber(apply_global(key.trailer(), global_sequence) >> 8),
+            });
+        }
+        Ok(tombstones)
+    }
+
+    fn index_place(
+        &self,
+        metaindex: &[(String, BlockHandle)],
+        properties: &TableProperties,
+    ) -> Result<(IndexType, BlockHandle)> {
+        let footer = self.format.footer;
+        let number = properties.user_fixed32(properties::INDEX_TYPE).unwrap_or(0);
+        let Some(index_type) = IndexType::from_number(number) else {
+            let message = format!("{}: index type {number}", self.format.path.display());
+            return Err(Error::not_supported(message));
+        };
+        let at = if footer.index.is_null() { find(metaindex, "rocksdb.index") } else { Some(footer.index) };
+        let missing = || self.format.corrupt(BlockRole::Metaindex, footer.metaindex.offset, "it names no index");
+        Ok((index_type, at.ok_or_else(missing)?))
+    }
+}
+
+fn slice_of(bytes: &[u8], bytes_at: u64, offset: u64, len: usize) -> Option<&[u8]> {
+    let start = usize::try_from(offset.checked_sub(bytes_at)?).ok()?;
+    bytes.get(start..start.checked_add(len)?)
+}
+
+fn find(metaindex: &[(String, BlockHandle)], name: &str) -> Option<BlockHandle> {
+    metaindex.iter().find(|(other, _)| other == name).map(|(_, handle)| *handle)
+}
+
+fn metaindex_offset(metaindex: &[(String, BlockHandle)], name: &str) -> u64 {
+    find(metaindex, name).map_or(0, |handle| handle.offset)
+}
+
+/// Refuses tables that need what is not built, and tables of another order or another identity.
+fn check_supported(path: &std::path::Path, properties: &TableProperties, options: &OpenOptions) -> Result<()> {
+    let unsupported = |what: &str| Err(Error::not_supported(format!("{}: {what}", path.display())));
+    if properties.separate_key_value_in_data_block != 0 {
+        return unsupported("data blocks with keys and values apart (separate_key_value_in_data_block)");
+    }
+    if properties.user_defined_timestamps_persisted == 0 {
+        return unsupported("keys without their user-defined timestamps (persist_user_defined_timestamps=false)");
+    }
+    if properties.user_collected.contains_key(EMBEDDED_BLOBS) {
+        return unsupported("blobs embedded in the table");
+    }
+    if let Some((manager, _)) = properties.compression_name.split_once(';')
+        && !["", "BuiltinV2", "nullptr"].contains(&manager)
+    {
+        return unsupported(&format!("compression manager \"{manager}\""));
+    }
+    let (own, wanted) = (&properties.comparator_name, options.table.comparator.name());
+    if !own.is_empty() && own != wanted {
+        let message = format!("{}: made with comparator {own}, opened with {wanted}", path.display());
+        return Err(Error::invalid_argument(message));
+    }
+    if let Some(expected) = options.expected_unique_id.filter(|id| *id != [0, 0]) {
+        let (db, session) = (&properties.db_id, &properties.db_session_id);
+        let actual = forced_unique_id(db, session, properties.original_file_number);
+        if actual != expected {
+            let what = format!("another file is expected: unique id {actual:x?} instead of {expected:x?}");
+            return Err(Error::corruption_at(path, 0, what));
+        }
+    }
+    Ok(())
+}
+
+/// The sequence number of all entries of an ingested file, from its properties and the MANIFEST.
+fn global_sequence(
+    properties: &TableProperties,
+    largest: Option<SequenceNumber>,
+) -> std::result::Result<Option<u64>, &'static str> {
+    let stored = properties.user_fixed64(properties::EXTERNAL_SST_GLOBAL_SEQNO);
+    let has_version = properties.user_collected.contains_key(properties::EXTERNAL_SST_VERSION);
+    match (properties.user_fixed32(properties::EXTERNAL_SST_VERSION), stored) {
+        (Some(2), stored) => {
+            let stored = stored.unwrap_or(0);
+            let sequence = match largest {
+                Some(largest) if stored == 0 => largest.0,
+                Some(largest) if stored != largest.0 => {
+                    return Err("its global sequence number is not the largest one that the MANIFEST has for it");
+                }
+                _ => stored,
+            };
+            match sequence > SequenceNumber::MAX.0 {
+                true => Err("its global sequence number is too large"),
+                false => Ok(Some(sequence)),
+            }
+        }
+        (Some(1), None) | (None, None) if !has_version || stored.is_none() => Ok(None),
+        (Some(1), Some(_)) => Err("an external file of version 1 has a global sequence number"),
+        (None, Some(_)) => Err("a global sequence number in a file that is not external"),
+        _ => Err("an external file has an unknown version"),
+    }
+}
+
+/// The extractor that made the prefixes of the table's filter: the one in the options if it is the same,
+/// else the built-in one of that name.
+fn filter_extractor(
+    properties: &TableProperties,
+    options: &OpenOptions,
+) -> Option<Arc<dyn ironstone_base::SliceTransform>> {
+    if !properties.user_flag(properties::PREFIX_FILTERING, true) {
+        return None;
+    }
+    let name = properties.prefix_extractor_name.as_str();
+    let current = options.table.prefix_extractor.as_ref().filter(|current| current.name() == name);
+    current.cloned().or_else(|| slice_transform::builtin(name))
+}
+
+/// Stable over closing and opening again where the table knows who it is.
+fn cache_file_id(properties: &TableProperties, unused: Option<u64>) -> u64 {
+    let session = properties.db_session_id.as_bytes();
+    if session.is_empty() || properties.original_file_number == 0 {
+        return unused.unwrap_or(0);
+    }
+    let database = hash64(properties.db_id.as_bytes(), properties.original_file_number);
+    hash64(session, database)
+}
+
+impl TableReader {
+    fn settle_index(&mut self, options: &OpenOptions, at: BlockHandle, tail: &[u8], tail_at: u64) -> Result<()> {
+        let context = ReadContext::default();
+        if self.cache.is_some() && self.table.cache_index_and_filter_blocks {
+            let is_pinned = self.is_pinned(options, self.index.is_two_level);
+            if is_pinned {
+                self.index.top = Home::Pinned(self.index_block(&context, at)?);
+            } else if options.prefetch_index_and_filter {
+                self.index_block(&context, at)?;
+            }
+            return Ok(());
+        }
+        let block = self.tail_block(BlockRole::Index, at, tail, tail_at)?;
+        let top = self.decode_index(&block, at)?;
+        if !self.index.is_two_level {
+            self.index.top = Home::Resident(top);
+            return Ok(());
+        }
+        let places: Vec<BlockHandle> = (0..top.len()).map(|i| top.handle(i)).collect();
+        let partitions = places.into_iter().map(|at| self.tail_block(BlockRole::Index, at, tail, tail_at));
+        let index = self.decode_partitions(partitions, at)?;
+        self.index = IndexHome { top: Home::Resident(index), is_two_level: false };
+        Ok(())
+    }
+
+    fn decode_index(&self, block: &Block, at: BlockHandle) -> Result<FlatIndex> {
+        FlatIndex::decode(block, self.index_format, &self.order.user, self.file_size)
+            .map_err(|bad| self.format().corrupt(BlockRole::Index, at.offset, bad.0))
+    }
+
+    fn decode_partitions(
+        &self,
+        partitions: impl Iterator<Item = Result<Block>>,
+        at: BlockHandle,
+    ) -> Result<FlatIndex> {
+        let mut failed = None;
+        let blocks = partitions.map_while(|block| match block {
+            Ok(block) => Some(Ok(block)),
+            Err(error) => {
+                failed = Some(error);
+                None
+            }
+        });
+        let index = FlatIndex::decode_partitions(blocks, self.index_format, &self.order.user, self.file_size);
+        match failed {
+            Some(error) => Err(error),
+            None => index.map_err(|bad: ironstone_base::Corrupt| {
+                self.format().corrupt(BlockRole::Index, at.offset, bad.0)
+            }),
+        }
+    }
+
+    fn settle_filter(&mut self, options: &OpenOptions, tail: &[u8], tail_at: u64) -> Result<()> {
+        let named = |prefix: &str| {
+            self.metaindex.iter().find(|(name, _)| name.starts_with(prefix)).map(|(_, handle)| *handle)
+        };
+        let (full, partitioned) = (named(FULL_FILTER_PREFIX), named(PARTITIONED_FILTER_PREFIX));
+        if options.skip_filters {
+            return Ok(());
+        }
+        let in_cache = self.cache.is_some() && self.table.cache_index_and_filter_blocks;
+        self.filter = match (full, partitioned) {
+            (Some(at), _) => FilterHome::Full(self.settle_full_filter(options, at, in_cache, tail, tail_at)?),
+            (None, Some(at)) => self.settle_partitioned_filter(options, at, in_cache, tail, tail_at)?,
+            (None, None) => FilterHome::None,
+        };
+        Ok(())
+    }
+
+    fn settle_full_filter(
+        &self,
+        options: &OpenOptions,
+        at: BlockHandle,
+        in_cache: bool,
+        tail: &[u8],
+        tail_at: u64,
+    ) -> Result<Home<ParsedFilter>> {
+        let context = ReadContext::default();
+        if !in_cache {
+            return Ok(Home::Resident(ParsedFilter::new(self.tail_raw(BlockRole::Filter, at, tail, tail_at)?)));
+        }
+        if self.is_pinned(options, false) {
+            return Ok(Home::Pinned(self.filter_block(&context, at)?));
+        }
+        if options.prefetch_index_and_filter {
+            self.filter_block(&context, at)?;
+        }
+        Ok(Home::Cached(at))
+    }
+
+    fn settle_partitioned_filter(
+        &self,
+        options: &OpenOptions,
+        at: BlockHandle,
+        in_cache: bool,
+        tail: &[u8],
+        tail_at: u64,
+    ) -> Result<FilterHome> {
+        if in_cache {
+            let top = match self.is_pinned(options, true) {
+                true => Home::Pinned(self.filter_index_block(&ReadContext::default(), at)?),
+                false => Home::Cached(at),
+            };
+            return Ok(FilterHome::Partitioned { top, partitions: None });
+        }
+        let top = self.decode_index(&self.tail_block(BlockRole::Filter, at, tail, tail_at)?, at)?;
+        let read = |i| Ok(ParsedFilter::new(self.tail_raw(BlockRole::Filter, top.handle(i), tail, tail_at)?));
+        let partitions: Result<Vec<ParsedFilter>> = (0..top.len()).map(read).collect();
+        Ok(FilterHome::Partitioned { partitions: Some(partitions?), top: Home::Resident(top) })
+    }
+
+    fn is_pinned(&self, options: &OpenOptions, is_top_level: bool) -> bool {
+        let by_level = options.level == 0 && self.table.pin_l0_filter_and_index_blocks_in_cache;
+        by_level || is_top_level && self.table.pin_top_level_index_and_filter
+    }
+
+    fn tail_raw(&self, role: BlockRole, at: BlockHandle, tail: &[u8], tail_at: u64) -> Result<Vec<u8>> {
+        let format = self.format();
+        let len = format.stored_len(role, at)?;
+        debug_assert!(len >= BLOCK_TRAILER_LEN);
+        let stored = match slice_of(tail, tail_at, at.offset, len) {
+            Some(stored) => stored.to_vec(),
+            None => format.read(&*self.file, role, at)?,
+        };
+        self.unpack_read(&ReadContext::default(), role, at, stored)
+    }
+
+    fn tail_block(&self, role: BlockRole, at: BlockHandle, tail: &[u8], tail_at: u64) -> Result<Block> {
+        let raw = self.tail_raw(role, at, tail, tail_at)?;
+        Block::new(raw).map_err(|bad| self.format().corrupt(role, at.offset, bad.0))
+    }
+}

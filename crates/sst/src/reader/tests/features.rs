@@ -1,0 +1,154 @@
+//! Single features.
+
+use super::sample::*;
+use crate::properties::{EXTERNAL_SST_GLOBAL_SEQNO, EXTERNAL_SST_VERSION};
+use crate::*;
+use ironstone_base::statistics::Ticker;
+use ironstone_base::sync::Arc;
+use ironstone_base::*;
+use ironstone_cache::{Cache, CacheOptions};
+use ironstone_iter::InternalIterator;
+use ironstone_vfs::{FileSystem, WriteOptions};
+use std::path::Path;
+
+fn numbered(count: u64) -> Entries {
+    let key = |i| InternalKeyBuf::new(format!("key{i:06}").as_bytes(), SequenceNumber(i), ValueType::Value);
+    (0..count).map(|i| (key(i), format!("value {i}").into_bytes())).collect()
+}
+
+#[test]
+fn the_block_cache_tier_reads_only_what_is_cached() {
+    let statistics = Arc::new(Statistics::new());
+    let table = Arc::new(TableOptions {
+        block_cache: Some(Cache::new(CacheOptions::default())),
+        statistics: Some(Arc::clone(&statistics)),
+        ..TableOptions::default()
+    });
+    let (fs, entries) = (new_fs(), numbered(1000));
+    build(&fs, &BuildOptions::new(Arc::clone(&table)), &entries);
+    let reader = open(&fs, &table).unwrap();
+    let cached_only = ReadContext { read_tier: ReadTier::BlockCache, ..ReadContext::default() };
+    let key = entries[500].0.as_key();
+    assert!(reader.get(&cached_only, key).unwrap_err().is_incomplete());
+    assert!(reader.iter(&TableReadOptions { read: cached_only, ..Default::default() }).seek(key).unwrap_err().is_incomplete());
+    assert_eq!(*reader.get(&ReadContext::default(), key).unwrap().unwrap().value, *b"value 500");
+    assert_eq!(*reader.get(&cached_only, key).unwrap().unwrap().value, *b"value 500");
+    assert_eq!(statistics.ticker(Ticker::BlockCacheDataHit), 1);
+    assert_eq!(statistics.ticker(Ticker::BlockCacheDataAdd), 1);
+}
+
+#[test]
+fn a_pinned_value_outlives_table_and_cache() {
+    let table = Arc::new(TableOptions {
+        block_cache: Some(Cache::new(CacheOptions::default())),
+        ..TableOptions::default()
+    });
+    let (fs, entries) = (new_fs(), numbered(100));
+    build(&fs, &BuildOptions::new(Arc::clone(&table)), &entries);
+    let reader = open(&fs, &table).unwrap();
+    let value = reader.get(&ReadContext::default(), entries[7].0.as_key()).unwrap().unwrap().value;
+    drop((reader, table));
+    assert_eq!(*value, *b"value 7");
+}
+
+#[test]
+fn range_tombstones_come_back_and_widen_the_bounds() {
+    let table = Arc::new(TableOptions::default());
+    let fs = new_fs();
+    let file = fs.create(Path::new(PATH), WriteOptions::default()).unwrap();
+    let mut builder = TableBuilder::new(BuildOptions::new(Arc::clone(&table)), file).unwrap();
+    let begin = InternalKeyBuf::new(b"a", SequenceNumber(9), ValueType::RangeDeletion);
+    builder.add_range_tombstone(begin.as_key(), b"z").unwrap();
+    let point = InternalKeyBuf::new(b"m", SequenceNumber(3), ValueType::Value);
+    builder.add(point.as_key(), b"v").unwrap();
+    let built = builder.finish(false).unwrap();
+    assert_eq!(built.smallest, Some(begin));
+    let end = InternalKeyBuf::new(b"z", SequenceNumber::MAX, ValueType::RangeDeletion);
+    assert_eq!(built.largest, Some(end));
+    assert_eq!((built.properties.num_range_deletions, built.properties.num_entries), (1, 2));
+    let reader = open(&fs, &table).unwrap();
+    let expected = RangeTombstone { begin: b"a".to_vec(), end: b"z".to_vec(), sequence: SequenceNumber(9) };
+    assert_eq!(reader.range_tombstones(), [expected]);
+    reader.verify_checksums().unwrap();
+}
+
+#[test]
+fn entries_of_an_ingested_file_count_as_written_at_its_sequence_number() {
+    let table = Arc::new(TableOptions::default());
+    let mut options = BuildOptions::new(Arc::clone(&table));
+    options.user_properties = vec![
+        (EXTERNAL_SST_VERSION.into(), 2u32.to_le_bytes().to_vec()),
+        (EXTERNAL_SST_GLOBAL_SEQNO.into(), 0u64.to_le_bytes().to_vec()),
+    ];
+    let entries: Entries = numbered(500)
+        .into_iter()
+        .map(|(key, value)| (InternalKeyBuf::new(key.user_key(), SequenceNumber::ZERO, ValueType::Value), value))
+        .collect();
+    let fs = new_fs();
+    build(&fs, &options, &entries);
+    let open_options = OpenOptions::new(table, FileNumber(7));
+    let reader = open_with(&fs, OpenOptions { largest_sequence: Some(SequenceNumber(77)), ..open_options }).unwrap();
+    let target = |i: usize, sequence| InternalKeyBuf::for_seek(entries[i].0.user_key(), SequenceNumber(sequence));
+    let context = ReadContext::default();
+    assert_eq!(reader.get(&context, target(5, 77).as_key()).unwrap().unwrap().sequence, SequenceNumber(77));
+    assert!(reader.get(&context, target(5, 76).as_key()).unwrap().is_none());
+    let mut iter = reader.iter(&TableReadOptions::default());
+    assert!(iter.seek(target(5, 76).as_key()).unwrap());
+    assert_eq!(iter.key(), InternalKeyBuf::new(b"key000006", SequenceNumber(77), ValueType::Value).as_key());
+    assert!(iter.prev().unwrap());
+    assert_eq!(iter.key().sequence(), SequenceNumber(77));
+    assert_eq!(iter.key().user_key(), b"key000005");
+    assert!(iter.seek_for_prev(target(5, 90).as_key()).unwrap());
+    assert_eq!(iter.key().user_key(), b"key000004");
+}
+
+#[test]
+fn options_that_contradict_each_other_are_refused() {
+    let refused = |table: TableOptions| {
+        let file = new_fs().create(Path::new(PATH), WriteOptions::default()).unwrap();
+        TableBuilder::new(BuildOptions::new(Arc::new(table)), file).map(|_| ()).unwrap_err()
+    };
+    let default = TableOptions::default;
+    assert_eq!(refused(TableOptions { format_version: 7, ..default() }).code(), Code::InvalidArgument);
+    assert_eq!(refused(TableOptions { format_version: 1, ..default() }).code(), Code::InvalidArgument);
+    assert_eq!(refused(TableOptions { index_type: IndexType::HashSearch, ..default() }).code(), Code::InvalidArgument);
+}
+
+#[test]
+fn keys_out_of_order_are_refused() {
+    let fs = new_fs();
+    let file = fs.create(Path::new(PATH), WriteOptions::default()).unwrap();
+    let mut builder = TableBuilder::new(BuildOptions::new(Arc::default()), file).unwrap();
+    let key = |user: &[u8], sequence| InternalKeyBuf::new(user, SequenceNumber(sequence), ValueType::Value);
+    builder.add(key(b"b", 5).as_key(), b"").unwrap();
+    assert!(builder.add(key(b"a", 9).as_key(), b"").unwrap_err().is_corruption());
+    assert!(builder.add(key(b"b", 5).as_key(), b"").unwrap_err().is_corruption());
+    builder.add(key(b"b", 4).as_key(), b"").unwrap();
+    builder.abandon();
+}
+
+#[test]
+fn another_comparator_is_refused() {
+    let (fs, table) = (new_fs(), Arc::new(TableOptions::default()));
+    build(&fs, &BuildOptions::new(table), &numbered(10));
+    let other = TableOptions { comparator: UserComparator::ReverseBytewise, ..TableOptions::default() };
+    let error = open(&fs, &Arc::new(other)).map(|_| ()).unwrap_err();
+    assert_eq!(error.code(), Code::InvalidArgument);
+}
+
+#[test]
+fn the_unique_id_tells_files_apart() {
+    let (fs, table) = (new_fs(), Arc::new(TableOptions::default()));
+    let mut options = BuildOptions::new(Arc::clone(&table));
+    options.db_id = "7265b6eb-4e42-4aec-86a4-0dc5e73a228d".into();
+    options.db_session_id = "ESKYLARFR5J4ACA1WHUT".into();
+    options.file_number = FileNumber(7);
+    let built = build(&fs, &options, &numbered(10));
+    assert_ne!(built.unique_id, [0, 0]);
+    let with_id = |id| {
+        let options = OpenOptions::new(Arc::clone(&table), FileNumber(7));
+        open_with(&fs, OpenOptions { expected_unique_id: Some(id), ..options }).map(|_| ())
+    };
+    with_id(built.unique_id).unwrap();
+    assert!(with_id([1, 2]).unwrap_err().is_corruption());
+}

@@ -1,0 +1,262 @@
+//! Power loss at every operation of a workload.
+//!
+//! The workload runs once on a file system that keeps a copy of itself from before each operation.
+//! Every copy is then crashed under every policy and opened again. What came back must be the state
+//! after some batch that had been issued, at or behind the last one that was acknowledged as durable,
+//! the same batch in every column family.
+
+use crate::model::{Change, Model};
+use crate::random_options::{random_db_options, random_family_options};
+use crate::random_run::compare;
+use ironstone::options::DbOptions;
+use ironstone::{
+    ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db, FlushOptions, ReadOptions, WriteBatch,
+    WriteOptions,
+};
+use ironstone_vfs::mem::{CrashPolicy, MemFileSystem};
+use ironstone_vfs::{Env, SystemClock};
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+
+const FAMILIES: [&str; 2] = ["default", "second"];
+/// Every batch puts its number under this key, in every column family.
+const MARK: &[u8] = b"mark";
+const DIR: &str = "/db";
+
+/// What happened when, counted in file system operations.
+struct Event {
+    /// Operations before the call.
+    issued: u64,
+    /// Operations when it returned.
+    returned: u64,
+    /// How many batches it made durable: all up to this number.
+    durable: usize,
+    /// Whether a killed process must find them too.
+    written: usize,
+}
+
+/// A workload that ran, and all its moments.
+pub struct CrashRun {
+    fs: Arc<MemFileSystem>,
+    options: DbOptions,
+    families: Vec<ColumnFamilyOptions>,
+    events: Vec<Event>,
+    /// `states[m]`: after the first `m` batches.
+    states: Vec<Model>,
+    /// When each batch was issued.
+    issued: Vec<u64>,
+    /// Creation of the database ended here.
+    created: u64,
+}
+
+/// What exploring found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Explored {
+    /// Crash images opened.
+    pub trials: u64,
+    /// How many of them were different from each other.
+    pub distinct: u64,
+}
+
+fn env(fs: MemFileSystem) -> Env {
+    Env { fs: Arc::new(fs), clock: Arc::new(SystemClock::new()) }
+}
+
+impl CrashRun {
+    /// Runs `steps` random steps of `seed`.
+    pub fn record(seed: u64, steps: usize) -> Result<Self, String> {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let fs = MemFileSystem::new();
+        fs.set_capturing(true);
+        let env = Env { fs: Arc::new(fs.clone()), clock: Arc::new(SystemClock::new()) };
+        let mut options = random_db_options(&mut rng, &env);
+        options.manual_wal_flush = rng.random_bool(0.2);
+        let families: Vec<ColumnFamilyOptions> = FAMILIES.iter().map(|_| random_family_options(&mut rng)).collect();
+        let mut model = Model::new();
+        model.create(FAMILIES[1]);
+        let mut run = Self {
+            fs: Arc::new(fs),
+            options,
+            families,
+            events: Vec::new(),
+            states: vec![model],
+            issued: Vec::new(),
+            created: 0,
+        };
+        let mut db = run.open(&run.options).map_err(|error| format!("create: {error}"))?;
+        run.created = run.fs.op_count();
+        for _ in 0..steps {
+            match rng.random_range(0..100) {
+                0..82 => run.write(&db, &mut rng)?,
+                82..88 => run.call(|run| run.states.len() - 1, || db.flush_wal(true))?,
+                88..93 => {
+                    let cfs: Vec<_> = FAMILIES.iter().map(|name| db.column_family(name).expect("open")).collect();
+                    run.call(
+                        |run| run.states.len() - 1,
+                        || db.flush_cfs(&FlushOptions::default(), &cfs.iter().collect::<Vec<_>>()),
+                    )?;
+                }
+                93..96 => {
+                    let name = FAMILIES.choose(&mut rng).expect("not empty");
+                    let cf = db.column_family(name).expect("open");
+                    run.call(|_| 0, || db.compact_range(&CompactRangeOptions::default(), &cf, None, None))?;
+                }
+                _ => {
+                    db.close().map_err(|error| format!("close: {error}"))?;
+                    drop(db);
+                    db = run.open(&run.options).map_err(|error| format!("reopen: {error}"))?;
+                }
+            }
+        }
+        db.close().map_err(|error| format!("close: {error}"))?;
+        Ok(run)
+    }
+
+    fn descriptors(&self) -> Vec<ColumnFamilyDescriptor> {
+        let named = FAMILIES.iter().zip(&self.families);
+        named.map(|(name, options)| ColumnFamilyDescriptor::new(*name, options.clone())).collect()
+    }
+
+    fn open(&self, options: &DbOptions) -> ironstone::Result<Db> {
+        Db::open_column_families(options, DIR, self.descriptors())
+    }
+
+    fn call(
+        &mut self,
+        durable: impl FnOnce(&Self) -> usize,
+        call: impl FnOnce() -> ironstone::Result<()>,
+    ) -> Result<(), String> {
+        let issued = self.fs.op_count();
+        let durable = durable(self);
+        call().map_err(|error| format!("call: {error}"))?;
+        self.events.push(Event { issued, returned: self.fs.op_count(), durable, written: durable });
+        Ok(())
+    }
+
+    fn write(&mut self, db: &Db, rng: &mut StdRng) -> Result<(), String> {
+        let number = self.states.len();
+        let mut model = self.states[number - 1].clone();
+        let mut batch = WriteBatch::new();
+        for name in FAMILIES {
+            let cf = db.column_family(name).expect("open");
+            batch.put_cf(&cf, MARK, number.to_string());
+            model.apply(&Change::Put(name.to_owned(), MARK.to_vec(), number.to_string().into_bytes()));
+            for _ in 0..rng.random_range(0..6) {
+                let key = format!("key{:03}", rng.random_range(0..100)).into_bytes();
+                if rng.random_bool(0.25) {
+                    batch.delete_cf(&cf, &key);
+                    model.apply(&Change::Delete(name.to_owned(), key));
+                } else {
+                    let value = vec![rng.random_range(b'a'..=b'z'); rng.random_range(0..400)];
+                    batch.put_cf(&cf, &key, &value);
+                    model.apply(&Change::Put(name.to_owned(), key, value));
+                }
+            }
+        }
+        let sync = rng.random_bool(0.3);
+        let issued = self.fs.op_count();
+        self.issued.push(issued);
+        self.states.push(model);
+        db.write(&batch, &WriteOptions { sync, ..WriteOptions::default() })
+            .map_err(|error| format!("write: {error}"))?;
+        let written = if self.options.manual_wal_flush && !sync { 0 } else { number };
+        let durable = if sync { number } else { 0 };
+        self.events.push(Event { issued, returned: self.fs.op_count(), durable, written });
+        Ok(())
+    }
+
+    /// How many operations the workload took.
+    pub fn op_count(&self) -> u64 {
+        self.fs.op_count()
+    }
+
+    /// Crashes at every operation under P0 to P2 once and under each random policy with `seeds` seeds.
+    /// `seen` carries the fingerprints of images over several runs.
+    pub fn explore(&self, seeds: u64, seen: &mut HashSet<u64>) -> Result<Explored, String> {
+        let mut explored = Explored::default();
+        for op in 0..self.op_count() {
+            let Some(moment) = self.fs.captured(op) else { continue };
+            for policy in CrashPolicy::ALL {
+                let tries = if policy.is_random() { seeds } else { 1 };
+                for seed in 0..tries {
+                    let image = moment.crash(policy, seed ^ (op << 8));
+                    explored.trials += 1;
+                    if !seen.insert(image.fingerprint()) {
+                        continue;
+                    }
+                    explored.distinct += 1;
+                    self.verify(op, policy, image)
+                        .map_err(|failure| format!("crash at operation {op}, {policy:?}, seed {seed}: {failure}"))?;
+                }
+            }
+        }
+        Ok(explored)
+    }
+
+    /// Opens a crash image and checks what came back.
+    pub fn verify(&self, op: u64, policy: CrashPolicy, image: MemFileSystem) -> Result<(), String> {
+        let killed = policy == CrashPolicy::KeepAll;
+        let returned = self.events.iter().filter(|event| event.returned <= op);
+        let floor = returned.map(|event| if killed { event.written } else { event.durable }).max().unwrap_or(0);
+        let ceiling = self.issued.iter().filter(|&&issued| issued <= op).count();
+        let options = DbOptions { env: env(image), ..self.options.clone() };
+        let db = match self.open(&options) {
+            Ok(db) => db,
+            // Nothing was promised before the database was there.
+            Err(_) if op < self.created => return Ok(()),
+            Err(error) => return Err(format!("open: {error}")),
+        };
+        self.check(&db, floor, ceiling)?;
+        // It goes on working, and what it did stays.
+        let mut batch = WriteBatch::new();
+        batch.put(b"after", b"crash");
+        let synced = WriteOptions::synced();
+        db.write(&batch, &synced).map_err(|error| format!("write after recovery: {error}"))?;
+        drop(db);
+        let db = self.open(&options).map_err(|error| format!("second open: {error}"))?;
+        let found = db.get(b"after").map_err(|error| format!("get: {error}"))?;
+        if found.as_deref() != Some(b"crash") {
+            return Err("a write after recovery is gone at the second opening".to_owned());
+        }
+        Ok(())
+    }
+
+    fn check(&self, db: &Db, floor: usize, ceiling: usize) -> Result<(), String> {
+        let mut at = None;
+        for name in FAMILIES {
+            let cf = db.column_family(name).expect("open");
+            let mark = db.get_cf(&ReadOptions::default(), &cf, MARK).map_err(|error| format!("get: {error}"))?;
+            let number: usize = match &mark {
+                None => 0,
+                Some(mark) => String::from_utf8_lossy(mark).parse().map_err(|_| "the mark is no number")?,
+            };
+            if *at.get_or_insert(number) != number {
+                return Err(format!("{name} is at batch {number}, the others at {at:?}"));
+            }
+        }
+        let at = at.expect("there are column families");
+        if at < floor || at > ceiling {
+            return Err(format!("recovered batch {at}, promised at least {floor}, issued {ceiling}"));
+        }
+        for name in FAMILIES {
+            let cf = db.column_family(name).expect("open");
+            let iter = db.iter_cf(&ReadOptions::default(), &cf).map_err(|error| format!("iter: {error}"))?;
+            compare(iter, &self.states[at], name)?;
+        }
+        Ok(())
+    }
+
+    /// The first operation of the call that operation `op` belongs to, for reports.
+    pub fn call_of(&self, op: u64) -> Option<u64> {
+        self.events.iter().rev().find(|event| event.issued <= op).map(|event| event.issued)
+    }
+
+    /// Where the database is.
+    pub fn dir() -> &'static Path {
+        Path::new(DIR)
+    }
+}

@@ -1,0 +1,111 @@
+//! Random options: small buffers and files, so that everything happens often, and every format.
+
+use ironstone::options::{DbOptions, Options};
+use ironstone::{ColumnFamilyOptions, CompressionKind, FilterKind, FilterPolicy, MemTableKind, slice_transform};
+use ironstone_base::checksum::ChecksumKind;
+use ironstone_vfs::Env;
+use rand::Rng;
+use rand::seq::IndexedRandom;
+
+/// Options of a database in `env`, chosen by `rng`.
+pub fn random_db_options(rng: &mut impl Rng, env: &Env) -> DbOptions {
+    DbOptions {
+        env: env.clone(),
+        create_if_missing: true,
+        create_missing_column_families: true,
+        max_background_jobs: rng.random_range(1..6),
+        max_subcompactions: rng.random_range(1..4),
+        max_open_files: *[-1, -1, 4, 12].choose(rng).expect("not empty"),
+        max_total_wal_size: *[0, 0, 20_000].choose(rng).expect("not empty"),
+        max_manifest_file_size: *[1 << 30, 2_000].choose(rng).expect("not empty"),
+        avoid_flush_during_recovery: rng.random_bool(0.3),
+        manual_wal_flush: rng.random_bool(0.1),
+        writable_file_max_buffer_size: *[1 << 20, 4096].choose(rng).expect("not empty"),
+        compaction_readahead_size: *[2 << 20, 8192].choose(rng).expect("not empty"),
+        recycle_log_file_num: *[0, 0, 2].choose(rng).expect("not empty"),
+        ..DbOptions::default()
+    }
+}
+
+/// Options of a column family, chosen by `rng`. The comparator stays what it is.
+pub fn random_family_options(rng: &mut impl Rng) -> ColumnFamilyOptions {
+    let codecs = [
+        CompressionKind::None,
+        CompressionKind::Snappy,
+        CompressionKind::Zlib,
+        CompressionKind::Bzip2,
+        CompressionKind::Lz4,
+        CompressionKind::Lz4hc,
+        CompressionKind::Zstd,
+    ];
+    let mut options = ColumnFamilyOptions {
+        write_buffer_size: *[8 << 10, 32 << 10, 128 << 10].choose(rng).expect("not empty"),
+        max_write_buffer_number: rng.random_range(2..5),
+        min_write_buffer_number_to_merge: rng.random_range(1..3),
+        num_levels: rng.random_range(3..8),
+        level0_file_num_compaction_trigger: rng.random_range(1..5),
+        target_file_size_base: *[4 << 10, 16 << 10, 64 << 10].choose(rng).expect("not empty"),
+        target_file_size_multiplier: rng.random_range(1..3),
+        max_bytes_for_level_base: *[16 << 10, 64 << 10, 256 << 10].choose(rng).expect("not empty"),
+        max_bytes_for_level_multiplier: *[2.0, 4.0, 10.0].choose(rng).expect("not empty"),
+        level_compaction_dynamic_level_bytes: rng.random_bool(0.5),
+        compression: *codecs.choose(rng).expect("not empty"),
+        disable_auto_compactions: rng.random_bool(0.1),
+        ..ColumnFamilyOptions::default()
+    };
+    if rng.random_bool(0.3) {
+        options.bottommost_compression = Some(*codecs.choose(rng).expect("not empty"));
+    }
+    if rng.random_bool(0.3) {
+        options.compression_opts.max_dict_bytes = 2048;
+        options.compression_opts.zstd_max_train_bytes = *[0, 16 << 10].choose(rng).expect("not empty");
+    }
+    if rng.random_bool(0.1) {
+        options.memtable_factory.set_kind(MemTableKind::Vector);
+    }
+    if rng.random_bool(0.3) {
+        options.prefix_extractor = Some(slice_transform::capped_prefix(rng.random_range(1..5)));
+    }
+    random_table_options(rng, &mut options);
+    options
+}
+
+fn random_table_options(rng: &mut impl Rng, options: &mut ColumnFamilyOptions) {
+    use ironstone::options::{DataBlockIndexType, IndexType};
+    let with_prefix = options.prefix_extractor.is_some();
+    let table = &mut options.table;
+    table.block_size = *[128, 1024, 4096].choose(rng).expect("not empty");
+    table.block_restart_interval = *[1, 2, 16].choose(rng).expect("not empty");
+    table.index_block_restart_interval = *[1, 4].choose(rng).expect("not empty");
+    table.format_version = rng.random_range(2..=6);
+    let checksums =
+        [ChecksumKind::None, ChecksumKind::Crc32c, ChecksumKind::XxHash, ChecksumKind::XxHash64, ChecksumKind::Xxh3];
+    table.checksum = *checksums.choose(rng).expect("not empty");
+    let mut indexes = vec![IndexType::BinarySearch, IndexType::TwoLevel, IndexType::BinarySearchWithFirstKey];
+    if with_prefix {
+        indexes.push(IndexType::HashSearch);
+    }
+    table.index_type = *indexes.choose(rng).expect("not empty");
+    if table.index_type == IndexType::HashSearch {
+        table.index_block_restart_interval = 1;
+    }
+    if rng.random_bool(0.3) {
+        table.data_block_index_type = DataBlockIndexType::BinarySearchAndHash;
+    }
+    table.metadata_block_size = *[200, 4096].choose(rng).expect("not empty");
+    table.use_delta_encoding = rng.random_bool(0.8);
+    table.cache_index_and_filter_blocks = rng.random_bool(0.3);
+    table.filter_policy = match rng.random_range(0..4) {
+        0 => None,
+        1 => Some(FilterPolicy::bloom(10.0)),
+        2 => Some(FilterPolicy::new(FilterKind::LegacyBloom, 8.0)),
+        _ => Some(FilterPolicy::ribbon(10.0)),
+    };
+    table.partition_filters = table.index_type == IndexType::TwoLevel && rng.random_bool(0.5);
+    table.whole_key_filtering = rng.random_bool(0.8);
+}
+
+/// One database with one column family, for tests that need no more.
+pub fn random_options(rng: &mut impl Rng, env: &Env) -> Options {
+    Options { db: random_db_options(rng, env), cf: random_family_options(rng) }
+}

@@ -1,0 +1,485 @@
+//! Random operations on a database and on the model, compared all the way. One seed is one run:
+//! the operations depend on nothing else.
+
+use crate::model::{Change, Model};
+use crate::random_options::{random_db_options, random_family_options};
+use ironstone::options::DbOptions;
+use ironstone::{
+    ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db, DbIterator, FlushOptions,
+    ReadOptions, Snapshot, WriteBatch, WriteOptions,
+};
+use ironstone_vfs::Env;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::path::PathBuf;
+
+/// A difference between database and model, or an error where there must be none.
+pub type Failure = String;
+
+/// One run.
+pub struct RandomRun {
+    rng: StdRng,
+    env: Env,
+    dir: PathBuf,
+    db: Option<Db>,
+    db_options: DbOptions,
+    families: BTreeMap<String, ColumnFamilyOptions>,
+    model: Model,
+    snapshots: Vec<(Snapshot, Model)>,
+    /// Keys of the single-delete kind that have been put and not removed since.
+    put_once: BTreeSet<(String, Vec<u8>)>,
+    key_count: u32,
+    trace: Vec<String>,
+    next_family: u32,
+}
+
+/// The names of the column families that exist, or `None` of them.
+const MAX_FAMILIES: usize = 4;
+
+impl RandomRun {
+    /// A run of `seed` in `dir` of `env`, which must be empty.
+    pub fn new(seed: u64, env: Env, dir: impl Into<PathBuf>) -> Result<Self, Failure> {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let db_options = random_db_options(&mut rng, &env);
+        let families = BTreeMap::from([("default".to_owned(), random_family_options(&mut rng))]);
+        let key_count = *[20, 200, 1000].choose(&mut rng).expect("not empty");
+        let mut run = Self {
+            rng,
+            env,
+            dir: dir.into(),
+            db: None,
+            db_options,
+            families,
+            model: Model::new(),
+            snapshots: Vec::new(),
+            put_once: BTreeSet::new(),
+            key_count,
+            trace: Vec::new(),
+            next_family: 1,
+        };
+        run.open()?;
+        Ok(run)
+    }
+
+    /// Does `count` operations, then compares everything.
+    pub fn run(&mut self, count: usize) -> Result<(), Failure> {
+        for _ in 0..count {
+            self.step().map_err(|failure| self.explain(&failure))?;
+        }
+        self.compare_all().map_err(|failure| self.explain(&failure))
+    }
+
+    fn explain(&self, failure: &str) -> Failure {
+        let last = self.trace.len().saturating_sub(12);
+        format!("{failure}\nlast operations:\n  {}", self.trace[last..].join("\n  "))
+    }
+
+    fn db(&self) -> &Db {
+        self.db.as_ref().expect("open between operations")
+    }
+
+    fn open(&mut self) -> Result<(), Failure> {
+        let descriptors =
+            self.families.iter().map(|(name, options)| ColumnFamilyDescriptor::new(name, options.clone())).collect();
+        let db = Db::open_column_families(&self.db_options, &self.dir, descriptors)
+            .map_err(|error| format!("open: {error}"))?;
+        self.db = Some(db);
+        Ok(())
+    }
+
+    fn family(&self, name: &str) -> ColumnFamily {
+        self.db().column_family(name).expect("the model has only column families that exist")
+    }
+    fn any_family(&mut self) -> String {
+        let names: Vec<String> = self.families.keys().cloned().collect();
+        names.choose(&mut self.rng).expect("default always exists").clone()
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        let number = self.rng.random_range(0..self.key_count);
+        key_of(number)
+    }
+    fn value(&mut self) -> Vec<u8> {
+        let len = match self.rng.random_range(0..20) {
+            0 => 0,
+            1 => self.rng.random_range(1000..6000),
+            _ => self.rng.random_range(1..120),
+        };
+        let byte: u8 = self.rng.random_range(b'a'..b'f');
+        (0..len).map(|at| if at % 3 == 0 { self.rng.random() } else { byte }).collect()
+    }
+
+    fn note(&mut self, text: impl FnOnce() -> String) {
+        if self.trace.len() > 200 {
+            self.trace.drain(..100);
+        }
+        self.trace.push(text());
+    }
+
+    fn step(&mut self) -> Result<(), Failure> {
+        match self.rng.random_range(0..1000) {
+            0..400 => self.write_one(),
+            400..520 => self.write_batch(),
+            520..700 => self.get(),
+            700..760 => self.multi_get(),
+            760..900 => self.walk(),
+            900..925 => self.take_snapshot(),
+            925..945 => self.drop_snapshot(),
+            945..965 => self.flush(),
+            965..972 => self.compact(),
+            972..980 => self.reopen(),
+            980..985 => self.create_family(),
+            985..988 => self.drop_family(),
+            988..994 => self.scan_all(),
+            _ => self.sync(),
+        }
+    }
+
+    fn write_options(&mut self) -> WriteOptions {
+        WriteOptions { sync: self.rng.random_bool(0.02), ..WriteOptions::default() }
+    }
+
+    /// A change of a random key, and the call that makes it.
+    fn change(&mut self) -> (Change, bool) {
+        let (family, key) = (self.any_family(), self.key());
+        if is_single_delete_key(&key) {
+            let place = (family.clone(), key.clone());
+            if self.put_once.remove(&place) {
+                return (Change::Delete(family, key), true);
+            }
+            self.put_once.insert(place);
+            let value = self.value();
+            return (Change::Put(family, key, value), false);
+        }
+        if self.rng.random_bool(0.25) {
+            return (Change::Delete(family, key), false);
+        }
+        let value = self.value();
+        (Change::Put(family, key, value), false)
+    }
+
+    fn write_one(&mut self) -> Result<(), Failure> {
+        let options = self.write_options();
+        let (change, single) = self.change();
+        self.note(|| format!("write {change:?} single={single}"));
+        let result = match &change {
+            Change::Put(family, key, value) => self.db().put_cf(&options, &self.family(family), key, value),
+            Change::Delete(family, key) if single => {
+                self.db().single_delete_cf(&options, &self.family(family), key)
+            }
+            Change::Delete(family, key) => self.db().delete_cf(&options, &self.family(family), key),
+        };
+        result.map_err(|error| format!("write: {error}"))?;
+        self.model.apply(&change);
+        Ok(())
+    }
+
+    fn write_batch(&mut self) -> Result<(), Failure> {
+        let options = self.write_options();
+        let mut batch = WriteBatch::new();
+        let mut changes = Vec::new();
+        for _ in 0..self.rng.random_range(1..20) {
+            let (change, single) = self.change();
+            match &change {
+                Change::Put(family, key, value) => batch.put_cf(&self.family(family), key, value),
+                Change::Delete(family, key) if single => batch.single_delete_cf(&self.family(family), key),
+                Change::Delete(family, key) => batch.delete_cf(&self.family(family), key),
+            }
+            changes.push(change);
+        }
+        if self.rng.random_bool(0.1) {
+            batch.put_log_data(b"for whoever reads the log");
+        }
+        self.note(|| format!("batch of {}", changes.len()));
+        self.db().write(&batch, &options).map_err(|error| format!("write batch: {error}"))?;
+        changes.iter().for_each(|change| self.model.apply(change));
+        Ok(())
+    }
+
+    /// Now, or as of a snapshot.
+    fn moment(&mut self) -> (ReadOptions, Model) {
+        let mut options = ReadOptions { fill_cache: self.rng.random_bool(0.8), ..ReadOptions::default() };
+        if !self.snapshots.is_empty() && self.rng.random_bool(0.4) {
+            let at = self.rng.random_range(0..self.snapshots.len());
+            options.snapshot = Some(self.snapshots[at].0.clone());
+            return (options, self.snapshots[at].1.clone());
+        }
+        (options, self.model.clone())
+    }
+
+    fn get(&mut self) -> Result<(), Failure> {
+        let (family, key) = (self.any_family(), self.key());
+        let (options, model) = if self.snapshots.is_empty() || self.rng.random_bool(0.7) {
+            (ReadOptions::default(), None)
+        } else {
+            let (options, model) = self.moment();
+            (options, Some(model))
+        };
+        let expected = model.as_ref().unwrap_or(&self.model).family(&family).get(&key);
+        let found = self.db().get_cf(&options, &self.family(&family), &key);
+        let found = found.map_err(|error| format!("get {family} {}: {error}", key.escape_ascii()))?;
+        if found.as_deref() != expected.map(Vec::as_slice) {
+            return Err(format!(
+                "get {family} {} at {:?}: found {found:?}, expected {:?}",
+                key.escape_ascii(),
+                options.snapshot,
+                expected.map(|value| value.escape_ascii().to_string())
+            ));
+        }
+        if expected.is_some() && !self.db().key_may_exist_cf(&options, &self.family(&family), &key) {
+            return Err(format!("key_may_exist denies {family} {}", key.escape_ascii()));
+        }
+        Ok(())
+    }
+
+    fn multi_get(&mut self) -> Result<(), Failure> {
+        let family = self.any_family();
+        let keys: Vec<Vec<u8>> = (0..self.rng.random_range(1..30)).map(|_| self.key()).collect();
+        let (options, model) = self.moment();
+        let found = self.db().multi_get_cf(&options, &self.family(&family), &keys);
+        for (key, found) in keys.iter().zip(found) {
+            let expected = model.family(&family).get(key);
+            let found = found.map_err(|error| format!("multi_get: {error}"))?;
+            if found.as_deref() != expected.map(Vec::as_slice) {
+                let key = key.escape_ascii();
+                return Err(format!("multi_get {family} {key} at {:?}: found {found:?}", options.snapshot));
+            }
+        }
+        Ok(())
+    }
+
+    /// Walks an iterator at random, beside a cursor in the model.
+    fn walk(&mut self) -> Result<(), Failure> {
+        let family = self.any_family();
+        let (mut options, model) = self.moment();
+        if self.rng.random_bool(0.3) {
+            options.iterate_lower_bound = Some(self.key());
+        }
+        if self.rng.random_bool(0.3) {
+            options.iterate_upper_bound = Some(self.key());
+        }
+        options.total_order_seek = true;
+        let inside = |key: &Vec<u8>| {
+            options.iterate_lower_bound.as_ref().is_none_or(|lower| key >= lower)
+                && options.iterate_upper_bound.as_ref().is_none_or(|upper| key < upper)
+        };
+        let entries: BTreeMap<Vec<u8>, Vec<u8>> = model
+            .family(&family)
+            .iter()
+            .filter(|(key, _)| inside(key))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        let bounds = (options.iterate_lower_bound.clone(), options.iterate_upper_bound.clone());
+        let mut iter =
+            self.db().iter_cf(&options, &self.family(&family)).map_err(|error| format!("iter: {error}"))?;
+        let mut cursor: Option<Vec<u8>> = None;
+        let mut path = Vec::new();
+        for _ in 0..self.rng.random_range(1..40) {
+            let step = self.rng.random_range(0..10);
+            let target = self.key();
+            let (result, expected) = match step {
+                0 => (iter.seek_to_first(), entries.keys().next()),
+                1 => (iter.seek_to_last(), entries.keys().next_back()),
+                2 => (iter.seek(&target), entries.range(target.clone()..).next().map(|(key, _)| key)),
+                3 => {
+                    let up_to = (Bound::Unbounded, Bound::Included(target.clone()));
+                    (iter.seek_for_prev(&target), entries.range(up_to).next_back().map(|(key, _)| key))
+                }
+                4..7 => {
+                    let Some(here) = cursor.clone() else { continue };
+                    let after = (Bound::Excluded(here), Bound::Unbounded);
+                    (iter.next(), entries.range(after).next().map(|(key, _)| key))
+                }
+                _ => {
+                    let Some(here) = cursor.clone() else { continue };
+                    (iter.prev(), entries.range(..here).next_back().map(|(key, _)| key))
+                }
+            };
+            path.push(match step {
+                2 => format!("seek {}", target.escape_ascii()),
+                3 => format!("seek_for_prev {}", target.escape_ascii()),
+                step => ["first", "last", "", "", "next", "next", "next", "prev", "prev", "prev"][step].to_owned(),
+            });
+            let valid = result.map_err(|error| format!("iterator: {error}"))?;
+            let found = iter.key().map(<[u8]>::to_vec);
+            if valid != expected.is_some() || found.as_ref() != expected {
+                return Err(format!(
+                    "iterator of {family} at {:?} within {bounds:?} after {path:?}: on {:?}, expected {:?}",
+                    options.snapshot,
+                    found.map(|key| key.escape_ascii().to_string()),
+                    expected.map(|key| key.escape_ascii().to_string())
+                ));
+            }
+            if iter.value() != expected.map(|key| entries[key].as_slice()) {
+                return Err(format!("iterator of {family} after {path:?}: wrong value"));
+            }
+            cursor = expected.cloned();
+        }
+        Ok(())
+    }
+
+    fn take_snapshot(&mut self) -> Result<(), Failure> {
+        if self.snapshots.len() < 6 {
+            self.note(|| "snapshot".to_owned());
+            self.snapshots.push((self.db().snapshot(), self.model.clone()));
+        }
+        Ok(())
+    }
+    fn drop_snapshot(&mut self) -> Result<(), Failure> {
+        if !self.snapshots.is_empty() {
+            let at = self.rng.random_range(0..self.snapshots.len());
+            self.snapshots.swap_remove(at);
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        let family = self.any_family();
+        self.note(|| format!("flush {family}"));
+        let wait = FlushOptions { wait: self.rng.random_bool(0.7) };
+        self.db().flush_cf(&wait, &self.family(&family)).map_err(|error| format!("flush: {error}"))
+    }
+
+    fn compact(&mut self) -> Result<(), Failure> {
+        let family = self.any_family();
+        let mut range = [self.key(), self.key()];
+        range.sort();
+        let whole = self.rng.random_bool(0.5);
+        self.note(|| format!("compact {family}, whole: {whole}"));
+        let [begin, end] = &range;
+        let (begin, end) = if whole { (None, None) } else { (Some(begin.as_slice()), Some(end.as_slice())) };
+        let options = CompactRangeOptions::default();
+        let result = self.db().compact_range(&options, &self.family(&family), begin, end);
+        result.map_err(|error| format!("compact_range: {error}"))
+    }
+
+    /// Closes (or drops) the database and opens it with other options.
+    fn reopen(&mut self) -> Result<(), Failure> {
+        self.snapshots.clear();
+        let db = self.db.take().expect("open between operations");
+        if self.db_options.manual_wal_flush || self.rng.random_bool(0.5) {
+            db.close().map_err(|error| format!("close: {error}"))?;
+        }
+        drop(db);
+        self.db_options = random_db_options(&mut self.rng, &self.env);
+        let levels: BTreeMap<String, i32> =
+            self.families.iter().map(|(name, options)| (name.clone(), options.num_levels)).collect();
+        for (name, options) in &mut self.families {
+            *options = random_family_options(&mut self.rng);
+            options.num_levels = options.num_levels.max(levels[name]);
+        }
+        self.note(|| "reopen".to_owned());
+        self.open()?;
+        if self.rng.random_bool(0.3) { self.compare_all() } else { Ok(()) }
+    }
+
+    fn create_family(&mut self) -> Result<(), Failure> {
+        if self.families.len() >= MAX_FAMILIES {
+            return Ok(());
+        }
+        let name = format!("family{}", self.next_family);
+        self.next_family += 1;
+        let options = random_family_options(&mut self.rng);
+        self.note(|| format!("create {name}"));
+        self.db().create_column_family(&name, &options).map_err(|error| format!("create: {error}"))?;
+        self.families.insert(name.clone(), options);
+        self.model.create(&name);
+        Ok(())
+    }
+
+    fn drop_family(&mut self) -> Result<(), Failure> {
+        let name = self.any_family();
+        if name == "default" {
+            return Ok(());
+        }
+        self.note(|| format!("drop {name}"));
+        self.snapshots.clear(); // They would show the column family that is gone.
+        let handle = self.family(&name);
+        self.db().drop_column_family(&handle).map_err(|error| format!("drop: {error}"))?;
+        if self.db().get_cf(&ReadOptions::default(), &handle, b"k").is_ok() {
+            return Err("a dropped column family answers".to_owned());
+        }
+        self.families.remove(&name);
+        self.model.remove(&name);
+        self.put_once.retain(|(family, _)| *family != name);
+        Ok(())
+    }
+
+    fn scan_all(&mut self) -> Result<(), Failure> {
+        let family = self.any_family();
+        let (options, model) = self.moment();
+        self.compare_family(&family, &options, &model)
+    }
+
+    fn sync(&mut self) -> Result<(), Failure> {
+        self.db().flush_wal(true).map_err(|error| format!("flush_wal: {error}"))
+    }
+
+    fn compare_all(&mut self) -> Result<(), Failure> {
+        let names: Vec<String> = self.families.keys().cloned().collect();
+        for name in names {
+            self.compare_family(&name, &ReadOptions::default(), &self.model)?;
+        }
+        Ok(())
+    }
+
+    /// Compares a whole column family, forward and backward.
+    fn compare_family(&self, family: &str, options: &ReadOptions, model: &Model) -> Result<(), Failure> {
+        let iter = self.db().iter_cf(options, &self.family(family)).map_err(|error| format!("iter: {error}"))?;
+        compare(iter, model, family)
+    }
+}
+
+/// Compares what `iter` walks over with a column family of the model, forward and backward.
+pub fn compare(mut iter: DbIterator, model: &Model, family: &str) -> Result<(), Failure> {
+    let describe = |what: &str, found: Option<&[u8]>, expected: Option<&Vec<u8>>| {
+        let found = found.map(|key| key.escape_ascii().to_string());
+        let expected = expected.map(|key| key.escape_ascii().to_string());
+        format!("{what} scan of {family}: on {found:?}, expected {expected:?}")
+    };
+    let mut expected = model.family(family).iter();
+    let mut more = iter.seek_to_first().map_err(|error| format!("scan: {error}"))?;
+    loop {
+        let want = expected.next();
+        if iter.key() != want.map(|(key, _)| key.as_slice()) || iter.value() != want.map(|(_, v)| v.as_slice()) {
+            return Err(describe("forward", iter.key(), want.map(|(key, _)| key)));
+        }
+        if !more {
+            break;
+        }
+        more = iter.next().map_err(|error| format!("scan: {error}"))?;
+    }
+    let mut expected = model.family(family).iter().rev();
+    let mut more = iter.seek_to_last().map_err(|error| format!("scan: {error}"))?;
+    loop {
+        let want = expected.next();
+        if iter.key() != want.map(|(key, _)| key.as_slice()) || iter.value() != want.map(|(_, v)| v.as_slice()) {
+            return Err(describe("backward", iter.key(), want.map(|(key, _)| key)));
+        }
+        if !more {
+            return Ok(());
+        }
+        more = iter.prev().map_err(|error| format!("scan: {error}"))?;
+    }
+}
+
+/// Key number `number`: some are prefixes of others, one is empty, lengths differ.
+fn key_of(number: u32) -> Vec<u8> {
+    match number % 7 {
+        0 => format!("k{:03}", number / 7).into_bytes(),
+        1 => format!("k{:03}\0tail", number / 7).into_bytes(),
+        2 => format!("s{number:05}").into_bytes(),
+        3 => number.to_be_bytes().to_vec(),
+        4 => vec![0xff; (number / 7) as usize % 30],
+        5 => format!("user{:012}{}", number, "x".repeat(number as usize % 40)).into_bytes(),
+        _ => format!("{number}").into_bytes(),
+    }
+}
+
+/// Keys that are put at most once between removals, and removed by single delete only.
+fn is_single_delete_key(key: &[u8]) -> bool {
+    key.first() == Some(&b's')
+}

@@ -1,0 +1,44 @@
+//! Random operations under random options against an ordered map.
+//!
+//! `IRONSTONE_MODEL_OPS` sets how many operations there are in all (default one million), and
+//! `IRONSTONE_SEED` replays one run.
+
+use ironstone_testkit::random_run::RandomRun;
+use ironstone_vfs::{Env, SystemClock, mem::MemFileSystem};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const OPS_PER_RUN: usize = 5_000;
+
+fn run(seed: u64) {
+    let env = Env { fs: Arc::new(MemFileSystem::volatile()), clock: Arc::new(SystemClock::new()) };
+    let result = RandomRun::new(seed, env, "/db").and_then(|mut run| run.run(OPS_PER_RUN));
+    if let Err(failure) = result {
+        panic!(
+            "{failure}\nreplay: IRONSTONE_SEED={seed} cargo test --profile checked -p ironstone-testkit --test model"
+        );
+    }
+}
+
+#[test]
+fn random_operations_agree_with_the_model() {
+    if let Ok(seed) = std::env::var("IRONSTONE_SEED") {
+        return run(seed.parse().expect("IRONSTONE_SEED is a number"));
+    }
+    let ops: usize = std::env::var("IRONSTONE_MODEL_OPS").map_or(1_000_000, |ops| ops.parse().expect("a number"));
+    let runs = (ops / OPS_PER_RUN).max(1) as u64;
+    let next = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= runs {
+                        break;
+                    }
+                    run(seed);
+                }
+            });
+        }
+    });
+}

@@ -1,0 +1,450 @@
+//! The MANIFEST file: reading its edits, appending to it, starting a new one.
+//!
+//! A MANIFEST is a log (see `ironstone-wal`, legacy headers) of version edits. It opens with a
+//! snapshot of everything; `CURRENT` names it only once that is durable. Each later commit appends
+//! its edits and syncs.
+//!
+//! Two things go into it that RocksDB passes over: the snapshot's first record says how long the
+//! snapshot is, and the first edit of each commit says that all before it is durable
+//! ([`VersionEdit::durable_size`]). So a reader tells rot from an append that a crash interrupted.
+
+use crate::blob_file::BlobFileGarbage;
+use crate::builder::{BuiltVersion, VersionBuilder};
+use crate::current::set_current;
+use crate::edit::{ColumnFamilyChange, VersionEdit};
+use crate::file_metadata::UNKNOWN_EPOCH;
+use crate::set::ColumnFamilyState;
+use crate::version::Version;
+use crate::wal_set::WalAddition;
+use ironstone_base::checksum::crc32c_extend;
+use ironstone_base::sync::Arc;
+use ironstone_base::{ColumnFamilyId, Corrupt, Error, FileNumber, Result, file_name};
+use ironstone_vfs::{Env, FileSystem, WritableFile, WriteOptions};
+use ironstone_wal::{
+    Damage, LogFramer, LogRead, LogReader, ManifestWitness, Payload, ReaderOptions, Verdict,
+};
+use std::path::{Path, PathBuf};
+
+/// Reads the edits of a MANIFEST one by one. For recovery and for tools.
+pub struct ManifestReader {
+    path: PathBuf,
+    log: LogReader,
+    durable_size: Option<u64>, // The largest that an edit claimed; `None` if RocksDB or LevelDB wrote it.
+    torn_tail: Option<Damage>,
+    finished: bool,
+}
+
+/// One edit and where it stands.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ManifestRecord {
+    /// Where its first header is.
+    pub offset: u64,
+    /// What it says.
+    pub edit: VersionEdit,
+}
+
+impl ManifestReader {
+    /// Opens the MANIFEST at `path`.
+    pub fn open(fs: &dyn FileSystem, path: &Path) -> Result<Self> {
+        let file = fs.open_sequential(path)?;
+        // Edits carry no log number; only reused WALs need one.
+        let options = ReaderOptions { payload: Payload::Other, ..ReaderOptions::default() };
+        let log = LogReader::new(file, FileNumber(0), options);
+        Ok(Self { path: path.to_owned(), log, durable_size: None, torn_tail: None, finished: false })
+    }
+    /// Where the MANIFEST is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+    /// What was dropped at the end: an append that was interrupted before it was durable.
+    pub fn torn_tail(&self) -> Option<&Damage> {
+        self.torn_tail.as_ref()
+    }
+    /// The offset behind the last edit.
+    pub fn valid_size(&self) -> u64 {
+        self.log.valid_size()
+    }
+
+    /// The next edit; `None` at the end. Damage is an error that names the file and the offset, except
+    /// for the remains of an append that a crash interrupted, which are dropped.
+    pub fn next_edit(&mut self) -> Result<Option<ManifestRecord>> {
+        if self.finished {
+            return Ok(None);
+        }
+        match self.log.next_record()? {
+            LogRead::Record { offset } => {
+                let edit =
+                    VersionEdit::decode(self.log.record()).map_err(|error| error.at(&self.path, offset))?;
+                if let Some(claim) = edit.durable_size {
+                    self.durable_size = self.durable_size.max(Some(claim));
+                    self.log.raise_synced_size(claim);
+                }
+                Ok(Some(ManifestRecord { offset, edit }))
+            }
+            LogRead::End => {
+                self.finished = true;
+                Ok(None)
+            }
+            LogRead::Damage(damage) => {
+                self.finished = true;
+                match self.was_never_durable(&damage)? {
+                    true => self.torn_tail = Some(damage),
+                    false => return Err(damage.error(&self.path)),
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// Whether the bad bytes can only be what is left of the last commit.
+    fn was_never_durable(&mut self, damage: &Damage) -> Result<bool> {
+        match damage.verdict {
+            Verdict::TornTail => Ok(true),
+            Verdict::BitFlip | Verdict::SyncedBytes => Ok(false),
+            // Pages of one append may reach the disk in any order, so valid records may follow bad
+            // ones in it. Those of a later commit would say so.
+            Verdict::Damaged if self.durable_size.is_some() => {
+                Ok(self.largest_later_claim()? <= damage.offset)
+            }
+            Verdict::Damaged => Ok(false),
+        }
+    }
+
+    fn largest_later_claim(&mut self) -> Result<u64> {
+        let mut largest = 0;
+        loop {
+            match self.log.next_record()? {
+                LogRead::Record { .. } => {
+                    let claim =
+                        VersionEdit::decode(self.log.record()).ok().and_then(|edit| edit.durable_size);
+                    largest = largest.max(claim.unwrap_or(0));
+                }
+                LogRead::Damage(_) => {}
+                LogRead::End => return Ok(largest),
+            }
+        }
+    }
+}
+
+/// How a MANIFEST is written.
+#[derive(Clone, Debug)]
+pub struct ManifestOptions {
+    /// Begin a new MANIFEST once this one is so large.
+    pub max_file_size: u64,
+    /// Sync with `fsync` instead of `fdatasync`.
+    pub full_sync: bool,
+    /// Record the database's id.
+    pub write_db_id: bool,
+}
+
+impl Default for ManifestOptions {
+    fn default() -> Self {
+        Self { max_file_size: 1 << 30, full_sync: false, write_db_id: true }
+    }
+}
+
+/// Appends to the MANIFEST in force. It stands behind a lock of its own, which serializes all changes
+/// and is held over all three steps of one; the state lock is not held while files are written.
+/// Lock order: manifest, then state.
+///
+/// ```text
+/// let mut manifest = self.manifest.lock();
+/// let pending = self.state.lock().versions.prepare(edits, &manifest)?;
+/// match manifest.commit(pending) {
+///     Ok(change) => Ok(self.state.lock().versions.install(change)),
+///     Err(failed) => Err(self.state.lock().versions.abandon(failed)),
+/// }
+/// ```
+/// After a failed append or sync nobody can say what the file holds. The writer then gives that
+/// MANIFEST up: the next commit starts a new one from what is installed, and until it succeeds
+/// [`crate::VersionSet::live_files`] names the files of the failed commit too.
+pub struct ManifestWriter {
+    env: Env,
+    dir: PathBuf,
+    options: ManifestOptions,
+    in_force: Option<InForce>,
+    roll: bool,
+}
+
+struct InForce {
+    number: FileNumber,
+    file: Box<dyn WritableFile>,
+    framer: LogFramer,
+    size: u64, // All of it durable.
+    crc: u32,
+}
+
+/// Everything that a new MANIFEST begins with.
+pub(crate) struct Snapshot {
+    pub manifest_number: FileNumber,
+    pub db_id: Option<String>,
+    pub wals: Vec<WalAddition>,
+    pub min_log_number_to_keep: FileNumber,
+    pub column_families: Vec<ColumnFamilyState>,
+}
+
+/// A change that is prepared and not written. See [`ManifestWriter`].
+#[must_use = "a change takes effect once it is committed and installed"]
+pub struct PendingCommit {
+    pub(crate) edits: Vec<VersionEdit>,
+    pub(crate) bases: Vec<(ColumnFamilyId, Arc<Version>)>,
+    pub(crate) added: Option<ColumnFamilyState>,
+    pub(crate) manifest: Target,
+}
+
+/// Which MANIFEST a change goes to.
+pub(crate) enum Target {
+    InForce(FileNumber),
+    New(Snapshot),
+}
+
+/// A change that is durable and not installed. See [`ManifestWriter`].
+#[must_use = "a durable change must be installed"]
+pub struct CommittedChange {
+    pub(crate) edits: Vec<VersionEdit>,
+    pub(crate) versions: Vec<(ColumnFamilyId, BuiltVersion)>,
+    pub(crate) added: Option<ColumnFamilyState>,
+    pub(crate) new_manifest: Option<FileNumber>,
+}
+
+/// A change that failed. If it was written in part, it may or may not take effect when the database is
+/// opened again; hand it to [`crate::VersionSet::abandon`].
+#[must_use = "the files of a failed commit must be kept"]
+#[derive(Debug)]
+pub struct FailedCommit {
+    /// Why.
+    pub error: Error,
+    /// Files that the edits add, if a MANIFEST may name them now.
+    pub(crate) files: Vec<FileNumber>,
+    /// The new MANIFEST, if it may be the one in force.
+    pub(crate) new_manifest: Option<FileNumber>,
+}
+
+impl ManifestWriter {
+    /// For the database in `dir`. The first commit starts a new MANIFEST.
+    pub fn new(env: Env, dir: PathBuf, options: ManifestOptions) -> Self {
+        Self { env, dir, options, in_force: None, roll: false }
+    }
+    /// The MANIFEST in force, its durable size and checksum: what a WAL's marker tells about it.
+    /// `None` before the first commit and after a failure.
+    pub fn witness(&self) -> Option<ManifestWitness> {
+        self.in_force.as_ref().map(|log| ManifestWitness { number: log.number, size: log.size, crc: log.crc })
+    }
+    /// Makes the next commit start a new MANIFEST.
+    pub fn roll(&mut self) {
+        self.roll = true;
+    }
+    /// Sets the size from which on a new MANIFEST is begun.
+    pub fn set_max_file_size(&mut self, bytes: u64) {
+        self.options.max_file_size = bytes;
+    }
+    /// Whether new MANIFESTs record the database's id.
+    pub(crate) fn writes_db_id(&self) -> bool {
+        self.options.write_db_id
+    }
+    /// The MANIFEST that the next commit is appended to; `None` if it starts a new one.
+    pub fn takes_more(&self) -> Option<FileNumber> {
+        let log = self.in_force.as_ref()?;
+        (!self.roll && log.size < self.options.max_file_size).then_some(log.number)
+    }
+
+    /// Step 2 of 3, without the state lock: builds and checks the versions, writes the edits, syncs.
+    /// An edit that would break the order of the levels is refused before anything is written.
+    pub fn commit(&mut self, pending: PendingCommit) -> Result<CommittedChange, Box<FailedCommit>> {
+        let PendingCommit { mut edits, bases, added, manifest } = pending;
+        let versions = build(&bases, &edits)
+            .map_err(|error| Box::new(FailedCommit { error, files: Vec::new(), new_manifest: None }))?;
+        let (written, new_manifest) = match manifest {
+            Target::InForce(number) => (self.append(number, &mut edits), None),
+            Target::New(snapshot) => (self.start_new(&snapshot, &edits), Some(snapshot.manifest_number)),
+        };
+        match written {
+            Ok(()) => Ok(CommittedChange { edits, versions, added, new_manifest }),
+            Err(error) => {
+                let files = edits.iter().flat_map(files_of).collect();
+                Err(Box::new(FailedCommit { error, files, new_manifest }))
+            }
+        }
+    }
+
+    fn append(&mut self, number: FileNumber, edits: &mut [VersionEdit]) -> Result<()> {
+        let Some(mut log) = self.in_force.take() else {
+            return Err(Error::io_message(format!("MANIFEST-{:06} failed earlier", number.0)));
+        };
+        assert_eq!(log.number, number, "a commit was prepared under another hold of the manifest lock");
+        if let Some(first) = edits.first_mut() {
+            first.durable_size = Some(log.size);
+        }
+        let mut bytes = Vec::new();
+        let mut record = Vec::new();
+        for edit in edits {
+            record.clear();
+            edit.encode(&mut record);
+            log.framer.frame(&[&record], &mut bytes);
+        }
+        log.file.append(&bytes)?;
+        log.file.sync()?;
+        log.size += bytes.len() as u64;
+        log.crc = crc32c_extend(log.crc, &bytes);
+        self.in_force = Some(log); // Not reached after a failure: the file is not trusted again.
+        Ok(())
+    }
+
+    fn start_new(&mut self, snapshot: &Snapshot, edits: &[VersionEdit]) -> Result<()> {
+        let number = snapshot.manifest_number;
+        let new = self.write_new(number, &snapshot.records(edits)).inspect_err(|_| {
+            // Nothing names it, so the MANIFEST in force stays good. What is left of this one is
+            // garbage, which the next start removes if this fails.
+            let _ = self.env.fs.remove(&file_name::manifest(&self.dir, number));
+        })?;
+        self.in_force = None; // From here on either may be the one in force.
+        set_current(&*self.env.fs, &self.dir, number)?;
+        (self.in_force, self.roll) = (Some(new), false);
+        Ok(())
+    }
+
+    /// Writes and syncs a MANIFEST that nothing names yet, directory entry included.
+    fn write_new(&self, number: FileNumber, records: &[VersionEdit]) -> Result<InForce> {
+        let mut bytes = Vec::new();
+        let framer = frame_snapshot(records, &mut bytes);
+        let options = WriteOptions { full_sync: self.options.full_sync, ..WriteOptions::default() };
+        let mut file = self.env.fs.create(&file_name::manifest(&self.dir, number), options)?;
+        file.append(&bytes)?;
+        file.sync()?;
+        self.env.fs.open_directory(&self.dir)?.sync()?;
+        let crc = crc32c_extend(0, &bytes);
+        Ok(InForce { number, file, framer, size: bytes.len() as u64, crc })
+    }
+
+    /// Starts the first MANIFEST of a database.
+    pub(crate) fn create(&mut self, number: FileNumber, first: VersionEdit) -> Result<()> {
+        let new = self.write_new(number, &[first])?;
+        set_current(&*self.env.fs, &self.dir, number)?;
+        self.in_force = Some(new);
+        Ok(())
+    }
+}
+
+/// Frames what a MANIFEST begins with. The first record tells how long all of it is.
+fn frame_snapshot(records: &[VersionEdit], bytes: &mut Vec<u8>) -> LogFramer {
+    let mut frame_with = |durable_size: u64| {
+        bytes.clear();
+        let mut framer = LogFramer::new(FileNumber(0), false);
+        let mut record = Vec::new();
+        for (index, edit) in records.iter().enumerate() {
+            record.clear();
+            match index {
+                0 => VersionEdit { durable_size: Some(durable_size), ..edit.clone() }.encode(&mut record),
+                _ => edit.encode(&mut record),
+            }
+            framer.frame(&[&record], bytes);
+        }
+        (framer, bytes.len() as u64)
+    };
+    let (_, size) = frame_with(0);
+    let (framer, again) = frame_with(size);
+    assert_eq!(size, again, "the length of the field does not depend on its value");
+    framer
+}
+
+/// The files that an edit adds.
+fn files_of(edit: &VersionEdit) -> impl Iterator<Item = FileNumber> + '_ {
+    let tables = edit.new_files.iter().map(|(_, file)| file.number);
+    tables.chain(edit.blob_file_additions.iter().map(|addition| addition.number))
+}
+
+fn build(
+    bases: &[(ColumnFamilyId, Arc<Version>)],
+    edits: &[VersionEdit],
+) -> Result<Vec<(ColumnFamilyId, BuiltVersion)>> {
+    let mut versions = Vec::with_capacity(bases.len());
+    for (id, base) in bases {
+        let mut builder = VersionBuilder::new(base.clone());
+        for edit in edits.iter().filter(|edit| edit.column_family == *id) {
+            if let Some((_, file)) =
+                edit.new_files.iter().find(|(_, file)| file.epoch_number == UNKNOWN_EPOCH)
+            {
+                return Err(Error::corruption(format!("table file #{} has no epoch number", file.number)));
+            }
+            builder.apply(edit)?;
+        }
+        versions.push((*id, builder.build_with_removed()?));
+    }
+    Ok(versions)
+}
+
+impl Snapshot {
+    /// The records of a new MANIFEST: the snapshot, then `edits`, which it does not hold yet.
+    fn records(&self, edits: &[VersionEdit]) -> Vec<VersionEdit> {
+        let mut records = vec![VersionEdit { db_id: self.db_id.clone(), ..VersionEdit::default() }];
+        if !self.wals.is_empty() {
+            records.push(VersionEdit { wal_additions: self.wals.clone(), ..VersionEdit::default() });
+        }
+        if self.min_log_number_to_keep > FileNumber(0) {
+            let wal_deletion = Some(self.min_log_number_to_keep);
+            records.push(VersionEdit { wal_deletion, ..VersionEdit::default() });
+        }
+        for state in &self.column_families {
+            records.push(introduction(state));
+            records.push(self.contents(state));
+        }
+        records.extend_from_slice(edits);
+        records
+    }
+
+    /// Everything about a column family that edits of its own recorded.
+    fn contents(&self, state: &ColumnFamilyState) -> VersionEdit {
+        let mut edit = VersionEdit::new(state.id);
+        let version = &state.current;
+        edit.new_files = version.all_files().map(|(level, file)| (level, file.clone())).collect();
+        edit.compact_cursors =
+            version.compact_cursors.iter().map(|(&level, key)| (level, key.clone())).collect();
+        for (&number, file) in &version.blob_files {
+            edit.blob_file_additions.push(file.addition.clone());
+            let (garbage_count, garbage_bytes) = (file.garbage_count, file.garbage_bytes);
+            if garbage_count > 0 {
+                edit.blob_file_garbages.push(BlobFileGarbage { number, garbage_count, garbage_bytes });
+            }
+        }
+        edit.log_number = Some(state.log_number);
+        edit.full_history_ts_low = state.full_history_ts_low.clone();
+        if state.id == ColumnFamilyId::DEFAULT && self.min_log_number_to_keep > FileNumber(0) {
+            edit.min_log_number_to_keep = Some(self.min_log_number_to_keep);
+        }
+        edit
+    }
+}
+
+/// The edit that creates a column family, or that names the comparator of `default`.
+pub(crate) fn introduction(state: &ColumnFamilyState) -> VersionEdit {
+    let mut edit = VersionEdit::new(state.id);
+    if state.id != ColumnFamilyId::DEFAULT {
+        edit.column_family_change = Some(ColumnFamilyChange::Add(state.name.clone()));
+    }
+    edit.comparator = Some(state.comparator.name().to_owned());
+    edit.persist_user_defined_timestamps = state.persist_user_defined_timestamps;
+    edit
+}
+
+/// Puts the edits of atomic groups together.
+#[derive(Default)]
+pub(crate) struct GroupBuffer {
+    group: Vec<ManifestRecord>,
+}
+
+impl GroupBuffer {
+    /// Takes the next record in and answers those that take effect now.
+    pub fn push(&mut self, record: ManifestRecord) -> Result<Vec<ManifestRecord>, Corrupt> {
+        const BAD: Corrupt = Corrupt("corrupted atomic group");
+        let expected = self.group.last().map(|last| last.edit.remaining_in_group.unwrap_or(0).checked_sub(1));
+        match (expected, record.edit.remaining_in_group) {
+            (None, None) => return Ok(vec![record]),
+            (None, Some(_)) => {}
+            (Some(expected), remaining) if expected == remaining && expected.is_some() => {}
+            (Some(_), _) => return Err(BAD),
+        }
+        let is_last = record.edit.remaining_in_group == Some(0);
+        self.group.push(record);
+        Ok(if is_last { std::mem::take(&mut self.group) } else { Vec::new() })
+    }
+}

@@ -1,0 +1,224 @@
+//! Reading the operating system's files.
+
+use super::aligned::{AlignedBuffer, PAGE, is_aligned, page_floor};
+use crate::file::*;
+use ironstone_base::Result;
+use rustix::fd::OwnedFd;
+use rustix::fs::Advice;
+use rustix::io::{Errno, ReadWriteFlags, pread, preadv2};
+use std::cell::RefCell;
+use std::io::IoSliceMut;
+use std::num::NonZeroU64;
+use std::path::{Path, PathBuf};
+
+/// Reads until `buf` is full or the file ends.
+#[inline]
+fn read_fully(fd: &OwnedFd, path: &Path, offset: u64, buf: &mut [u8]) -> Result<usize> {
+    let mut done = 0;
+    while done < buf.len() {
+        match pread(fd, &mut buf[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(count) => done += count,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(read_failed(path, offset, errno)),
+        }
+    }
+    Ok(done)
+}
+
+#[cold]
+fn read_failed(path: &Path, offset: u64, errno: Errno) -> ironstone_base::Error {
+    failed(path, &format!("read at {offset} of"), errno)
+}
+
+/// A file read front to back through the page cache.
+pub(super) struct OsSequentialFile {
+    fd: OwnedFd,
+    path: PathBuf,
+    offset: u64,
+}
+
+impl OsSequentialFile {
+    pub(super) fn new(fd: OwnedFd, path: &Path) -> Self {
+        Self { fd, path: path.to_owned(), offset: 0 }
+    }
+}
+
+impl SequentialFile for OsSequentialFile {
+    fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
+        if past_any_end(self.offset, buf) {
+            return Ok(0);
+        }
+        let count = read_fully(&self.fd, &self.path, self.offset, buf)?;
+        self.offset += count as u64;
+        Ok(count)
+    }
+    fn skip(&mut self, count: u64) -> Result<()> {
+        // Past the end is allowed, as with `lseek`; past what an offset can say, reads find the end.
+        self.offset = self.offset.saturating_add(count).min(i64::MAX as u64);
+        Ok(())
+    }
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// A file read at any place through the page cache.
+pub(super) struct OsRandomAccessFile {
+    fd: OwnedFd,
+    path: PathBuf,
+    size: u64,
+}
+
+impl OsRandomAccessFile {
+    pub(super) fn new(fd: OwnedFd, path: &Path, size: u64) -> Self {
+        Self { fd, path: path.to_owned(), size }
+    }
+}
+
+impl RandomAccessFile for OsRandomAccessFile {
+    #[inline]
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        if past_any_end(offset, buf) {
+            return Ok(0);
+        }
+        read_fully(&self.fd, &self.path, offset, buf)
+    }
+
+    /// What is in the page cache is copied; the device then fetches all the rest at once.
+    fn read_many(&self, requests: &mut [ReadRequest<'_>]) {
+        if let [only] = requests {
+            only.result = self.read_at(only.offset, only.buf);
+            return;
+        }
+        let mut missing = Vec::new();
+        for (at, request) in requests.iter_mut().enumerate() {
+            match self.read_cached(request.offset, request.buf) {
+                Some(count) => request.result = Ok(count),
+                None => missing.push(at),
+            }
+        }
+        if missing.len() > 1 {
+            // Starts the reads and does not wait for them.
+            missing.iter().for_each(|&at| self.prefetch(requests[at].offset, requests[at].buf.len() as u64));
+        }
+        for at in missing {
+            let request = &mut requests[at];
+            request.result = self.read_at(request.offset, request.buf);
+        }
+    }
+
+    fn prefetch(&self, offset: u64, len: u64) {
+        // A length of 0 would mean "to the end". Failures are not reported: it is a hint.
+        if let Some(len) = NonZeroU64::new(len) {
+            let _ = rustix::fs::fadvise(&self.fd, offset, Some(len), Advice::WillNeed);
+        }
+    }
+    fn size(&self) -> u64 {
+        self.size
+    }
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl OsRandomAccessFile {
+    /// Fills `buf` if that needs no waiting. `None` also for what needs a closer look: the end of
+    /// the file, an error, a file system that cannot tell.
+    fn read_cached(&self, offset: u64, buf: &mut [u8]) -> Option<usize> {
+        let wanted = buf.len();
+        let read = preadv2(&self.fd, &mut [IoSliceMut::new(buf)], offset, ReadWriteFlags::NOWAIT);
+        read.ok().filter(|&count| count == wanted)
+    }
+}
+
+/// Whether `offset` (perhaps out of a damaged file) is more than the system's signed offsets can
+/// say. There is no file that long, so such a read finds the end, and not an error.
+#[inline]
+fn past_any_end(offset: u64, buf: &[u8]) -> bool {
+    offset.checked_add(buf.len() as u64).is_none_or(|end| end > i64::MAX as u64 - PAGE as u64)
+}
+
+/// A file read at any place past the page cache.
+pub(super) struct DirectRandomAccessFile {
+    fd: OwnedFd,
+    path: PathBuf,
+    size: u64,
+}
+
+/// A thread keeps a bounce buffer up to this size; larger ones are freed after use.
+const KEPT_BOUNCE_BYTES: usize = 1 << 20;
+
+thread_local! {
+    static BOUNCE: RefCell<AlignedBuffer> = RefCell::new(AlignedBuffer::new(0));
+}
+
+impl DirectRandomAccessFile {
+    pub(super) fn new(fd: OwnedFd, path: &Path, size: u64) -> Self {
+        Self { fd, path: path.to_owned(), size }
+    }
+
+    /// Reads whole pages into aligned memory, until it is full or the file ends.
+    fn read_pages(&self, offset: u64, pages: &mut [u8]) -> Result<usize> {
+        let mut done = 0;
+        // The file ends within a page, so a count that is no whole number of pages was the last;
+        // to read on from there would be unaligned.
+        while done < pages.len() && done % PAGE == 0 {
+            match pread(&self.fd, &mut pages[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(read_failed(&self.path, offset, errno)),
+            }
+        }
+        Ok(done)
+    }
+
+    fn read_through(&self, bounce: &mut AlignedBuffer, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let first = page_floor(offset);
+        let before = (offset - first) as usize;
+        let covered = (before + buf.len()).next_multiple_of(PAGE);
+        let read = self.read_pages(first, &mut bounce.as_mut_slice()[..covered])?;
+        let count = read.saturating_sub(before).min(buf.len());
+        buf[..count].copy_from_slice(&bounce.as_slice()[before..before + count]);
+        Ok(count)
+    }
+}
+
+impl RandomAccessFile for DirectRandomAccessFile {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        if buf.is_empty() || past_any_end(offset, buf) {
+            return Ok(0);
+        }
+        if is_aligned(buf, offset) {
+            return self.read_pages(offset, buf);
+        }
+        let needed = buf.len() + 2 * PAGE;
+        if needed > KEPT_BOUNCE_BYTES {
+            return self.read_through(&mut AlignedBuffer::new(needed), offset, buf);
+        }
+        BOUNCE.with_borrow_mut(|bounce| {
+            if bounce.capacity() < needed {
+                *bounce = AlignedBuffer::new(needed.next_power_of_two());
+            }
+            self.read_through(bounce, offset, buf)
+        })
+    }
+    #[cfg(feature = "io_uring")]
+    fn read_many(&self, requests: &mut [ReadRequest<'_>]) {
+        super::ring::read_together(&self.fd, requests);
+        for request in requests
+            .iter_mut()
+            .filter(|request| !matches!(request.result, Ok(count) if count == request.buf.len()))
+        {
+            // Too large to go along, at the end of the file, failed, or no ring to be had.
+            request.result = self.read_at(request.offset, request.buf);
+        }
+    }
+    fn size(&self) -> u64 {
+        self.size
+    }
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}

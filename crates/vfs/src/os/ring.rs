@@ -1,0 +1,169 @@
+//! Direct reads that go to the device together, through io_uring.
+//!
+//! # Safety argument
+//! 1. The kernel writes only into a ring's `slab`: heap memory that never moves, and that is leaked
+//!    rather than freed while a read into it may be under way ([`Ring::drop`]).
+//! 2. While reads are under way nothing of ours refers to the slab: `complete` takes its address
+//!    first and touches it again only after the last completion; if it gives up before, the ring is
+//!    never used again.
+//! 3. Every read lies inside the slab: `Wave::add` hands out disjoint ranges below its capacity.
+//! 4. The descriptor is borrowed until all reads were submitted; from then on the kernel keeps the
+//!    file open itself. What was not submitted dies with the ring.
+#![allow(unsafe_code)]
+
+use super::aligned::{AlignedBuffer, PAGE, page_floor};
+use crate::file::ReadRequest;
+use io_uring::{IoUring, opcode, types};
+use rustix::fd::{AsRawFd, OwnedFd};
+use std::cell::RefCell;
+use std::io;
+use std::mem::ManuallyDrop;
+
+/// The most reads that are under way at once, per thread.
+const DEPTH: usize = 64;
+/// The most bytes that are under way at once, per thread.
+const SLAB_BYTES: usize = 1 << 20;
+/// Larger reads keep the device busy by themselves.
+const LARGEST: usize = SLAB_BYTES / 4;
+
+/// A read of whole pages into a part of the slab, for the request of this number.
+struct PageRead {
+    request: usize,
+    offset: u64,
+    slab_at: usize,
+    len: usize,
+    /// Bytes read; negative for an error.
+    result: i32,
+}
+
+/// The reads that go out together.
+#[derive(Default)]
+struct Wave {
+    reads: Vec<PageRead>,
+    used: usize,
+}
+
+impl Wave {
+    /// `false` if there is no more room.
+    fn add(&mut self, request: usize, offset: u64, len: usize) -> bool {
+        if self.reads.len() == DEPTH || self.used + len > SLAB_BYTES {
+            return false;
+        }
+        self.reads.push(PageRead { request, offset, slab_at: self.used, len, result: 0 });
+        self.used += len;
+        true
+    }
+}
+
+struct Ring {
+    ring: IoUring,
+    slab: ManuallyDrop<AlignedBuffer>,
+    /// Whether the kernel may still write to the slab.
+    busy: bool,
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        if !self.busy {
+            // SAFETY: no read is under way (1), and nobody uses it after this.
+            unsafe { ManuallyDrop::drop(&mut self.slab) }
+        }
+    }
+}
+
+thread_local! {
+    /// `None` where the kernel has no io_uring, forbids it, or let it fail.
+    static RING: RefCell<Option<Ring>> = RefCell::new(Ring::new().ok());
+}
+
+impl Ring {
+    fn new() -> io::Result<Self> {
+        let ring = IoUring::new(DEPTH as u32)?;
+        Ok(Self { ring, slab: ManuallyDrop::new(AlignedBuffer::new(SLAB_BYTES)), busy: false })
+    }
+
+    /// Does all reads of `wave`. After an error the ring must not be used again.
+    fn complete(&mut self, fd: &OwnedFd, wave: &mut Wave) -> io::Result<()> {
+        let slab = self.slab.as_mut_slice().as_mut_ptr();
+        self.busy = true;
+        for (at, read) in wave.reads.iter().enumerate() {
+            assert!(read.slab_at + read.len <= SLAB_BYTES);
+            // SAFETY: inside the slab (3).
+            let to = unsafe { slab.add(read.slab_at) };
+            let read = opcode::Read::new(types::Fd(fd.as_raw_fd()), to, read.len as u32).offset(read.offset);
+            // SAFETY: the memory outlives the read (1) and is not touched meanwhile (2); the
+            // descriptor is valid until submission (4).
+            let pushed = unsafe { self.ring.submission().push(&read.build().user_data(at as u64)) };
+            pushed.map_err(|_| io::Error::other("more reads than the ring has room for"))?;
+        }
+        let mut left = wave.reads.len();
+        while left > 0 {
+            match self.ring.submit_and_wait(left) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+            for done in self.ring.completion() {
+                wave.reads[done.user_data() as usize].result = done.result();
+                left -= 1;
+            }
+        }
+        self.busy = false;
+        Ok(())
+    }
+}
+
+/// Does what it can of `requests` and sets their results. The others get a count of 0, and so does
+/// what failed or ended early: the caller reads those again, one by one.
+pub(super) fn read_together(fd: &OwnedFd, requests: &mut [ReadRequest<'_>]) {
+    requests.iter_mut().for_each(|request| request.result = Ok(0));
+    if requests.len() < 2 {
+        return;
+    }
+    RING.with_borrow_mut(|ring| {
+        let mut next = 0;
+        while next < requests.len() {
+            let Some(usable) = ring else { return };
+            let mut wave = Wave::default();
+            next = fill(&mut wave, requests, next);
+            if usable.complete(fd, &mut wave).is_err() {
+                *ring = None;
+                return;
+            }
+            copy_out(&wave, usable.slab.as_slice(), requests);
+        }
+    });
+}
+
+/// Puts requests from number `next` on into `wave`, until it is full. Returns the first left over.
+fn fill(wave: &mut Wave, requests: &[ReadRequest<'_>], next: usize) -> usize {
+    for (number, request) in requests.iter().enumerate().skip(next) {
+        let Some((offset, len)) = pages(request) else { continue };
+        if !wave.add(number, offset, len) {
+            return number;
+        }
+    }
+    requests.len()
+}
+
+/// The whole pages that a request needs; `None` if it is not to go along.
+fn pages(request: &ReadRequest<'_>) -> Option<(u64, usize)> {
+    let first = page_floor(request.offset);
+    let before = (request.offset - first) as usize;
+    let len = request.buf.len().checked_add(before)?.checked_next_multiple_of(PAGE)?;
+    let end = first.checked_add(len as u64)?;
+    (!request.buf.is_empty() && len <= LARGEST && end <= i64::MAX as u64).then_some((first, len))
+}
+
+fn copy_out(wave: &Wave, slab: &[u8], requests: &mut [ReadRequest<'_>]) {
+    for read in &wave.reads {
+        let request = &mut requests[read.request];
+        let before = (request.offset - read.offset) as usize;
+        let got = usize::try_from(read.result).unwrap_or(0);
+        if got >= before + request.buf.len() {
+            let from = read.slab_at + before;
+            request.buf.copy_from_slice(&slab[from..from + request.buf.len()]);
+            request.result = Ok(request.buf.len());
+        }
+    }
+}

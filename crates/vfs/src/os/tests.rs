@@ -1,0 +1,136 @@
+use super::*;
+use rustix::fs::{CWD, FileType, Mode};
+
+fn blocks(path: &Path) -> i64 {
+    rustix::fs::stat(path).unwrap().st_blocks
+}
+
+#[test]
+fn reserved_space_is_given_back_at_close() {
+    let dir = tempfile::tempdir().unwrap();
+    let (fs, path) = (OsFileSystem::new(), dir.path().join("000001.log"));
+    for direct in [false, true] {
+        let options = WriteOptions { direct, ..WriteOptions::default() };
+        let Ok(mut file) = fs.create(&path, options) else { continue };
+        file.allocate(0, 8 << 20).unwrap();
+        file.append(b"little").unwrap();
+        file.sync().unwrap();
+        if blocks(&path) < 8 << 11 {
+            println!("SKIP: this file system reserves nothing");
+            return;
+        }
+        file.close().unwrap();
+        assert!(blocks(&path) <= 16, "{} blocks", blocks(&path));
+        assert_eq!(fs.read_all(&path).unwrap(), b"little");
+    }
+}
+
+#[test]
+fn a_fifo_is_refused_and_does_not_block() {
+    let dir = tempfile::tempdir().unwrap();
+    let (fs, path) = (OsFileSystem::new(), dir.path().join("CURRENT"));
+    rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let errors = [
+        fs.open_sequential(&path).err(),
+        fs.open_random(&path, OpenHints::default()).err(),
+        fs.create(&path, WriteOptions::default()).err(),
+        fs.append_to(&path, WriteOptions::default()).err(),
+        fs.lock(&path).err(),
+    ];
+    for error in errors {
+        let error = error.expect("not a regular file");
+        assert!(error.message().contains("CURRENT"), "{error}");
+    }
+}
+
+#[test]
+fn a_file_is_not_trusted_after_a_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    let (fs, path) = (OsFileSystem::new(), dir.path().join("000001.log"));
+    let options = WriteOptions { buffer_bytes: 100, ..WriteOptions::default() };
+    let mut file = fs.create(&path, options).unwrap();
+    file.append(b"good").unwrap();
+    file.sync().unwrap();
+    assert!(file.truncate(u64::MAX).is_err()); // No file is that long.
+    for result in [file.append(b"late"), file.flush(), file.sync(), file.allocate(0, 1), file.close()] {
+        let error = result.unwrap_err();
+        assert!(error.message().contains("an earlier write or sync failed"), "{error}");
+    }
+    assert_eq!(fs.read_all(&path).unwrap(), b"good");
+}
+
+#[test]
+fn a_locked_file_cannot_be_opened_and_so_not_be_unlocked_by_mistake() {
+    let dir = tempfile::tempdir().unwrap();
+    let fs = OsFileSystem::new();
+    let path = dir.path().join("LOCK");
+    let lock = fs.lock(&path).unwrap();
+    assert!(fs.read_all(&path).unwrap_err().message().contains("holds its lock"));
+    assert!(fs.append_to(&path, WriteOptions::default()).is_err());
+    fs.write_all_synced(&dir.path().join("000001.log"), b"others are free").unwrap();
+    // By another name it is the same lock.
+    fs.link(&path, &dir.path().join("ALIAS")).unwrap();
+    assert!(
+        fs.lock(&dir.path().join("ALIAS")).err().unwrap().message().contains("lock hold by current process")
+    );
+    drop(lock);
+    assert_eq!(fs.read_all(&path).unwrap(), b"");
+    fs.lock(&dir.path().join("ALIAS")).unwrap();
+}
+
+#[test]
+fn a_lock_file_that_was_replaced_is_locked_anew_by_others_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let fs = OsFileSystem::new();
+    let path = dir.path().join("LOCK");
+    let _lock = fs.lock(&path).unwrap();
+    fs.remove(&path).unwrap();
+    assert!(fs.lock(&path).is_err(), "the place is taken in this process, whatever file is there");
+}
+
+#[test]
+fn foreign_names_do_not_hide_a_directory() {
+    use std::os::unix::ffi::OsStrExt;
+    let dir = tempfile::tempdir().unwrap();
+    let fs = OsFileSystem::new();
+    let foreign = dir.path().join(std::ffi::OsStr::from_bytes(b"\xff\xfe"));
+    if fs.write_all_synced(&foreign, b"").is_err() {
+        println!("SKIP: this file system takes only UTF-8 names");
+        return;
+    }
+    fs.write_all_synced(&dir.path().join("CURRENT"), b"").unwrap();
+    let names = fs.list(dir.path()).unwrap();
+    assert_eq!(names.len(), 2);
+    assert!(names.contains(&"CURRENT".to_owned()));
+}
+
+#[test]
+fn large_files_are_written_back_on_the_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let (fs, path) = (OsFileSystem::new(), dir.path().join("000001.sst"));
+    let options =
+        WriteOptions { buffer_bytes: 64 << 10, bytes_per_sync: 128 << 10, ..WriteOptions::default() };
+    let mut file = fs.create(&path, options).unwrap();
+    let data = vec![5; 1 << 20];
+    file.append(&data[..300_000]).unwrap();
+    data[300_000..].chunks(1000).for_each(|part| file.append(part).unwrap());
+    file.sync().unwrap();
+    file.close().unwrap();
+    assert!(fs.read_all(&path).unwrap() == data);
+}
+
+#[test]
+fn links_across_file_systems_are_not_supported() {
+    let fs = OsFileSystem::new();
+    let (here, there) = (tempfile::tempdir().unwrap(), Path::new("/dev/shm"));
+    let file = here.path().join("file");
+    fs.write_all_synced(&file, b"").unwrap();
+    let (Ok(ours), Ok(theirs)) = (rustix::fs::stat(here.path()), rustix::fs::stat(there)) else { return };
+    if ours.st_dev == theirs.st_dev {
+        println!("SKIP: one file system for both");
+        return;
+    }
+    let to = there.join(format!("ironstone-link-test-{}", std::process::id()));
+    assert_eq!(fs.link(&file, &to).unwrap_err().code(), ironstone_base::Code::NotSupported);
+    assert!(fs.rename(&file, &to).is_err());
+}

@@ -1,0 +1,372 @@
+//! Writing the operating system's files.
+//!
+//! Every write goes to a stated offset (`pwrite`), so that after a partial write it is known which
+//! bytes are in the file.
+
+use super::aligned::{AlignedBuffer, PAGE, page_floor};
+use super::range_sync::start_write_back;
+use crate::append_buffer::AppendBuffer;
+use crate::file::*;
+use ironstone_base::{Error, Result};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::FallocateFlags;
+use rustix::io::{Errno, pread, pwrite, retry_on_intr};
+use std::path::{Path, PathBuf};
+
+/// A direct write carries at least this much, unless it is the last.
+const MIN_DIRECT_BUFFER: usize = 64 << 10;
+
+/// What both ways of writing need: the descriptor, and what is known about the file behind it.
+struct Target {
+    /// `None` once closed.
+    fd: Option<OwnedFd>,
+    path: PathBuf,
+    options: WriteOptions,
+    /// Whether something may not be durable yet. An existing file may come with such data.
+    dirty: bool,
+    /// Set by the first failed write, truncation or sync, and never reset. After a failed sync the
+    /// kernel may have dropped the pages and marked them clean: the next sync would succeed, and
+    /// the data would be gone. After a failed write the caller cannot know what is in the file.
+    broken: bool,
+    /// Where the space ends that was reserved by `allocate`.
+    allocated_end: u64,
+    /// Up to where write-back was started.
+    write_back_started: u64,
+}
+
+impl Target {
+    fn new(fd: OwnedFd, path: &Path, options: WriteOptions, start: u64) -> Self {
+        Self {
+            fd: Some(fd),
+            path: path.to_owned(),
+            options,
+            dirty: true,
+            broken: false,
+            allocated_end: 0,
+            write_back_started: page_floor(start),
+        }
+    }
+
+    fn fd(&self) -> Result<&OwnedFd> {
+        if self.broken {
+            return Err(self.refuse("an earlier write or sync failed"));
+        }
+        self.fd.as_ref().ok_or_else(|| self.refuse("already closed"))
+    }
+
+    #[cold]
+    fn refuse(&self, why: &str) -> Error {
+        Error::io_message(format!("write to {}: {why}", self.path.display()))
+    }
+
+    #[cold]
+    fn fail(&mut self, act: &str, errno: Errno) -> Error {
+        self.broken = true;
+        failed(&self.path, act, errno)
+    }
+
+    /// Writes all of `data` at `offset`.
+    fn write_at(&mut self, mut data: &[u8], mut offset: u64) -> Result<()> {
+        self.dirty = true;
+        while !data.is_empty() {
+            match pwrite(self.fd()?, data, offset) {
+                // A regular file takes at least a byte or says why not; do not spin if it lies.
+                Ok(0) => return Err(self.fail(&format!("write at {offset} of"), Errno::IO)),
+                Ok(count) => {
+                    data = &data[count..];
+                    offset += count as u64;
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(self.fail(&format!("write at {offset} of"), errno)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts write-back of the whole pages below `end`, if `bytes_per_sync` of them have gathered.
+    fn start_write_back(&mut self, end: u64) -> Result<()> {
+        let step = self.options.bytes_per_sync;
+        let end = page_floor(end); // The page that is still filling would be written twice.
+        let len = end.saturating_sub(self.write_back_started);
+        if step == 0 || len < step {
+            return Ok(());
+        }
+        let started = start_write_back(self.fd()?.as_fd(), self.write_back_started, len);
+        self.write_back_started = end;
+        match started.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)) {
+            Ok(()) => Ok(()),
+            // Not a file system that can; the sync will do it all.
+            Err(Errno::NOSYS | Errno::INVAL | Errno::SPIPE | Errno::OPNOTSUPP) => {
+                self.options.bytes_per_sync = 0;
+                Ok(())
+            }
+            Err(errno) => Err(self.fail("start the write-back of", errno)),
+        }
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        let fd = self.fd()?;
+        if !self.dirty {
+            return Ok(());
+        }
+        let full = self.options.full_sync;
+        let synced = retry_on_intr(|| if full { rustix::fs::fsync(fd) } else { rustix::fs::fdatasync(fd) });
+        synced.map_err(|errno| self.fail("sync", errno))?;
+        self.dirty = false;
+        Ok(())
+    }
+
+    fn allocate(&mut self, offset: u64, len: u64) -> Result<()> {
+        let fd = self.fd()?;
+        let end = offset.saturating_add(len);
+        if len == 0 || end <= self.allocated_end {
+            return Ok(());
+        }
+        match retry_on_intr(|| rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, offset, len)) {
+            Ok(()) => {
+                self.allocated_end = end;
+                self.dirty = true; // The extents are to be found again after a crash.
+                Ok(())
+            }
+            Err(Errno::IO) => Err(self.fail("allocate space for", Errno::IO)),
+            // A hint: a file system that cannot, or that has not so much left in one go, may well
+            // take the writes.
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn set_len(&mut self, size: u64) -> Result<()> {
+        let truncated = retry_on_intr(|| rustix::fs::ftruncate(self.fd.as_ref().ok_or(Errno::BADF)?, size));
+        truncated.map_err(|errno| self.fail(&format!("truncate to {size} bytes"), errno))?;
+        self.dirty = true;
+        Ok(())
+    }
+
+    /// Gives back what was reserved and not used. `end` is where the file ends.
+    fn release_slack(&mut self, end: u64) -> Result<()> {
+        if self.allocated_end <= end {
+            return Ok(());
+        }
+        self.set_len(end)?; // Frees the blocks past the end on ext4 and XFS; elsewhere the hole does.
+        let (Some(fd), len) = (&self.fd, self.allocated_end - end) else { return Ok(()) };
+        let hole = FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE;
+        // Unused space is a loss, but none of data: not worth an error.
+        let _ = retry_on_intr(|| rustix::fs::fallocate(fd, hole, end, len));
+        self.allocated_end = end;
+        Ok(())
+    }
+
+    /// Closes the descriptor. What `close(2)` itself reports is not asked for: whoever needs to
+    /// know that the data is safe has synced.
+    fn close(&mut self) {
+        self.fd = None;
+    }
+}
+
+/// Appends through the page cache.
+pub(super) struct OsWritableFile {
+    target: Target,
+    /// Appended, not yet handed over.
+    buffer: AppendBuffer,
+    /// Where the buffer's first byte belongs.
+    written: u64,
+    /// A reused file has old bytes behind what was written, which are not to be cut off.
+    end_of_old: u64,
+}
+
+impl OsWritableFile {
+    /// Writes from `start` on.
+    pub(super) fn new(fd: OwnedFd, path: &Path, options: WriteOptions, start: u64) -> Self {
+        Self {
+            target: Target::new(fd, path, options, start),
+            buffer: AppendBuffer::new(options.buffer_bytes),
+            written: start,
+            end_of_old: 0,
+        }
+    }
+
+    /// Writes over a file of `len` bytes, from its start on.
+    pub(super) fn over(fd: OwnedFd, path: &Path, options: WriteOptions, len: u64) -> Self {
+        Self { end_of_old: len, ..Self::new(fd, path, options, 0) }
+    }
+}
+
+/// Writes `data` at `*written` and moves it on.
+fn write_out(target: &mut Target, written: &mut u64, data: &[u8]) -> Result<()> {
+    target.write_at(data, *written)?;
+    *written += data.len() as u64;
+    target.start_write_back(*written)
+}
+
+impl WritableFile for OsWritableFile {
+    fn append(&mut self, data: &[u8]) -> Result<()> {
+        self.target.fd()?;
+        self.buffer.append(data, |bytes| write_out(&mut self.target, &mut self.written, bytes))
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.target.fd()?;
+        self.buffer.flush(|bytes| write_out(&mut self.target, &mut self.written, bytes))
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.flush()?;
+        self.target.sync()
+    }
+
+    fn size(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
+    fn allocate(&mut self, offset: u64, len: u64) -> Result<()> {
+        self.target.allocate(offset, len)
+    }
+
+    fn truncate(&mut self, size: u64) -> Result<()> {
+        self.flush()?;
+        self.target.set_len(size)?;
+        self.written = size;
+        self.end_of_old = 0;
+        self.target.write_back_started = self.target.write_back_started.min(page_floor(size));
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<()> {
+        if self.target.fd.is_none() {
+            return Ok(());
+        }
+        let flushed =
+            self.flush().and_then(|()| self.target.release_slack(self.written.max(self.end_of_old)));
+        self.target.close();
+        flushed
+    }
+
+    fn path(&self) -> &Path {
+        &self.target.path
+    }
+}
+
+/// Appends past the page cache, in whole aligned pages.
+///
+/// ```text
+/// file    | pages written ..... | base                       size
+/// buffer                        | filled (may end in a page) |
+/// ```
+/// The page that is still filling stays in the buffer; [`WritableFile::flush`] writes it padded with
+/// zeros and cuts the file to its true size, and the next write covers the page again.
+pub(super) struct DirectWritableFile {
+    target: Target,
+    buffer: AlignedBuffer,
+    filled: usize,
+    /// Where the buffer's first byte belongs: a multiple of the page size.
+    base: u64,
+    /// How much of `filled` is in the file already.
+    flushed: usize,
+}
+
+impl DirectWritableFile {
+    /// Writes an empty file.
+    pub(super) fn new(fd: OwnedFd, path: &Path, options: WriteOptions) -> Self {
+        Self {
+            target: Target::new(fd, path, options, 0),
+            buffer: AlignedBuffer::new(options.buffer_bytes.max(MIN_DIRECT_BUFFER)),
+            filled: 0,
+            base: 0,
+            flushed: 0,
+        }
+    }
+
+    /// Writes behind the `len` bytes that the file has. The descriptor must be readable.
+    pub(super) fn resume(fd: OwnedFd, path: &Path, options: WriteOptions, len: u64) -> Result<Self> {
+        let mut file = Self::new(fd, path, options);
+        file.load_tail(len)?;
+        Ok(file)
+    }
+
+    /// Makes `len` the place of the next append, and puts the page that it falls into in the buffer.
+    fn load_tail(&mut self, len: u64) -> Result<()> {
+        let base = page_floor(len);
+        let tail = (len - base) as usize;
+        if tail > 0 {
+            let fd = self.target.fd()?;
+            let page = &mut self.buffer.as_mut_slice()[..PAGE];
+            let read = retry_on_intr(|| pread(fd, &mut *page, base));
+            let read = read.map_err(|errno| self.target.fail(&format!("read at {base} of"), errno))?;
+            if read < tail {
+                return Err(self.target.refuse("it became shorter while it was opened"));
+            }
+        }
+        (self.base, self.filled, self.flushed) = (base, tail, tail);
+        Ok(())
+    }
+
+    /// Writes the buffer, padded to whole pages, and keeps the page that is not full.
+    fn write_buffer(&mut self) -> Result<()> {
+        let padded = self.filled.next_multiple_of(PAGE);
+        self.buffer.as_mut_slice()[self.filled..padded].fill(0);
+        self.target.write_at(&self.buffer.as_slice()[..padded], self.base)?;
+        if padded > self.filled {
+            self.target.set_len(self.base + self.filled as u64)?;
+        }
+        let full = self.filled - self.filled % PAGE;
+        self.buffer.as_mut_slice().copy_within(full..padded, 0);
+        self.base += full as u64;
+        self.filled -= full;
+        self.flushed = self.filled;
+        Ok(())
+    }
+}
+
+impl WritableFile for DirectWritableFile {
+    fn append(&mut self, mut data: &[u8]) -> Result<()> {
+        self.target.fd()?;
+        while !data.is_empty() {
+            let room = self.buffer.capacity() - self.filled;
+            let (head, tail) = data.split_at(room.min(data.len()));
+            self.buffer.as_mut_slice()[self.filled..self.filled + head.len()].copy_from_slice(head);
+            self.filled += head.len();
+            data = tail;
+            if self.filled == self.buffer.capacity() {
+                self.write_buffer()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.target.fd()?;
+        if self.filled == self.flushed { Ok(()) } else { self.write_buffer() }
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.flush()?;
+        self.target.sync()
+    }
+
+    fn size(&self) -> u64 {
+        self.base + self.filled as u64
+    }
+
+    fn allocate(&mut self, offset: u64, len: u64) -> Result<()> {
+        self.target.allocate(offset, len)
+    }
+
+    fn truncate(&mut self, size: u64) -> Result<()> {
+        self.flush()?;
+        self.target.set_len(size)?;
+        self.load_tail(size)
+    }
+
+    fn close(&mut self) -> Result<()> {
+        if self.target.fd.is_none() {
+            return Ok(());
+        }
+        let flushed = self.flush().and_then(|()| self.target.release_slack(self.size()));
+        self.target.close();
+        flushed
+    }
+
+    fn path(&self) -> &Path {
+        &self.target.path
+    }
+}
