@@ -78,7 +78,12 @@ pub struct CacheOptions {
 
 impl Default for CacheOptions {
     fn default() -> Self {
-        Self { capacity: 32 << 20, num_shard_bits: -1, strict_capacity_limit: false, estimated_entry_charge: 0 }
+        Self {
+            capacity: 32 << 20,
+            num_shard_bits: -1,
+            strict_capacity_limit: false,
+            estimated_entry_charge: 0,
+        }
     }
 }
 
@@ -230,7 +235,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
     fn make_room(&self, need: usize, home: Option<&shard::Shard<V>>) -> bool {
         let shared = self.shared.get();
         let shards = shared.shard_mask + 1;
-        let has_its_share = |shard: &&shard::Shard<V>| shard.bytes().saturating_mul(shards) >= self.capacity() / 2;
+        let has_its_share =
+            |shard: &&shard::Shard<V>| shard.bytes().saturating_mul(shards) >= self.capacity() / 2;
         let mut freed = home.filter(has_its_share).map_or(0, |shard| self.evict(shard, need, false));
         let thorough = self.strict_capacity_limit();
         for thorough in [false, true].into_iter().filter(|&pass| !pass || thorough) {

@@ -3,8 +3,7 @@
 use crate::iterator::{BelowLevels, CompactionIterator, EntryRules, IteratorOptions, TICK};
 use crate::job::output::{CreatedFiles, OutputSettings, OutputWriter};
 use crate::job::{CompactionStats, IoPriority, JobContext};
-use crate::merge::ForwardMerge;
-use ironstone_base::{Error, InternalKey, Result};
+use ironstone_base::{Error, Result};
 use ironstone_iter::{BoxedIterator, InternalIterator};
 use ironstone_sst::{CompressionKind, CompressionOptions};
 use ironstone_version::FileMetaData;
@@ -56,12 +55,8 @@ pub fn run_flush(input: FlushInput, context: &JobContext<'_>) -> Result<FlushOut
         newest_key_time: input.newest_key_time,
         priority: IoPriority::High,
     };
-    let mut runs = Vec::with_capacity(input.iterators.len());
-    for mut iterator in input.iterators {
-        iterator.seek_to_first()?;
-        runs.push(MemTableRun(iterator));
-    }
-    let merged = ForwardMerge::new(context.comparator, 0, runs);
+    let mut merged = ironstone_iter::merge(context.comparator.clone(), input.iterators);
+    merged.seek_to_first()?;
     let options = IteratorOptions {
         comparator: context.comparator,
         snapshots: context.snapshots,
@@ -79,7 +74,9 @@ pub fn run_flush(input: FlushInput, context: &JobContext<'_>) -> Result<FlushOut
     }
     let (read, drops) = (entries.input_records(), *entries.counts());
     let written = writer.finish()?;
-    if let Some(expected) = input.expected_entries.filter(|&expected| expected != read && context.verify_record_count) {
+    if let Some(expected) =
+        input.expected_entries.filter(|&expected| expected != read && context.verify_record_count)
+    {
         let message = format!("flush: the memtables have {expected} entries, but {read} were read");
         return Err(Error::corruption(message));
     }
@@ -110,42 +107,5 @@ impl EntryRules for Watch<'_> {
             progress.add_read(TICK);
         }
         (self.0.cancelled)()
-    }
-}
-
-/// A memtable as an input of the merge.
-struct MemTableRun(BoxedIterator);
-
-impl InternalIterator for MemTableRun {
-    #[inline]
-    fn valid(&self) -> bool {
-        self.0.valid()
-    }
-    fn seek_to_first(&mut self) -> Result<bool> {
-        self.0.seek_to_first()
-    }
-    fn seek_to_last(&mut self) -> Result<bool> {
-        self.0.seek_to_last()
-    }
-    fn seek(&mut self, target: InternalKey<'_>) -> Result<bool> {
-        self.0.seek(target)
-    }
-    fn seek_for_prev(&mut self, target: InternalKey<'_>) -> Result<bool> {
-        self.0.seek_for_prev(target)
-    }
-    #[inline]
-    fn next(&mut self) -> Result<bool> {
-        self.0.next()
-    }
-    fn prev(&mut self) -> Result<bool> {
-        self.0.prev()
-    }
-    #[inline]
-    fn key(&self) -> InternalKey<'_> {
-        self.0.key()
-    }
-    #[inline]
-    fn value(&self) -> &[u8] {
-        self.0.value()
     }
 }

@@ -326,7 +326,11 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
         };
         match order {
             Ordering::Greater => {
-                if self.options.end.is_some_and(|end| self.options.comparator.user.compare(key.user_key(), end).is_ge()) {
+                if self
+                    .options
+                    .end
+                    .is_some_and(|end| self.options.comparator.user.compare(key.user_key(), end).is_ge())
+                {
                     self.input_valid = false;
                     return Ok(false);
                 }
@@ -412,7 +416,8 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
             self.advance()?;
             return Ok(false);
         }
-        if self.may_lie_below() {
+        // A transaction may have to find that the key was written.
+        if self.may_lie_below() || !self.no_conflict_check_needs(stripe) {
             self.put_out(stripe, Standing::OnInputEmptied);
             return Ok(true);
         }
@@ -466,10 +471,12 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
                 self.counts.single_delete_mismatch += 1;
                 Ok(false)
             }
-            ValueType::Deletion if self.options.enforce_single_del_contracts => Err(Error::corruption(format!(
-                "found SingleDelete above Delete on the same key ({:?} above {partner:?}): mixing them is undefined",
-                self.key
-            ))),
+            ValueType::Deletion if self.options.enforce_single_del_contracts => {
+                Err(Error::corruption(format!(
+                    "found SingleDelete above Delete on the same key ({:?} above {partner:?}): mixing them is undefined",
+                    self.key
+                )))
+            }
             ValueType::Deletion => {
                 self.counts.obsolete += 1;
                 self.counts.single_delete_mismatch += 1;

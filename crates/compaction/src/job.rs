@@ -8,9 +8,9 @@ mod tests;
 
 use crate::iterator::DropCounts;
 use crate::plan::{CompactionPlan, PlanKind};
-use ironstone_base::sync::{Arc, Mutex};
 use ironstone_base::sync::atomic::{AtomicU64, Ordering};
 use ironstone_base::sync::thread;
+use ironstone_base::sync::{Arc, Mutex};
 use ironstone_base::{Error, FileNumber, InternalKeyComparator, Result, SequenceNumber};
 use ironstone_sst::{BuildOptions, TableReader};
 use ironstone_version::FileMetaData;
@@ -225,7 +225,9 @@ pub struct CompactionOutput {
 /// [`CompactionPlan::edit`]; on failure none of them is left.
 pub fn run_compaction(plan: &CompactionPlan, context: &JobContext<'_>) -> Result<CompactionOutput> {
     if plan.kind == PlanKind::TrivialMove {
-        return Err(Error::invalid_argument(format!("{plan}: a trivial move has nothing to run; install its edit")));
+        return Err(Error::invalid_argument(format!(
+            "{plan}: a trivial move has nothing to run; install its edit"
+        )));
     }
     let start = context.env.clock.monotonic_nanos();
     let tables = open_inputs(plan, context)?;

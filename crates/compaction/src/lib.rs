@@ -18,7 +18,6 @@
 pub mod flush;
 pub mod iterator;
 pub mod job;
-mod merge;
 pub mod options;
 pub mod picker;
 pub mod plan;

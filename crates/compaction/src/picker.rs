@@ -62,7 +62,11 @@ pub fn pick_level(
         return None;
     }
     let picker = Picker::new(version, options, running, context);
-    picker.by_score().or_else(|| picker.marked()).or_else(|| picker.released()).or_else(|| picker.expired())
+    picker
+        .by_score()
+        .or_else(|| picker.marked())
+        .or_else(|| picker.released())
+        .or_else(|| picker.expired())
         .or_else(|| picker.periodic())
 }
 
@@ -108,7 +112,9 @@ impl<'a> Picker<'a> {
                 level0_waits = true;
             } else if level0_waits && due.level == self.shape.base_level {
                 // More work from the base level would keep level 0 waiting, and with it the writers.
-            } else if let Some(plan) = self.pick_lower(due.level, due.score, CompactionReason::LevelMaxLevelSize) {
+            } else if let Some(plan) =
+                self.pick_lower(due.level, due.score, CompactionReason::LevelMaxLevelSize)
+            {
                 return Some(plan);
             }
         }
@@ -143,7 +149,8 @@ impl<'a> Picker<'a> {
     /// Files that somebody, or a collector of tombstones, asked to be compacted. On the last level with files there is
     /// nowhere to go.
     fn marked(&self) -> Option<CompactionPlan> {
-        let last = (1..=self.options.max_output_level()).rev().find(|&level| !self.version.files(level).is_empty());
+        let last =
+            (1..=self.options.max_output_level()).rev().find(|&level| !self.version.files(level).is_empty());
         let levels = 0..last.unwrap_or(1);
         self.first_file(levels, |_, file| file.marked_for_compaction, |level| Some(level + 1))
             .map(|draft| self.plan(draft, CompactionReason::FilesMarkedForCompaction))
@@ -172,7 +179,9 @@ impl<'a> Picker<'a> {
         let last = self.version.last_level()?;
         if self.options.compaction_pri == CompactionPriority::RoundRobin {
             let level = (1..last).find(|&level| self.version.files(level).iter().any(|file| due(file)));
-            if let Some(plan) = level.and_then(|level| self.pick_lower(level, 0.0, CompactionReason::RoundRobinTtl)) {
+            if let Some(plan) =
+                level.and_then(|level| self.pick_lower(level, 0.0, CompactionReason::RoundRobinTtl))
+            {
                 return Some(plan);
             }
         }
@@ -185,7 +194,8 @@ impl<'a> Picker<'a> {
         let seconds = self.options.periodic_compaction_seconds;
         let limit = self.context.now_seconds.checked_sub(seconds).filter(|_| seconds > 0)?;
         let due = |_: usize, file: &FileMetaData| {
-            let made = if file.file_creation_time > 0 { file.file_creation_time } else { file.oldest_ancester_time };
+            let made =
+                if file.file_creation_time > 0 { file.file_creation_time } else { file.oldest_ancester_time };
             made > 0 && made < limit
         };
         let last = self.version.last_level()?;
@@ -220,7 +230,8 @@ impl<'a> Picker<'a> {
             .filter_map(move |(level, at)| {
                 let output_level = output_level(level)?;
                 if level == 0 {
-                    return self.draft_level0_file(at, if output_level == 0 { 0 } else { self.shape.base_level });
+                    return self
+                        .draft_level0_file(at, if output_level == 0 { 0 } else { self.shape.base_level });
                 }
                 let start = self.idle_clean_cut(level, at..at + 1)?;
                 let draft = self.with_output(level, start, output_level)?;

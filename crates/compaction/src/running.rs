@@ -1,6 +1,6 @@
 //! What runs now: the files and key ranges that a new compaction must stay away from.
 
-use crate::plan::{CompactionPlan, user_key_range};
+use crate::plan::CompactionPlan;
 use ironstone_base::sync::Arc;
 use ironstone_base::{FileNumber, UserComparator};
 use ironstone_version::FileMetaData;
@@ -103,11 +103,6 @@ impl RunningCompactions {
                     && self.comparator.compare(&claim.smallest, largest).is_le()
                     && self.comparator.compare(&claim.largest, smallest).is_ge()
             })
-    }
-    /// [`writes_into`](Self::writes_into) for the hull of `files`.
-    pub(crate) fn writes_over(&self, level: usize, files: &[Arc<FileMetaData>]) -> bool {
-        user_key_range(&self.comparator, files)
-            .is_some_and(|(smallest, largest)| self.writes_into(level, smallest, largest))
     }
     /// How many running compactions start at `level`.
     pub fn starting_at(&self, level: usize) -> usize {

@@ -47,7 +47,8 @@ impl LevelShape {
     fn fixed(options: &CompactionOptions) -> Self {
         let mut max_bytes = vec![options.max_bytes_for_level_base; options.num_levels];
         for level in 2..options.num_levels {
-            let extra = options.max_bytes_for_level_multiplier_additional.get(level - 1).copied().unwrap_or(1);
+            let extra =
+                options.max_bytes_for_level_multiplier_additional.get(level - 1).copied().unwrap_or(1);
             max_bytes[level] = multiply(
                 multiply(max_bytes[level - 1], options.max_bytes_for_level_multiplier),
                 f64::from(extra),
@@ -112,7 +113,8 @@ impl LevelShape {
         let mut coming_down = 0.0;
         for level in 0..options.num_levels - 1 {
             let total = version.level_bytes(level);
-            let idle: u64 = version.files(level)
+            let idle: u64 = version
+                .files(level)
                 .iter()
                 .filter(|file| !running.is_busy(file.number))
                 .map(|file| context.size_of(file))
@@ -165,7 +167,11 @@ impl LevelShape {
         let target = self.max_bytes[level] as f64;
         if !options.level_compaction_dynamic_level_bytes || idle < self.max_bytes[level] {
             let score = idle as f64 / target.max(1.0);
-            return if idle > 0 && self.is_unnecessary(level) { score.max(self.drain_score(level)) } else { score };
+            return if idle > 0 && self.is_unnecessary(level) {
+                score.max(self.drain_score(level))
+            } else {
+                score
+            };
         }
         // A level about to receive a lot can wait: what comes down would only be rewritten with it.
         let score = idle as f64 / (target + coming_down).max(1.0) * SCORE_SCALE;

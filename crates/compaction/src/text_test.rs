@@ -31,7 +31,8 @@ pub(crate) fn run(name: &str, mut answer: impl FnMut(&Case<'_>) -> String) {
         let answered = answer(&case);
         let answered = answered.trim_end();
         if answered != expected.trim() {
-            failures += &format!("\n{input}\n---- expected\n{}\n---- answered\n{answered}\n", expected.trim());
+            failures +=
+                &format!("\n{input}\n---- expected\n{}\n---- answered\n{answered}\n", expected.trim());
         }
         let separator = if answered.is_empty() { "" } else { "\n" };
         rewritten += &format!("{input}\n----{separator}{answered}\n\n");

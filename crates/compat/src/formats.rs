@@ -11,8 +11,8 @@ pub struct Format {
     pub db: &'static str,
     /// Options of every column family.
     pub cf: &'static str,
-    /// The releases of RocksDB that read what Ironstone writes with these options.
-    pub readers: &'static [Driver],
+    /// The releases of RocksDB that know these options, or read the files at least.
+    pub releases: &'static [Driver],
 }
 
 impl Format {
@@ -23,7 +23,7 @@ impl Format {
 }
 
 const fn format(name: &'static str, cf: &'static str) -> Format {
-    Format { name, db: "", cf, readers: &ROCKSDBS }
+    Format { name, db: "", cf, releases: &ROCKSDBS }
 }
 
 /// The combinations. Write buffers are small, so that several levels come into being.
@@ -40,7 +40,7 @@ pub const FORMATS: [Format; 14] = [
         cf: "compression=kZlibCompression;block_based_table_factory={checksum=kxxHash;format_version=3;\
              filter_policy=bloomfilter:6.5:false;index_block_restart_interval=4}",
         // The zlib inside of rocksdict neither compresses nor decompresses anything.
-        readers: &[Driver::RocksDb7, Driver::RocksDb11],
+        releases: &[Driver::RocksDb7, Driver::RocksDb11],
     },
     format(
         "bzip2, xxHash64, version 4",
@@ -88,19 +88,19 @@ pub const FORMATS: [Format; 14] = [
         name: "recycled WAL, small MANIFEST",
         db: "recycle_log_file_num=2;max_manifest_file_size=512",
         cf: "write_buffer_size=16384",
-        readers: &ROCKSDBS,
+        releases: &ROCKSDBS,
     },
     Format {
         name: "version 6, context checksums",
         db: "",
         cf: "compression=kSnappyCompression;block_based_table_factory={format_version=6;\
              filter_policy=bloomfilter:10:false;block_size=1024}",
-        readers: &[Driver::RocksDb10, Driver::RocksDb11],
+        releases: &[Driver::RocksDb10, Driver::RocksDb11],
     },
     Format {
         name: "version 7",
         db: "",
         cf: "compression=kZSTD;block_based_table_factory={format_version=7;checksum=kXXH3}",
-        readers: &[Driver::RocksDb11],
+        releases: &[Driver::RocksDb11],
     },
 ];

@@ -14,7 +14,7 @@ const AFTER: &str = "compact,flush,flush,none";
 #[test]
 fn ironstone_reads_what_rocksdb_wrote() {
     for format in FORMATS {
-        for writer in ROCKSDBS {
+        for &writer in format.releases {
             let source = Scratch::new();
             let Some(()) = write(writer, &source, &format, true) else { continue };
             check(IRONSTONE, &source, &format, writer);
@@ -28,7 +28,7 @@ fn rocksdb_reads_what_ironstone_wrote() {
         let source = Scratch::new();
         write(IRONSTONE, &source, format, abrupt).expect("Ironstone takes these options");
         check(IRONSTONE, &source, format, IRONSTONE);
-        format.readers.iter().for_each(|&reader| check(reader, &source, format, IRONSTONE));
+        format.releases.iter().for_each(|&reader| check(reader, &source, format, IRONSTONE));
     }
 }
 

@@ -40,7 +40,7 @@ fn text(path: &Path) -> String {
 
 #[test]
 fn ldb_finds_the_database_consistent() {
-    for format in (0..FORMATS.len()).filter(|&format| FORMATS[format].readers.contains(&Driver::RocksDb7)) {
+    for format in (0..FORMATS.len()).filter(|&format| FORMATS[format].releases.contains(&Driver::RocksDb7)) {
         let db = written_database(format, format % 2 == 0);
         let Some(output) = accepts("ldb", &[&format!("--db={}", text(&db.db())), "checkconsistency"]) else {
             return;
@@ -106,7 +106,7 @@ fn ldb_dumps_the_wal() {
 
 #[test]
 fn sst_dump_checks_every_table() {
-    for format in (0..FORMATS.len()).filter(|&format| FORMATS[format].readers.contains(&Driver::RocksDb7)) {
+    for format in (0..FORMATS.len()).filter(|&format| FORMATS[format].releases.contains(&Driver::RocksDb7)) {
         let db = written_database(format, false);
         let tables = files(&db.db(), "", ".sst");
         assert!(!tables.is_empty());

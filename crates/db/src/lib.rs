@@ -58,10 +58,13 @@ pub use ironstone_base::{
     Code, ColumnFamilyId, Comparator, Error, FileNumber, Result, SequenceNumber, Severity, SliceTransform,
     Statistics, SubCode, UserComparator, slice_transform, statistics,
 };
+pub use ironstone_base::checksum::ChecksumKind;
 pub use ironstone_cache::CacheOptions;
 pub use ironstone_compaction::{BottommostPolicy, CompactionPriority};
 pub use ironstone_compress::{CompressionKind, CompressionOptions};
 pub use ironstone_memtable::MemTableKind;
-pub use ironstone_sst::{BlockCache, FilterKind, FilterPolicy, ReadTier};
+pub use ironstone_sst::{
+    BlockCache, DataBlockIndexType, FilterKind, FilterPolicy, IndexShortening, IndexType, ReadTier,
+};
 pub use ironstone_vfs as vfs;
 pub use ironstone_wal::WalRecoveryMode;

@@ -237,6 +237,10 @@ fn open(
         session_id,
         _lock: lock,
     });
+    if !read_only {
+        // Before any job starts: what jobs are writing, no version names yet.
+        background::purge::remove_strangers(&engine)?;
+    }
     let db = Db::start(Arc::clone(&engine));
     if !read_only {
         if engine.options.create_missing_column_families {
@@ -249,7 +253,6 @@ fn open(
             return Err(unknown_column_family(&missing.name));
         }
         engine.write_options_file()?;
-        background::purge::remove_strangers(&engine)?;
         engine.update_stall(&mut engine.state.lock());
     } else if let Some(missing) = descriptors.iter().find(|d| db.column_family(&d.name).is_none()) {
         return Err(unknown_column_family(&missing.name));

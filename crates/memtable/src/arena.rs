@@ -18,6 +18,7 @@
 //! 4. A block number gets into `cursor` (Release) after its table entry is written, and whoever
 //!    uses the number took it from `cursor` (Acquire) or was handed it by one who did.
 
+use crate::prefetch::CACHE_LINE;
 use ironstone_base::sync::Mutex;
 use ironstone_base::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
@@ -44,6 +45,13 @@ pub(crate) struct Piece {
 /// Where a piece starts, in 31 bits: block number, then granule in the block. Never 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PieceIndex(pub u32);
+
+impl PieceIndex {
+    /// The place `bytes` further on, in the same piece.
+    pub fn plus(self, bytes: usize) -> Self {
+        Self(self.0 + (bytes / GRANULE) as u32)
+    }
+}
 
 /// Full-size blocks that a [`PieceIndex`] can name: 4096, which hold 8 GiB at the very least.
 const NAMED_BLOCKS: usize = 1 << (31 - GRANULE_BITS);
@@ -256,7 +264,7 @@ impl Block {
     }
 
     fn heap_layout(size: usize) -> Layout {
-        Layout::from_size_align(size, 64).expect("a block is smaller than the address space")
+        Layout::from_size_align(size, CACHE_LINE).expect("a block is smaller than the address space")
     }
 
     #[cfg(not(all(unix, not(miri))))]

@@ -6,7 +6,8 @@
 
 use std::ptr::NonNull;
 
-const CACHE_LINE: usize = 64;
+/// The unit in which memory comes, on the processors that we care about most.
+pub(crate) const CACHE_LINE: usize = 64;
 
 /// Asks for the first `len` bytes at `pointer`, up to a few cache lines.
 #[inline]

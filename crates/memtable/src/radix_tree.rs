@@ -21,6 +21,7 @@
 //!    are loaded with Acquire. A witness was complete before the node that names it.
 //! 3. Nothing is freed before the tree, so addresses in a [`Walk`] stay good while the tree is
 //!    borrowed or held; a walk belongs to one tree.
+//! 4. A half in `spare_half` is taken out (swap) by one writer only, who is its only owner then.
 
 mod node;
 
@@ -28,6 +29,10 @@ use crate::arena::{Arena, PieceIndex};
 use crate::entry::{Entry, EntryKey, encoded_len, newest_first};
 use crate::prefetch::prefetch;
 use ironstone_base::UserComparator;
+use ironstone_base::sync::atomic::{
+    AtomicU32,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use node::{ByteSet, Child, END_FIRST, END_LAST, LARGEST, Node, Prefix, SMALLEST, Shape, Symbol};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
@@ -40,6 +45,8 @@ pub(crate) struct RadixTree {
     nodes: Arena,
     /// A node of the largest kind at level 0: never full, never replaced.
     root: NonNull<u8>,
+    /// Half a cache line of `nodes` that waits for the next small node; 0 if there is none.
+    spare_half: AtomicU32,
     order: ByteOrder,
 }
 
@@ -168,7 +175,7 @@ impl RadixTree {
         let shape = Shape { level: 0, prefix: Prefix::Bytes([0; 4]), versions: false };
         // SAFETY: a piece of the right size (3).
         unsafe { Node::create(root, LARGEST, shape) };
-        Some(Self { entries, nodes, root, order })
+        Some(Self { entries, nodes, root, spare_half: AtomicU32::new(0), order })
     }
 
     pub fn memory_usage(&self) -> usize {
@@ -312,13 +319,29 @@ impl RadixTree {
             }
             Prefix::Bytes(bytes)
         };
-        let piece = self.nodes.allocate(node::size_of_kind(SMALLEST));
+        let index = self.allocate_small_node();
         let shape = Shape { level: position as u32, prefix, versions };
-        // SAFETY: the piece is ours alone and has the size of the kind.
-        let joint = unsafe { Node::create(piece.pointer, SMALLEST, shape) };
+        // SAFETY: the piece is ours alone and has the size of the kind (4).
+        let joint = unsafe { Node::create(self.nodes.locate(index), SMALLEST, shape) };
         joint.add_unpublished(fork.there, child);
         joint.add_unpublished(self.order.symbol(key, position), Child::entry(entry));
-        Child::node(piece.index())
+        Child::node(index)
+    }
+
+    /// Room for a node of the smallest kind.
+    fn allocate_small_node(&self) -> PieceIndex {
+        let half = node::size_of_kind(SMALLEST);
+        if self.spare_half.load(Relaxed) != 0 {
+            // Acquire: the block that the half is in was introduced before the store below.
+            let spare = self.spare_half.swap(0, Acquire);
+            if spare != 0 {
+                return PieceIndex(spare);
+            }
+        }
+        let index = self.nodes.allocate(2 * half).index();
+        // A half that another writer left meanwhile is lost to the arena.
+        self.spare_half.store(index.plus(half).0, Release);
+        index
     }
 
     /// Gives `node` a child for a symbol that had none. Answers nothing if somebody was faster.
@@ -482,7 +505,12 @@ impl RadixTree {
     /// Finds more entries ahead, each time twice as many, up to a limit.
     fn look_ahead(&self, walk: &mut Walk) {
         const MOST: usize = 16;
-        walk.width = (walk.width * 2).clamp(2, MOST);
+        if walk.width == 0
+            && let [.., above, _] = &mut walk.path[..]
+        {
+            self.ask_for_sibling(above, walk.direction);
+        }
+        walk.width = (walk.width * 2).clamp(4, MOST);
         while walk.ahead.len() < walk.width {
             let child = match walk.direction {
                 Direction::Forward => self.step_forward(&mut walk.path),
@@ -503,10 +531,26 @@ impl RadixTree {
             let frame = path.last_mut()?;
             match self.next_child(frame) {
                 Some(child) if child.is_entry() => return Some(child),
-                Some(child) => path.push(Frame::new(self.node(child), BEFORE_ALL)),
+                Some(child) => {
+                    self.ask_for_sibling(frame, Direction::Forward);
+                    path.push(Frame::new(self.node(child), BEFORE_ALL));
+                }
                 None => drop(path.pop()),
             }
         }
+    }
+
+    /// Prefetches the node that the walk will come to when it is done with the one it is at.
+    fn ask_for_sibling(&self, frame: &mut Frame, direction: Direction) {
+        let symbol = frame.symbol;
+        let sibling = match direction {
+            Direction::Forward => self.next_child(frame),
+            Direction::Backward => self.prev_child(frame),
+        };
+        if let Some(sibling) = sibling.filter(|sibling| !sibling.is_entry()) {
+            prefetch(self.node(sibling).address(), 1);
+        }
+        frame.symbol = symbol;
     }
 
     /// Moves `path` to the previous entry.
@@ -515,7 +559,10 @@ impl RadixTree {
             let frame = path.last_mut()?;
             match self.prev_child(frame) {
                 Some(child) if child.is_entry() => return Some(child),
-                Some(child) => path.push(Frame::new(self.node(child), AFTER_ALL)),
+                Some(child) => {
+                    self.ask_for_sibling(frame, Direction::Backward);
+                    path.push(Frame::new(self.node(child), AFTER_ALL));
+                }
                 None => drop(path.pop()),
             }
         }

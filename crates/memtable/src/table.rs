@@ -122,14 +122,11 @@ impl MemTable {
     /// For several writes in a row by one thread: counts them at the end, and remembers where it
     /// was, which makes ascending keys cheap.
     pub fn writer(&self) -> MemTableWriter<'_> {
-        let splice = match &self.order {
-            Order::SkipList(list) => match list.hint().try_lock() {
-                Some(shared) => Hint::Shared(shared),
-                None => Hint::Own(Splice::default()),
-            },
-            Order::RadixTree(_) | Order::Vector(_) => Hint::None,
+        let hint = match &self.order {
+            Order::SkipList(list) => list.hint().try_lock(), // One writer at a time can use it.
+            Order::RadixTree(_) | Order::Vector(_) => None,
         };
-        MemTableWriter { table: self, hint: splice, added: Added::default() }
+        MemTableWriter { table: self, hint, added: Added::default() }
     }
 
     /// The newest entry of `user_key` at or below `at`.
@@ -317,15 +314,8 @@ impl fmt::Debug for MemEntry<'_> {
 /// them when it is dropped; the entries can be read at once.
 pub struct MemTableWriter<'a> {
     table: &'a MemTable,
-    hint: Hint<'a>,
+    hint: Option<MutexGuard<'a, Splice>>,
     added: Added,
-}
-
-/// Where the skip list remembers the place of the last write.
-enum Hint<'a> {
-    None,
-    Shared(MutexGuard<'a, Splice>),
-    Own(Splice),
 }
 
 impl MemTableWriter<'_> {
@@ -356,9 +346,8 @@ impl MemTableWriter<'_> {
         let user = &self.table.comparator.user;
         match (&self.table.order, &mut self.hint) {
             (Order::RadixTree(tree), _) => tree.insert(key, value),
-            (Order::SkipList(list), Hint::Shared(splice)) => list.insert(user, key, value, splice),
-            (Order::SkipList(list), Hint::Own(splice)) => list.insert(user, key, value, splice),
-            (Order::SkipList(list), Hint::None) => list.insert(user, key, value, &mut Splice::default()),
+            (Order::SkipList(list), Some(hint)) => list.insert(user, key, value, hint),
+            (Order::SkipList(list), None) => list.insert(user, key, value, &mut Splice::default()),
             (Order::Vector(vector), _) => {
                 vector.insert(user, key, value);
                 true

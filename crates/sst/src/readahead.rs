@@ -9,8 +9,11 @@ use ironstone_vfs::RandomAccessFile;
 /// adjoin each other, small, and doubles with each read; a jump starts it over.
 pub(crate) struct Readahead {
     plan: Plan,
-    /// Where the last block ended: one that begins here continues the run.
-    expected_at: u64,
+    /// The last block: one that begins where it ends continues the run, as does one that ends where it
+    /// begins.
+    last_at: u64,
+    last_end: u64,
+    goes_back: bool,
     run_len: u64,
     bytes: Vec<u8>,
     bytes_at: u64,
@@ -33,7 +36,7 @@ impl Readahead {
         Self::new(Plan::Growing { next: initial, initial, max, after_reads }, limit)
     }
     fn new(plan: Plan, limit: u64) -> Self {
-        Self { plan, expected_at: u64::MAX, run_len: 0, bytes: Vec::new(), bytes_at: 0, limit }
+        Self { plan, last_at: u64::MAX, last_end: u64::MAX, goes_back: false, run_len: 0, bytes: Vec::new(), bytes_at: 0, limit }
     }
 
     /// Does not read ahead beyond `limit`.
@@ -47,8 +50,10 @@ impl Readahead {
     }
 
     fn count(&mut self, offset: u64, len: usize) {
-        let continues = offset == self.expected_at;
-        self.expected_at = offset + len as u64;
+        let end = offset + len as u64;
+        let goes_back = end == self.last_at;
+        let continues = (offset == self.last_end && !self.goes_back) || (goes_back && self.goes_back);
+        (self.last_at, self.last_end, self.goes_back) = (offset, end, goes_back);
         self.run_len = if continues { self.run_len + 1 } else { 1 };
         if let (false, Plan::Growing { next, initial, .. }) = (continues, &mut self.plan) {
             *next = *initial;
@@ -91,14 +96,17 @@ impl Readahead {
             Plan::Fixed(size) => size.max(len),
             Plan::Growing { .. } => len.saturating_add(more),
         };
-        let allowed = self.limit.saturating_sub(offset).min(wanted as u64) as usize;
-        self.bytes.resize(allowed.max(len), 0);
-        self.bytes_at = offset;
-        let count = file.read_at(offset, &mut self.bytes).inspect_err(|_| self.bytes.clear())?;
+        let end = offset + len as u64;
+        let (start, end) = match self.goes_back {
+            true => (end.saturating_sub(wanted as u64), end),
+            false => (offset, (offset + wanted as u64).min(self.limit).max(end)),
+        };
+        self.bytes.resize((end - start) as usize, 0);
+        self.bytes_at = start;
+        let count = file.read_at(start, &mut self.bytes).inspect_err(|_| self.bytes.clear())?;
         self.bytes.truncate(count);
-        if let Plan::Fixed(size) = self.plan {
+        if let (Plan::Fixed(size), false) = (self.plan, self.goes_back) {
             // The system reads this while the caller works on what is here.
-            let end = offset + count as u64;
             let rest = self.limit.saturating_sub(end).min(size as u64);
             if rest > 0 {
                 file.prefetch(end, rest);

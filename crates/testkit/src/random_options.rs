@@ -61,7 +61,7 @@ pub fn random_family_options(rng: &mut impl Rng) -> ColumnFamilyOptions {
         options.compression_opts.zstd_max_train_bytes = *[0, 16 << 10].choose(rng).expect("not empty");
     }
     if rng.random_bool(0.1) {
-        options.memtable_factory.set_kind(MemTableKind::Vector);
+        options.memtable_factory = *[MemTableKind::Vector, MemTableKind::SkipList].choose(rng).expect("not empty");
     }
     if rng.random_bool(0.3) {
         options.prefix_extractor = Some(slice_transform::capped_prefix(rng.random_range(1..5)));
@@ -71,7 +71,7 @@ pub fn random_family_options(rng: &mut impl Rng) -> ColumnFamilyOptions {
 }
 
 fn random_table_options(rng: &mut impl Rng, options: &mut ColumnFamilyOptions) {
-    use ironstone::options::{DataBlockIndexType, IndexType};
+    use ironstone::{DataBlockIndexType, IndexType};
     let with_prefix = options.prefix_extractor.is_some();
     let table = &mut options.table;
     table.block_size = *[128, 1024, 4096].choose(rng).expect("not empty");
@@ -99,7 +99,7 @@ fn random_table_options(rng: &mut impl Rng, options: &mut ColumnFamilyOptions) {
         0 => None,
         1 => Some(FilterPolicy::bloom(10.0)),
         2 => Some(FilterPolicy::new(FilterKind::LegacyBloom, 8.0)),
-        _ => Some(FilterPolicy::ribbon(10.0)),
+        _ => Some(FilterPolicy::ribbon(10.0, 0)),
     };
     table.partition_filters = table.index_type == IndexType::TwoLevel && rng.random_bool(0.5);
     table.whole_key_filtering = rng.random_bool(0.8);

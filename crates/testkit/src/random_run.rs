@@ -13,6 +13,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
 use std::ops::Bound;
 use std::path::PathBuf;
 
@@ -74,7 +75,22 @@ impl RandomRun {
 
     fn explain(&self, failure: &str) -> Failure {
         let last = self.trace.len().saturating_sub(12);
-        format!("{failure}\nlast operations:\n  {}", self.trace[last..].join("\n  "))
+        let mut text = failure.to_owned();
+        for (name, options) in &self.families {
+            let table = options.table.to_option_string();
+            write!(
+                text,
+                "\n{name}: {:?}, {:?}, prefix {:?}, {} levels, dynamic {}, {table}",
+                options.memtable_factory,
+                options.compression,
+                options.prefix_extractor.as_ref().map(|prefix| prefix.name().to_owned()),
+                options.num_levels,
+                options.level_compaction_dynamic_level_bytes
+            )
+            .expect("text grows");
+        }
+        let operations = self.trace[last..].iter().map(|line| line.chars().take(160).collect::<String>());
+        format!("{text}\nlast operations:\n  {}", operations.collect::<Vec<_>>().join("\n  "))
     }
 
     fn db(&self) -> &Db {

@@ -479,8 +479,10 @@ fn encode_new_file(file: &FileMetaData, out: &mut Vec<u8>) {
     put(field::OLDEST_ANCESTER_TIME, &varint(file.oldest_ancester_time));
     put(field::FILE_CREATION_TIME, &varint(file.file_creation_time));
     put(field::EPOCH_NUMBER, &varint(file.epoch_number));
-    if !file.file_checksum_func_name.is_empty() {
+    if !file.file_checksum.is_empty() {
         put(field::FILE_CHECKSUM, &file.file_checksum);
+    }
+    if !file.file_checksum_func_name.is_empty() {
         put(field::FILE_CHECKSUM_FUNC_NAME, file.file_checksum_func_name.as_bytes());
     }
     if file.path_id != 0 {

@@ -15,7 +15,7 @@ use crate::edit::{ColumnFamilyChange, VersionEdit};
 use crate::file_metadata::UNKNOWN_EPOCH;
 use crate::set::ColumnFamilyState;
 use crate::version::Version;
-use crate::wal_set::WalAddition;
+use crate::wal_set::WalSet;
 use ironstone_base::checksum::crc32c_extend;
 use ironstone_base::sync::Arc;
 use ironstone_base::{ColumnFamilyId, Corrupt, Error, FileNumber, Result, file_name};
@@ -178,7 +178,7 @@ struct InForce {
 pub(crate) struct Snapshot {
     pub manifest_number: FileNumber,
     pub db_id: Option<String>,
-    pub wals: Vec<WalAddition>,
+    pub wals: WalSet,
     pub min_log_number_to_keep: FileNumber,
     pub column_families: Vec<ColumnFamilyState>,
 }
@@ -348,7 +348,7 @@ fn frame_snapshot(records: &[VersionEdit], bytes: &mut Vec<u8>) -> LogFramer {
 }
 
 /// The files that an edit adds.
-fn files_of(edit: &VersionEdit) -> impl Iterator<Item = FileNumber> + '_ {
+pub(crate) fn files_of(edit: &VersionEdit) -> impl Iterator<Item = FileNumber> + '_ {
     let tables = edit.new_files.iter().map(|(_, file)| file.number);
     tables.chain(edit.blob_file_additions.iter().map(|addition| addition.number))
 }
@@ -377,11 +377,14 @@ impl Snapshot {
     /// The records of a new MANIFEST: the snapshot, then `edits`, which it does not hold yet.
     fn records(&self, edits: &[VersionEdit]) -> Vec<VersionEdit> {
         let mut records = vec![VersionEdit { db_id: self.db_id.clone(), ..VersionEdit::default() }];
-        if !self.wals.is_empty() {
-            records.push(VersionEdit { wal_additions: self.wals.clone(), ..VersionEdit::default() });
+        // RocksDB looks at one kind of WAL change per record.
+        let wal_additions: Vec<_> = self.wals.iter().collect();
+        if !wal_additions.is_empty() {
+            records.push(VersionEdit { wal_additions, ..VersionEdit::default() });
         }
-        if self.min_log_number_to_keep > FileNumber(0) {
-            let wal_deletion = Some(self.min_log_number_to_keep);
+        // Without it, the addition of a deleted WAL that is recorded late would bring the WAL back.
+        let wal_deletion = Some(self.wals.min_to_keep()).filter(|&number| number > FileNumber(0));
+        if wal_deletion.is_some() {
             records.push(VersionEdit { wal_deletion, ..VersionEdit::default() });
         }
         for state in &self.column_families {

@@ -6,7 +6,7 @@ use crate::edit::{ColumnFamilyChange, VersionEdit};
 use crate::file_metadata::FileMetaData;
 use crate::manifest::{
     CommittedChange, FailedCommit, ManifestOptions, ManifestReader, ManifestWriter, PendingCommit, Snapshot,
-    Target, introduction,
+    Target, files_of, introduction,
 };
 use crate::replay::{self, DEFAULT_COLUMN_FAMILY, Replay};
 use crate::version::Version;
@@ -236,6 +236,9 @@ impl VersionSet {
             if edit.column_family_change.is_some() {
                 return Err(Error::invalid_argument("column families come and go in commits of their own"));
             }
+            if !wal_changes_stand_alone(edit) {
+                return Err(Error::invalid_argument("WALs are added or deleted by edits of their own"));
+            }
             let state = &self.column_families[&edit.column_family];
             if edit.log_number.is_some_and(|number| number < state.log_number) {
                 return Err(Error::invalid_argument(format!(
@@ -308,6 +311,9 @@ impl VersionSet {
             first.max_column_family =
                 first.max_column_family.max(Some(self.max_column_family)).filter(|&max| max > 0);
         }
+        // The numbers of files that are brought in need not come from us.
+        let next_of_files =
+            edits.iter().flat_map(files_of).max().map_or(0, |number| number.0.saturating_add(1));
         let mut last_sequence = self.last_sequence;
         let count = edits.len();
         for (index, edit) in edits.iter_mut().enumerate() {
@@ -316,7 +322,8 @@ impl VersionSet {
                 last_sequence.max(of_files.unwrap_or_default()).max(edit.last_sequence.unwrap_or_default());
             edit.last_sequence = Some(last_sequence);
             edit.prev_log_number = edit.prev_log_number.or(Some(self.prev_log_number));
-            edit.next_file_number = Some(self.next_file_number()); // Behind a new MANIFEST's own.
+            // Taken here, so that it is behind the number of a new MANIFEST.
+            edit.next_file_number = Some(self.next_file_number().max(FileNumber(next_of_files)));
             edit.remaining_in_group = (count > 1).then_some((count - 1 - index) as u32);
         }
         Ok(PendingCommit { edits, bases, added, manifest: target })
@@ -326,7 +333,7 @@ impl VersionSet {
         Snapshot {
             manifest_number: self.new_file_number(),
             db_id: self.db_id.clone().filter(|_| manifest.writes_db_id()),
-            wals: self.wals.iter().collect(),
+            wals: self.wals.clone(),
             min_log_number_to_keep: self.min_log_number_to_keep,
             column_families: self.column_families.values().cloned().collect(),
         }
@@ -376,6 +383,8 @@ impl VersionSet {
         if let Some(number) = edit.wal_deletion {
             self.wals.delete_before(number);
         }
+        let next_file = edit.next_file_number.unwrap_or_default();
+        self.next_file_number.fetch_max(next_file.0, Ordering::Relaxed);
         self.last_sequence = self.last_sequence.max(edit.last_sequence.unwrap_or_default());
         self.prev_log_number = edit.prev_log_number.unwrap_or(self.prev_log_number);
         self.min_log_number_to_keep =
@@ -393,6 +402,7 @@ impl VersionSet {
 
     /// Step 3 after a failure, under the state lock: takes note of the files that a MANIFEST may name
     /// now. They count as live until a later commit has started a new MANIFEST. Answers the error.
+    #[allow(clippy::boxed_local)] // As `commit` hands it out.
     pub fn abandon(&mut self, failed: Box<FailedCommit>) -> Error {
         self.doubtful_files.extend(failed.files);
         self.doubtful_manifests.extend(failed.new_manifest);
@@ -599,6 +609,16 @@ fn changes_files(edit: &VersionEdit) -> bool {
         && edit.compact_cursors.is_empty()
         && edit.blob_file_additions.is_empty()
         && edit.blob_file_garbages.is_empty())
+}
+
+/// RocksDB takes nothing else from an edit that adds WALs or deletes them, and only one of the two.
+fn wal_changes_stand_alone(edit: &VersionEdit) -> bool {
+    let (adds, deletes) = (!edit.wal_additions.is_empty(), edit.wal_deletion.is_some());
+    let other = changes_files(edit)
+        || edit.log_number.is_some()
+        || edit.comparator.is_some()
+        || edit.full_history_ts_low.is_some();
+    !(adds && deletes) && !((adds || deletes) && other)
 }
 
 /// Opens the MANIFEST that CURRENT names.

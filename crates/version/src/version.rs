@@ -24,7 +24,7 @@ pub struct Version {
 impl Version {
     /// A version without files.
     pub fn empty(comparator: InternalKeyComparator, num_levels: usize) -> Self {
-        let levels = vec![Arc::new(LevelFiles::default()); num_levels];
+        let levels = (0..num_levels).map(|_| Arc::default()).collect();
         Self { comparator, levels, blob_files: BTreeMap::new(), compact_cursors: BTreeMap::new() }
     }
     /// How many levels there are, empty ones included.
@@ -116,7 +116,7 @@ impl Version {
                 end = end.map(|end| if order.compare(largest, end).is_gt() { largest } else { end });
             }
         }
-        files.iter().zip(chosen).filter_map(|(file, chosen)| chosen.then(|| file.clone())).collect()
+        files.iter().zip(chosen).filter(|&(_, chosen)| chosen).map(|(file, _)| file.clone()).collect()
     }
 
     /// Whether any file of `level` may hold keys in `begin..=end` (user keys; `None` is unbounded).

@@ -73,6 +73,10 @@ impl WalSet {
             self.wals = self.wals.split_off(&number);
         }
     }
+    /// WALs below it are forgotten.
+    pub fn min_to_keep(&self) -> FileNumber {
+        self.min_to_keep
+    }
     /// The WALs, ascending, with their synced sizes.
     pub fn iter(&self) -> impl Iterator<Item = WalAddition> + '_ {
         self.wals.iter().map(|(&number, &synced_size)| WalAddition { number, synced_size })

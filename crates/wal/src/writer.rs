@@ -118,3 +118,99 @@ impl LogWriter {
         result
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LogRead, LogReader, Payload, ReaderOptions};
+    use ironstone_vfs::OpKind;
+    use ironstone_vfs::fault::{FaultError, FaultFileSystem, FaultRule};
+    use ironstone_vfs::mem::MemFileSystem;
+    use ironstone_vfs::{FileSystem, WriteOptions};
+    use std::path::Path;
+
+    fn read_back(fs: &dyn FileSystem, path: &Path, number: u64) -> Vec<Vec<u8>> {
+        let options = ReaderOptions { payload: Payload::Other, ..ReaderOptions::default() };
+        let mut reader = LogReader::new(fs.open_sequential(path).unwrap(), FileNumber(number), options);
+        let mut records = Vec::new();
+        loop {
+            match reader.next_record().unwrap() {
+                LogRead::Record { .. } => records.push(reader.record().to_vec()),
+                LogRead::End => return records,
+                LogRead::Damage(damage) => panic!("{damage}"),
+            }
+        }
+    }
+
+    #[test]
+    fn records_reach_the_file_when_they_are_flushed() {
+        let (fs, path) = (MemFileSystem::new(), Path::new("/000007.log"));
+        let file = fs.create(path, WriteOptions::default()).unwrap();
+        let mut log = LogWriter::new(file, FileNumber(7), true);
+        let records: Vec<Vec<u8>> = (0..300).map(|index| vec![index as u8; index * 37]).collect();
+        let mut sizes = Vec::new();
+        for (index, record) in records.iter().enumerate() {
+            assert_eq!(
+                log.add_record(&[&record[..index / 2], &record[index / 2..]]),
+                sizes.last().copied().unwrap_or(0)
+            );
+            sizes.push(log.size());
+            if index % 10 == 0 {
+                log.flush().unwrap();
+                assert_eq!((log.buffered(), fs.size(path).unwrap()), (0, log.size()));
+                assert_eq!(read_back(&fs, path, 7), records[..=index]);
+            }
+        }
+        log.sync().unwrap();
+        // Reading goes over many windows.
+        assert!(log.size() > 5 * 256 << 10);
+        assert_eq!(read_back(&fs, path, 7), records);
+        assert_eq!(read_back(&fs, path, 8), Vec::<Vec<u8>>::new(), "another log in a reused file");
+        log.close().unwrap();
+    }
+
+    #[test]
+    fn a_log_that_failed_takes_nothing_more() {
+        for kind in [OpKind::Append, OpKind::Sync] {
+            let fs = FaultFileSystem::new(std::sync::Arc::new(MemFileSystem::new()));
+            let path = Path::new("/000007.log");
+            let mut log =
+                LogWriter::new(fs.create(path, WriteOptions::default()).unwrap(), FileNumber(7), false);
+            log.add_record(&[b"one"]);
+            log.sync().unwrap();
+            fs.add(FaultRule::error(FaultError::Io).on(&[kind]));
+            log.add_record(&[b"two"]);
+            let failure = log.sync().unwrap_err();
+            fs.clear();
+            assert_eq!(log.sync(), Err(failure.clone()));
+            assert_eq!(log.flush(), Err(failure.clone()));
+            assert_eq!(log.close(), Err(failure.clone()));
+            assert_eq!(log.failure(), Some(&failure));
+        }
+    }
+
+    #[test]
+    fn an_io_error_is_no_end() {
+        let fs = FaultFileSystem::new(std::sync::Arc::new(MemFileSystem::new()));
+        let path = Path::new("/000007.log");
+        let mut log = LogWriter::new(fs.create(path, WriteOptions::default()).unwrap(), FileNumber(7), false);
+        for _ in 0..100 {
+            log.add_record(&[&[7; 10_000]]);
+        }
+        log.close().unwrap();
+        fs.add(FaultRule::error(FaultError::Io).on(&[OpKind::Read]).after(1));
+        let mut reader =
+            LogReader::new(fs.open_sequential(path).unwrap(), FileNumber(7), ReaderOptions::default());
+        let mut records = 0;
+        let error = loop {
+            match reader.next_record() {
+                Ok(LogRead::Record { .. }) => records += 1,
+                Ok(other) => panic!("{other:?}"),
+                Err(error) => break error,
+            }
+        };
+        assert!((1..100).contains(&records));
+        fs.clear();
+        assert_eq!(reader.next_record(), Err(error), "the reader has lost its place");
+    }
+}

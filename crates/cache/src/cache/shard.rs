@@ -64,7 +64,8 @@ impl Ghosts {
     fn take(&mut self, hash: u64, entries: usize) -> bool {
         let now = self.time;
         let Some(slot) = self.slot(hash) else { return false };
-        let known = slot.0 == (hash >> 32) as u32 && now.wrapping_sub(slot.1) as usize <= entries && slot.1 != 0;
+        let known =
+            slot.0 == (hash >> 32) as u32 && now.wrapping_sub(slot.1) as usize <= entries && slot.1 != 0;
         if known {
             *slot = (0, 0);
         }

@@ -292,7 +292,9 @@ fn stress(threads: u64, steps: u64, strict: bool) {
                     }
                     8..15 => {
                         let charge = if id == 0 { 500 } else { 100 };
-                        if let Ok(handle) = cache.insert(key, Sentinel::new(id, &living), charge, Priority::Low) {
+                        if let Ok(handle) =
+                            cache.insert(key, Sentinel::new(id, &living), charge, Priority::Low)
+                        {
                             assert_eq!(handle.id(), id);
                             held.push(handle);
                         }
@@ -343,7 +345,8 @@ fn handles_on_other_threads_outlive_the_cache() {
         let cache = Cache::new(CacheOptions { num_shard_bits: 0, ..CacheOptions::default() });
         let threads: Vec<_> = (0..3)
             .map(|id| {
-                let handle = cache.insert(CacheKey(1, id % 2), Sentinel::new(id, &living), 1, Priority::Low).unwrap();
+                let handle =
+                    cache.insert(CacheKey(1, id % 2), Sentinel::new(id, &living), 1, Priority::Low).unwrap();
                 let cache = Arc::clone(&cache);
                 thread::spawn_named("late", move || {
                     let found = cache.get(&CacheKey(1, 0));

@@ -102,7 +102,16 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
         created: &'c CreatedFiles<'a>,
         cutter: Option<Cutter<'a>>,
     ) -> Self {
-        Self { context, settings, created, cutter, open: None, finished: Vec::new(), raw_bytes: 0, records: 0 }
+        Self {
+            context,
+            settings,
+            created,
+            cutter,
+            open: None,
+            finished: Vec::new(),
+            raw_bytes: 0,
+            records: 0,
+        }
     }
 
     /// Adds an entry. `starts_key`: it is the first of its user key, so a new file may begin here.
@@ -189,7 +198,8 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
         file.tail_size = built.tail_size;
         let (entries, deletions) = (built.properties.num_entries, built.properties.num_deletions);
         let ratio = self.context.tombstone_mark_ratio;
-        file.marked_for_compaction = ratio > 0.0 && deletions > 0 && deletions as f64 >= entries as f64 * ratio;
+        file.marked_for_compaction =
+            ratio > 0.0 && deletions > 0 && deletions as f64 >= entries as f64 * ratio;
         if self.context.paranoid_file_checks {
             self.check(&file, digest)?;
         }
@@ -219,7 +229,11 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
     /// Completes the last file and hands all of them over.
     pub(crate) fn finish(mut self) -> Result<WrittenFiles> {
         self.close()?;
-        Ok(WrittenFiles { files: std::mem::take(&mut self.finished), records: self.records, raw_bytes: self.raw_bytes })
+        Ok(WrittenFiles {
+            files: std::mem::take(&mut self.finished),
+            records: self.records,
+            raw_bytes: self.raw_bytes,
+        })
     }
 }
 
@@ -399,5 +413,9 @@ impl WritableFile for PacedFile {
 
 /// The levels below the output of `plan`, for asking whether a key may lie there.
 pub(crate) fn below_levels(plan: &CompactionPlan) -> BelowLevels<'_> {
-    if plan.output_level == 0 || plan.ingest_behind { BelowLevels::unknown() } else { BelowLevels::new(&plan.below) }
+    if plan.output_level == 0 || plan.ingest_behind {
+        BelowLevels::unknown()
+    } else {
+        BelowLevels::new(&plan.below)
+    }
 }

@@ -28,7 +28,10 @@ pub(super) fn split(
     tables: &[Arc<TableReader>],
 ) -> Result<Vec<KeyRange>> {
     let files_worth = plan.input_bytes() / plan.target_file_size.max(1);
-    let count = plan.max_subcompactions.min(context.workers.parallelism()).min(files_worth.try_into().unwrap_or(usize::MAX));
+    let count = plan
+        .max_subcompactions
+        .min(context.workers.parallelism())
+        .min(files_worth.try_into().unwrap_or(usize::MAX));
     if count <= 1 || plan.output_level == 0 {
         return Ok(vec![KeyRange::default()]); // Outputs in level 0 that share an epoch must be one file.
     }

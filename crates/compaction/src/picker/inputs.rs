@@ -99,7 +99,8 @@ impl Picker<'_> {
         } else {
             let range = self.overlap(draft.start_level, low, high);
             let inner = self.files_within(draft.start_level, range.clone(), low, high);
-            let idle = |range: Range<usize>| self.idle_clean_cut(draft.start_level, range).unwrap_or_default();
+            let idle =
+                |range: Range<usize>| self.idle_clean_cut(draft.start_level, range).unwrap_or_default();
             [idle(range), if inner.is_empty() { Vec::new() } else { idle(inner) }]
         };
         // Twice the usual bound: work done here saves a compaction of its own.
@@ -150,13 +151,15 @@ impl Picker<'_> {
         }
         let level = draft.start_level;
         let mut best = (at..at + 1, draft);
-        let mut try_range = |best: &mut (Range<usize>, Draft), range: Range<usize>| {
+        let try_range = |best: &mut (Range<usize>, Draft), range: Range<usize>| {
             let files = &self.version.files(level)[range.clone()];
             if self.clean_cut(level, range.clone()) != range || self.running.any_busy(files) {
                 return false;
             }
             match self.with_output(level, files.to_vec(), level + 1) {
-                Some(wider) if wider.output.is_empty() && wider.bytes() <= self.options.max_compaction_bytes() => {
+                Some(wider)
+                    if wider.output.is_empty() && wider.bytes() <= self.options.max_compaction_bytes() =>
+                {
                     *best = (range, wider);
                     true
                 }

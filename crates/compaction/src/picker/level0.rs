@@ -27,7 +27,9 @@ impl Picker<'_> {
     pub(super) fn level0_group(&self, low: &[u8], high: &[u8]) -> Vec<Arc<FileMetaData>> {
         let user = &self.version.comparator.user;
         let files = self.version.files(0);
-        let range = |file: &'_ Arc<FileMetaData>| (file.smallest.user_key().to_vec(), file.largest.user_key().to_vec());
+        let range = |file: &'_ Arc<FileMetaData>| {
+            (file.smallest.user_key().to_vec(), file.largest.user_key().to_vec())
+        };
         let (mut low, mut high) = (low.to_vec(), high.to_vec());
         let mut chosen = vec![false; files.len()];
         loop {
@@ -92,7 +94,8 @@ impl Picker<'_> {
     /// The oldest files, as long as they overlap neither each other nor the base level: these only move.
     fn move_oldest(&self) -> Option<Draft> {
         let base = self.shape.base_level;
-        let plain = self.options.compression_per_level.is_empty() && self.options.path_target_sizes.len() <= 1;
+        let plain =
+            self.options.compression_per_level.is_empty() && self.options.path_target_sizes.len() <= 1;
         if !plain || !self.options.allow_trivial_move || self.version.files(base).is_empty() {
             return None; // Into an empty level, the usual way moves as well.
         }
@@ -101,7 +104,8 @@ impl Picker<'_> {
         for file in self.version.files(0).iter().rev() {
             let mut files = best.as_ref().map_or(Vec::new(), |draft| draft.start.clone());
             let (low, high) = (Some(file.smallest.user_key()), Some(file.largest.user_key()));
-            if self.running.is_busy(file.number) || files.iter().any(|older| older.overlaps(user, low, high)) {
+            if self.running.is_busy(file.number) || files.iter().any(|older| older.overlaps(user, low, high))
+            {
                 break;
             }
             files.insert(0, file.clone());
@@ -124,9 +128,14 @@ impl Picker<'_> {
         {
             return None;
         }
-        let newest: Vec<_> = files.iter().take_while(|file| !self.running.is_busy(file.number)).cloned().collect();
-        (newest.len() >= min_files)
-            .then_some(Draft { start_level: 0, start: newest, output_level: 0, output: Vec::new() })
+        let newest: Vec<_> =
+            files.iter().take_while(|file| !self.running.is_busy(file.number)).cloned().collect();
+        (newest.len() >= min_files).then_some(Draft {
+            start_level: 0,
+            start: newest,
+            output_level: 0,
+            output: Vec::new(),
+        })
     }
 
     /// Level 0 files wait for a compaction below them: meanwhile the newest can be merged, so that readers

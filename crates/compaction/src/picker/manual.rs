@@ -183,7 +183,8 @@ impl ManualCompaction {
 
     fn first_stage(&self, picker: &Picker<'_>) -> Stage {
         let (begin, end) = (self.begin.as_deref(), self.end.as_deref());
-        match (0..picker.version.num_levels()).find(|&level| picker.version.range_overlaps(level, begin, end)) {
+        match (0..picker.version.num_levels()).find(|&level| picker.version.range_overlaps(level, begin, end))
+        {
             None => Stage::Done,
             Some(0) => Stage::Down(0),
             Some(level) => Stage::Arrived(level),
@@ -300,7 +301,8 @@ pub fn pick_files(
     }
     if output_level > options.max_output_level() {
         let last = options.max_output_level();
-        let message = format!("compaction of named files: output level {output_level} is beyond the last, {last}");
+        let message =
+            format!("compaction of named files: output level {output_level} is beyond the last, {last}");
         return Err(Error::invalid_argument(message));
     }
     for &number in numbers {
@@ -309,8 +311,9 @@ pub fn pick_files(
             return Err(Error::invalid_argument(message));
         };
         if level > output_level {
-            let message =
-                format!("Cannot compact file to up level, input file: {number} level {level} > output level {output_level}");
+            let message = format!(
+                "Cannot compact file to up level, input file: {number} level {level} > output level {output_level}"
+            );
             return Err(Error::invalid_argument(message));
         }
     }
@@ -321,13 +324,15 @@ pub fn pick_files(
     let inputs = picker.with_companions(numbers, output_level);
     for inputs in &inputs {
         if let Some(busy) = inputs.files.iter().find(|file| running.is_busy(file.number)) {
-            let message = format!("Necessary compaction input file {} is currently being compacted.", busy.number);
+            let message =
+                format!("Necessary compaction input file {} is currently being compacted.", busy.number);
             return Err(Error::new(Code::Aborted, message));
         }
     }
     let mut plan = picker.plan_of(inputs, output_level, CompactionReason::ManualCompaction);
     if !running.admits(&plan) {
-        let message = "A running compaction is writing to the same output level(s) in an overlapping key range";
+        let message =
+            "A running compaction is writing to the same output level(s) in an overlapping key range";
         return Err(Error::new(Code::Aborted, message));
     }
     plan.target_file_size = named.output_file_size_limit.unwrap_or(u64::MAX);

@@ -42,8 +42,9 @@ impl Picker<'_> {
         let boost = TtlBoost::new(self, level);
         let mut first = 0; // The first file of the next level that does not end before the file looked at.
         let ratio = |file: &FileMetaData| {
-            first += next[first..]
-                .partition_point(|below| order.compare(below.largest.as_key(), file.smallest.as_key()).is_lt());
+            first += next[first..].partition_point(|below| {
+                order.compare(below.largest.as_key(), file.smallest.as_key()).is_lt()
+            });
             let overlapping: u64 = next[first..]
                 .iter()
                 .take_while(|below| order.compare(below.smallest.as_key(), file.largest.as_key()).is_lt())
@@ -74,7 +75,11 @@ impl TtlBoost {
             return Self::OFF;
         }
         let range = (ttl / 32 * 31).saturating_sub(ttl / 2) >> (last - level).min(63);
-        Self { now: picker.context.now_seconds, start_age: ttl / 2 + range, step: (range / Self::STEPS).max(1) }
+        Self {
+            now: picker.context.now_seconds,
+            start_age: ttl / 2 + range,
+            step: (range / Self::STEPS).max(1),
+        }
     }
 
     fn factor(&self, file: &FileMetaData) -> u64 {

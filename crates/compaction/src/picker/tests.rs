@@ -31,7 +31,8 @@ struct Tree {
 
 impl Tree {
     fn new() -> Self {
-        let options = CompactionOptions { compression: CompressionKind::None, ..CompactionOptions::default() };
+        let options =
+            CompactionOptions { compression: CompressionKind::None, ..CompactionOptions::default() };
         Self {
             levels: vec![Vec::new(); options.num_levels],
             options,
@@ -49,7 +50,8 @@ impl Tree {
     fn version(&self) -> Version {
         let order = InternalKeyComparator::new(self.options.comparator.clone());
         let mut version = Version::empty(order.clone(), self.levels.len());
-        version.levels = self.levels.iter().map(|files| Arc::new(LevelFiles::new(&order, files.clone()))).collect();
+        version.levels =
+            self.levels.iter().map(|files| Arc::new(LevelFiles::new(&order, files.clone()))).collect();
         version.compact_cursors = self.cursors.clone();
         version
     }
@@ -93,8 +95,10 @@ impl Tree {
     fn one_output(&mut self, plan: &CompactionPlan) -> Vec<FileMetaData> {
         let files: Vec<_> = plan.input_files().map(|(_, file)| file.clone()).collect();
         let order = InternalKeyComparator::new(self.options.comparator.clone());
-        let smallest = files.iter().map(|file| &file.smallest).min_by(|a, b| order.compare(a.as_key(), b.as_key()));
-        let largest = files.iter().map(|file| &file.largest).max_by(|a, b| order.compare(a.as_key(), b.as_key()));
+        let smallest =
+            files.iter().map(|file| &file.smallest).min_by(|a, b| order.compare(a.as_key(), b.as_key()));
+        let largest =
+            files.iter().map(|file| &file.largest).max_by(|a, b| order.compare(a.as_key(), b.as_key()));
         let size = files.iter().map(|file| file.file_size).sum();
         let (mut smallest, mut largest) = (smallest.unwrap().clone(), largest.unwrap().clone());
         if plan.bottommost {
@@ -236,7 +240,9 @@ impl Tree {
                 if let Some(level) = shape.lowest_unnecessary_level {
                     text += &format!("unnecessary up to {level}\n");
                 }
-                for (level, &bytes) in shape.max_bytes.iter().enumerate().skip(1).filter(|(_, bytes)| **bytes < u64::MAX) {
+                for (level, &bytes) in
+                    shape.max_bytes.iter().enumerate().skip(1).filter(|(_, bytes)| **bytes < u64::MAX)
+                {
                     text += &format!("L{level}: {}\n", show_size(bytes));
                 }
                 for score in shape.scores(&version, &self.options, &self.running, &self.context()) {
@@ -244,7 +250,10 @@ impl Tree {
                         text += &format!("score of L{}: {:.3}\n", score.level, score.score);
                     }
                 }
-                text + &format!("pending {}", show_size(shape.pending_compaction_bytes(&version, &self.options)))
+                text + &format!(
+                    "pending {}",
+                    show_size(shape.pending_compaction_bytes(&version, &self.options))
+                )
             }
             // manual <begin or -> <end or -> <policy> [exclusive]
             "manual" => {
@@ -334,8 +343,11 @@ fn parse_file(word: &str, epoch: u64) -> FileMetaData {
         }
         flags = &flags[len..];
     }
-    let key = |user: &str, sequence| InternalKeyBuf::new(user.as_bytes(), SequenceNumber(sequence), ValueType::Value);
-    let mut file = FileMetaData::new(FileNumber(number.parse().unwrap()), size, key(low, large), key(high, small));
+    let key = |user: &str, sequence| {
+        InternalKeyBuf::new(user.as_bytes(), SequenceNumber(sequence), ValueType::Value)
+    };
+    let mut file =
+        FileMetaData::new(FileNumber(number.parse().unwrap()), size, key(low, large), key(high, small));
     (file.smallest_seqno, file.largest_seqno) = (SequenceNumber(small), SequenceNumber(large));
     file.epoch_number = epoch;
     file.oldest_ancester_time = age;
@@ -356,7 +368,14 @@ fn show_plan(plan: &CompactionPlan) -> String {
 
 #[test]
 fn text_cases() {
-    for name in ["shape.txt", "pick_level0.txt", "pick_lower.txt", "pick_special.txt", "manual.txt", "named_files.txt"] {
+    for name in [
+        "shape.txt",
+        "pick_level0.txt",
+        "pick_lower.txt",
+        "pick_special.txt",
+        "manual.txt",
+        "named_files.txt",
+    ] {
         let mut tree = Tree::new();
         text_test::run(name, |case| tree.answer(case));
     }
@@ -458,7 +477,11 @@ impl FilledTree {
         while !rest.is_empty() {
             // RocksDB of old cut within a user key.
             let target = (plan.target_file_size / ENTRY_BYTES).max(1) as usize;
-            let len = if plan.output_level == 0 { rest.len() } else { self.rng.random_range(1..=target).min(rest.len()) };
+            let len = if plan.output_level == 0 {
+                rest.len()
+            } else {
+                self.rng.random_range(1..=target).min(rest.len())
+            };
             let (head, tail) = rest.split_at(len);
             let mut file = self.file(head.to_vec(), epoch, plan.bottommost);
             file.oldest_ancester_time = oldest;
@@ -473,7 +496,9 @@ impl FilledTree {
     fn check_plan(&self, plan: &CompactionPlan) {
         assert!(self.tree.running.admits(plan), "{plan:?}");
         let last = self.tree.options.num_levels - 1;
-        assert!(plan.output_level <= last && plan.inputs.iter().all(|inputs| inputs.level <= plan.output_level));
+        assert!(
+            plan.output_level <= last && plan.inputs.iter().all(|inputs| inputs.level <= plan.output_level)
+        );
         let mut below = crate::iterator::BelowLevels::new(&plan.below);
         let mut inputs: Entries =
             plan.input_files().flat_map(|(_, file)| self.entries[&file.number].clone()).collect();
@@ -497,7 +522,11 @@ impl FilledTree {
         let order = InternalKeyComparator::default();
         for files in &self.tree.levels[1..] {
             for pair in files.windows(2) {
-                assert!(order.compare(pair[0].largest.as_key(), pair[1].smallest.as_key()).is_lt(), "{}", self.tree.show());
+                assert!(
+                    order.compare(pair[0].largest.as_key(), pair[1].smallest.as_key()).is_lt(),
+                    "{}",
+                    self.tree.show()
+                );
             }
         }
         // A lookup goes through the files in this order and stops at the first hit.
@@ -551,7 +580,12 @@ impl FilledTree {
             let begin = self.rng.random::<bool>().then(|| a.min(b).to_be_bytes());
             let end = self.rng.random::<bool>().then(|| a.max(b).to_be_bytes());
             let next = FileNumber(self.tree.next_number);
-            let manual = ManualCompaction::new(begin.as_ref().map(|key| &key[..]), end.as_ref().map(|key| &key[..]), policy, next);
+            let manual = ManualCompaction::new(
+                begin.as_ref().map(|key| &key[..]),
+                end.as_ref().map(|key| &key[..]),
+                policy,
+                next,
+            );
             self.manual = Some((manual.exclusive(self.rng.random_ratio(1, 4)), None));
         }
         let Some((mut manual, waiting)) = self.manual.take() else { return };
@@ -579,7 +613,8 @@ impl FilledTree {
             (0..self.rng.random_range(1..4)).map(|_| all[self.rng.random_range(0..all.len())]).collect();
         let level = self.rng.random_range(0..self.tree.options.num_levels);
         let (version, context) = (self.tree.version(), self.tree.context());
-        let named = NamedFilesOptions { allow_trivial_move: self.rng.random(), ..NamedFilesOptions::default() };
+        let named =
+            NamedFilesOptions { allow_trivial_move: self.rng.random(), ..NamedFilesOptions::default() };
         let (options, running) = (&self.tree.options, &self.tree.running);
         if let Ok(plan) = pick_files(&version, options, running, &context, &numbers, level, named) {
             self.start(plan);
@@ -619,7 +654,11 @@ impl FilledTree {
             self.check_tree();
         }
         let plan = self.tree.pick();
-        panic!("no end after {limit} compactions, next {plan:?}\n{}\n{:?}", self.tree.show(), self.tree.options);
+        panic!(
+            "no end after {limit} compactions, next {plan:?}\n{}\n{:?}",
+            self.tree.show(),
+            self.tree.options
+        );
     }
 
     /// A manual compaction of everything ends as well.

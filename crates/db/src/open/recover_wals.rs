@@ -44,6 +44,8 @@ impl Recovery<'_> {
     pub(crate) fn replay(&mut self) -> Result<Replayed> {
         let numbers = self.wal_numbers()?;
         let mut last = self.versions.last_sequence();
+        // The last write replayed: what the MANIFEST says may be newer than a whole WAL.
+        let mut replayed = None;
         let mut sizes = BTreeMap::new();
         let mut stopped: Option<PathBuf> = None;
         for number in numbers {
@@ -51,13 +53,14 @@ impl Recovery<'_> {
             let path = file_name::wal(self.wal_dir, number);
             if let Some(at) = &stopped {
                 // A later WAL continues only where its first write follows the last one replayed.
-                if !self.continues(&path, number, last)? {
+                if !self.continues(&path, number, replayed)? {
                     warning!(self.log, "{}: not replayed, since recovery stopped in {}", path.display(), at.display());
                     continue;
                 }
                 stopped = None;
             }
-            let whole = self.replay_one(&path, number, &mut last)?;
+            let whole = self.replay_one(&path, number, &mut replayed)?;
+            last = last.max(replayed.unwrap_or_default());
             sizes.insert(number, self.env.fs.size(&path)?);
             if !whole {
                 stopped = Some(path);
@@ -98,17 +101,25 @@ impl Recovery<'_> {
         Ok(LogReader::new(file, number, ReaderOptions::default()))
     }
 
-    /// Whether the first record of a WAL follows `last` without a gap.
-    fn continues(&self, path: &Path, number: FileNumber, last: SequenceNumber) -> Result<bool> {
+    /// Whether the first record of a WAL follows the last write replayed without a gap.
+    fn continues(&self, path: &Path, number: FileNumber, replayed: Option<SequenceNumber>) -> Result<bool> {
         let mut reader = self.reader(path, number)?;
         match reader.next_record()? {
-            LogRead::Record { .. } => Ok(first_sequence(reader.record()) == Some(last.plus(1))),
+            LogRead::Record { .. } => {
+                let first = first_sequence(reader.record());
+                Ok(replayed.is_some() && first == replayed.map(|last| last.plus(1)))
+            }
             LogRead::End | LogRead::Damage(_) => Ok(false),
         }
     }
 
     /// Replays one WAL. Answers whether it was read to its end.
-    fn replay_one(&mut self, path: &Path, number: FileNumber, last: &mut SequenceNumber) -> Result<bool> {
+    fn replay_one(
+        &mut self,
+        path: &Path,
+        number: FileNumber,
+        last: &mut Option<SequenceNumber>,
+    ) -> Result<bool> {
         let mut reader = self.reader(path, number)?;
         let mut records = 0u64;
         let whole = loop {
@@ -123,7 +134,7 @@ impl Recovery<'_> {
             let record = reader.record();
             let applied = self.apply(record, number).map_err(|error| locate(error, path, offset));
             match applied {
-                Ok(end) => *last = end.max(*last),
+                Ok(end) => *last = Some(end).max(*last),
                 Err(error) if error.is_corruption() => match self.options.wal_recovery_mode {
                     // The checksum was right, so this is what was written: no tear explains it.
                     WalRecoveryMode::SkipAnyCorruptedRecords => warning!(self.log, "record skipped: {error}"),
@@ -134,7 +145,7 @@ impl Recovery<'_> {
             records += 1;
             self.flush_full()?;
         };
-        info!(self.log, "{}: replayed {records} records, up to sequence {last}", path.display());
+        info!(self.log, "{}: replayed {records} records, up to {last:?}", path.display());
         Ok(whole)
     }
 

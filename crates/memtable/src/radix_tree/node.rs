@@ -3,11 +3,11 @@
 //! ```text
 //! meta     u32        lock | replaced | prefix is a witness | versions | kind | end slot | count
 //! level    u32        how many symbols of the keys come before the one that decides here
-//! keys     N bytes    the deciding byte of each child, in the order of arrival
+//! keys     N bytes    the deciding byte of each child, in the order of arrival; to a multiple of 4
 //! prefix   u32        the last 4 bytes before `level`, or the witness: an entry below this node
 //! children N x u32    in the same order
 //! ```
-//! N is 4, 12, 28 or 60. The fifth kind has no keys but 257 children, by byte; the last one is for
+//! N is 4, 10, 23 or 60, so that nodes fill half a cache line, one, two or five. The fifth kind has no keys but 257 children, by byte; the last one is for
 //! keys that end here. In the others that child takes a slot as every other one, and `meta` says
 //! which (plus 1). Slots are only ever added, and a full node is replaced by a larger copy, so a
 //! reader needs no lock and may go on reading a node that has been replaced.
@@ -20,6 +20,7 @@
 //! 4. Slot `i` is written before `count` grows past it (Release), and read after `count` (Acquire).
 
 use crate::arena::PieceIndex;
+use crate::prefetch::CACHE_LINE;
 use ironstone_base::sync::atomic::{
     AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
@@ -38,9 +39,10 @@ const END_AT: u32 = 10;
 const COUNT: u32 = (1 << END_AT) - 1;
 const END: u32 = 63 << END_AT;
 
-const LEVEL: usize = 4;
+const LEVEL: usize = 4; // Offsets in a node.
 const KEYS: usize = 8;
-const CAPACITY: [usize; 5] = [4, 12, 28, 60, 257];
+const CAPACITY: [usize; 5] = [4, 10, 23, 60, 257];
+const KEY_BYTES: [usize; 5] = [4, 12, 24, 60, 0];
 /// The kind that is indexed by byte.
 const FULL: usize = 4;
 const END_CHILD: usize = 256;
@@ -121,16 +123,18 @@ const fn count_of(meta: u32) -> usize {
     (meta & COUNT) as usize
 }
 
-pub(crate) const fn size_of_kind(kind: usize) -> usize {
-    if kind == FULL { children_at(kind) + 257 * 4 } else { children_at(kind) + CAPACITY[kind] * 4 }
-}
 const fn prefix_at(kind: usize) -> usize {
-    if kind == FULL { KEYS } else { KEYS + CAPACITY[kind] }
+    KEYS + KEY_BYTES[kind]
 }
 const fn children_at(kind: usize) -> usize {
     prefix_at(kind) + 4
 }
-const _: () = assert!(size_of_kind(0) == 32 && size_of_kind(1) == 72 && size_of_kind(FULL) == 1040);
+pub(crate) const fn size_of_kind(kind: usize) -> usize {
+    let used = children_at(kind) + CAPACITY[kind] * 4;
+    if kind == SMALLEST { used } else { used.next_multiple_of(CACHE_LINE) }
+}
+const _: () = assert!(size_of_kind(SMALLEST) == CACHE_LINE / 2 && size_of_kind(1) == CACHE_LINE);
+const _: () = assert!(size_of_kind(2) == 2 * CACHE_LINE && size_of_kind(3) == 5 * CACHE_LINE);
 
 /// The kind of a node that is made for two children.
 pub(crate) const SMALLEST: usize = 0;
@@ -212,11 +216,11 @@ impl<'a> Node<'a> {
     /// Eight keys, as a number whose lowest byte is the first one. `first` is a multiple of 8.
     #[inline]
     fn keys_from(self, kind: usize, first: usize) -> u64 {
-        debug_assert!(first < CAPACITY[kind] && kind != FULL);
-        // SAFETY: the keys of a kind are whole 8-byte words and one 4-byte word at the end (3).
+        debug_assert!(first < KEY_BYTES[kind]);
+        // SAFETY: the keys of a kind are 8-byte words and perhaps one 4-byte word at the end (3).
         unsafe {
             let word = self.address.add(KEYS + first);
-            if first + 8 <= CAPACITY[kind] {
+            if first + 8 <= KEY_BYTES[kind] {
                 word.cast::<AtomicU64>().as_ref().load(Relaxed)
             } else {
                 word.cast::<AtomicU32>().as_ref().load(Relaxed) as u64
@@ -231,7 +235,7 @@ impl<'a> Node<'a> {
         // SAFETY: as in `keys_from`.
         unsafe {
             let at = self.address.add(KEYS + first);
-            if first + 8 <= CAPACITY[kind] {
+            if first + 8 <= KEY_BYTES[kind] {
                 at.cast::<AtomicU64>().as_ref().store(word, Relaxed);
             } else {
                 at.cast::<AtomicU32>().as_ref().store(word as u32, Relaxed);
@@ -245,7 +249,7 @@ impl<'a> Node<'a> {
         let matches = match kind_of(meta) {
             0 => matches8(self.keys_from(0, 0), byte),
             1 => self.matches16(1, 0, byte),
-            2 => self.matches16(2, 0, byte) | self.matches16(2, 16, byte) << 16,
+            2 => self.matches16(2, 0, byte) | matches8(self.keys_from(2, 16), byte) << 16,
             _ => {
                 self.matches16(3, 0, byte)
                     | self.matches16(3, 16, byte) << 16

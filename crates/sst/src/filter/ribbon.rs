@@ -46,8 +46,10 @@ impl Settings {
     /// Length of the filter of `key_count` keys with its trailer. `first` is the hash of the first key: its
     /// bits decide how to round, so that many filters come out right on average.
     pub(super) fn space_for(self, key_count: usize, first: Option<u64>) -> usize {
+        if key_count == 0 {
+            return 0;
+        }
         match self.plan(key_count, first) {
-            _ if key_count == 0 => 0,
             Plan::Bloom => fast_local_bloom::space_for(key_count, self.bloom_millibits_per_key),
             Plan::Ribbon { body_len, .. } => body_len + TRAILER_LEN,
         }

