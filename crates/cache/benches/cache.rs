@@ -80,7 +80,7 @@ fn run(what: &str, threads: usize, body: impl Fn(usize) -> usize + Send + Sync +
 }
 
 fn main() {
-    for threads in [1, 2] {
+    for threads in [1, 2, 4] {
         let cache = new_cache();
         let mut hints = Vec::new();
         for number in 0..KEYS {

@@ -13,6 +13,8 @@ pub struct Format {
     pub cf: &'static str,
     /// The releases of RocksDB that know these options, or read the files at least.
     pub releases: &'static [Driver],
+    /// Whether Ironstone writes it, not only reads it.
+    pub written_here: bool,
 }
 
 impl Format {
@@ -23,7 +25,7 @@ impl Format {
 }
 
 const fn format(name: &'static str, cf: &'static str) -> Format {
-    Format { name, db: "", cf, releases: &ROCKSDBS }
+    Format { name, db: "", cf, releases: &ROCKSDBS, written_here: true }
 }
 
 /// The combinations. Write buffers are small, so that several levels come into being.
@@ -41,6 +43,7 @@ pub const FORMATS: [Format; 14] = [
              filter_policy=bloomfilter:6.5:false;index_block_restart_interval=4}",
         // The zlib inside of rocksdict neither compresses nor decompresses anything.
         releases: &[Driver::RocksDb7, Driver::RocksDb11],
+        written_here: true,
     },
     format(
         "bzip2, xxHash64, version 4",
@@ -89,6 +92,7 @@ pub const FORMATS: [Format; 14] = [
         db: "recycle_log_file_num=2;max_manifest_file_size=512",
         cf: "write_buffer_size=16384",
         releases: &ROCKSDBS,
+        written_here: true,
     },
     Format {
         name: "version 6, context checksums",
@@ -96,11 +100,13 @@ pub const FORMATS: [Format; 14] = [
         cf: "compression=kSnappyCompression;block_based_table_factory={format_version=6;\
              filter_policy=bloomfilter:10:false;block_size=1024}",
         releases: &[Driver::RocksDb10, Driver::RocksDb11],
+        written_here: true,
     },
     Format {
         name: "version 7",
         db: "",
         cf: "compression=kZSTD;block_based_table_factory={format_version=7;checksum=kXXH3}",
         releases: &[Driver::RocksDb11],
+        written_here: false,
     },
 ];

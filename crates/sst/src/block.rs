@@ -15,14 +15,16 @@
 mod cursor;
 mod lookup;
 mod meta_cursor;
+mod restart_hints;
 
 pub use cursor::Cursor;
 pub(crate) use lookup::{apply_global, common_len};
 pub use lookup::Lookup;
 pub use meta_cursor::MetaCursor;
 
-use ironstone_base::Corrupt;
 use ironstone_base::coding::get_varint32;
+use ironstone_base::{Corrupt, UserComparator};
+use restart_hints::RestartHints;
 
 /// The footer bit that says that a hash index is there.
 pub(crate) const HASH_INDEX_BIT: u32 = 1 << 31;
@@ -45,6 +47,7 @@ pub struct Block {
     entries_end: u32,
     restart_count: u32,
     hash_index: Option<HashIndex>,
+    hints: RestartHints,
 }
 
 #[derive(Clone, Copy)]
@@ -106,7 +109,14 @@ impl Block {
         if restart_count == 0 && entries_end != 0 {
             return Err(Corrupt("block: entries without a restart point"));
         }
-        Ok(Self { bytes, entries_end, restart_count, hash_index })
+        Ok(Self { bytes, entries_end, restart_count, hash_index, hints: RestartHints::default() })
+    }
+
+    /// As [`Block::new`] for a block that will be searched often, under `order`.
+    pub fn with_hints(bytes: Vec<u8>, order: &UserComparator) -> Result<Self, Corrupt> {
+        let mut block = Self::new(bytes)?;
+        block.hints = RestartHints::of(&block, order)?;
+        Ok(block)
     }
 
     /// All bytes of the block.
@@ -116,7 +126,7 @@ impl Block {
     }
     /// About how many bytes this takes in memory.
     pub fn memory_usage(&self) -> usize {
-        size_of::<Self>() + self.bytes.capacity()
+        size_of::<Self>() + self.bytes.capacity() + self.hints.memory_usage()
     }
     /// Gives the memory back for another block.
     pub(crate) fn into_bytes(self) -> Vec<u8> {

@@ -4,8 +4,7 @@
 //! separators   end to end, with an offset for each
 //! prefixes     for each separator 8 bytes, taken after what all of them begin with, as a number that
 //!              orders like the key: the search looks at nothing else unless two are equal
-//! places       for each block its handle
-//! slots        for each block where the cache had it last
+//! places       for each block its handle, and where the cache had it last
 //! ```
 
 use crate::block::{Block, common_len, entry_at};
@@ -33,23 +32,23 @@ pub struct FlatIndex {
     /// How many bytes every separator begins with alike.
     common_len: usize,
     prefixes: Vec<u64>,
-    /// Where each separator ends in `separators`.
-    ends: Vec<u32>,
     separators: Vec<u8>,
     places: Vec<Place>,
     first_keys: Option<FirstKeys>,
     user_keys: bool,
     /// What the prefixes can tell: nothing for orders that we do not know.
     order: PrefixOrder,
-    /// Written with what [`ironstone_cache::Handle::hint`] says, read as a guess: a stale or torn-off
-    /// value costs a search, nothing more, so `Relaxed` is enough.
-    slots: Vec<AtomicU64>,
 }
 
-#[derive(Clone, Copy)]
+/// What a read needs to know about a block, together in memory.
 struct Place {
     offset: u64,
+    /// Written with what [`ironstone_cache::Handle::hint`] says, read as a guess: a stale value costs a
+    /// search, nothing more, so `Relaxed` is enough.
+    slot: AtomicU64,
     size: u32,
+    /// Where the separator after the block ends in `separators`.
+    separator_end: u32,
 }
 
 #[derive(Default)]
@@ -98,7 +97,6 @@ impl FlatIndex {
         Self {
             common_len: 0,
             prefixes: Vec::new(),
-            ends: Vec::new(),
             separators: Vec::new(),
             places: Vec::new(),
             first_keys: format.first_keys.then(FirstKeys::default),
@@ -108,7 +106,6 @@ impl FlatIndex {
                 UserComparator::ReverseBytewise => PrefixOrder::Descending,
                 UserComparator::Custom(_) => PrefixOrder::Unknown,
             },
-            slots: Vec::new(),
         }
     }
 
@@ -139,8 +136,8 @@ impl FlatIndex {
         }
         let size = u32::try_from(value.handle.size).map_err(|_| Corrupt("index: a block of 4 GiB or more"))?;
         self.separators.extend_from_slice(key);
-        self.ends.push(offset32(self.separators.len())?);
-        self.places.push(Place { offset: value.handle.offset, size });
+        let separator_end = offset32(self.separators.len())?;
+        self.places.push(Place { offset: value.handle.offset, slot: AtomicU64::new(0), size, separator_end });
         if let Some(first_keys) = &mut self.first_keys {
             first_keys.bytes.extend_from_slice(value.first_key);
             first_keys.ends.push(offset32(first_keys.bytes.len())?);
@@ -151,8 +148,6 @@ impl FlatIndex {
     /// Computes what the search needs once all entries are there.
     fn complete(&mut self) {
         let count = self.len();
-        self.slots = (0..count).map(|_| AtomicU64::new(0)).collect();
-        self.ends.shrink_to_fit();
         self.separators.shrink_to_fit();
         self.places.shrink_to_fit();
         if self.order == PrefixOrder::Unknown || count == 0 {
@@ -191,14 +186,14 @@ impl FlatIndex {
     /// Where block `at` is.
     #[inline]
     pub fn handle(&self, at: usize) -> BlockHandle {
-        let place = self.places[at];
+        let place = &self.places[at];
         BlockHandle { offset: place.offset, size: u64::from(place.size) }
     }
     /// The separator after block `at`: a user key or an internal key.
     #[inline]
     pub fn separator(&self, at: usize) -> &[u8] {
-        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]) as usize;
-        &self.separators[start..self.ends[at] as usize]
+        let start = at.checked_sub(1).map_or(0, |before| self.places[before].separator_end) as usize;
+        &self.separators[start..self.places[at].separator_end as usize]
     }
     /// The user key of the separator after block `at`.
     #[inline]
@@ -219,13 +214,13 @@ impl FlatIndex {
     /// Where the cache had block `at` last.
     #[inline]
     pub fn slot(&self, at: usize) -> SlotHint {
-        SlotHint::from_bits(self.slots[at].load(Relaxed))
+        SlotHint::from_bits(self.places[at].slot.load(Relaxed))
     }
     /// Notes where the cache has block `at`.
     #[inline]
     pub fn set_slot(&self, at: usize, hint: SlotHint) {
-        if self.slots[at].load(Relaxed) != hint.to_bits() {
-            self.slots[at].store(hint.to_bits(), Relaxed);
+        if self.places[at].slot.load(Relaxed) != hint.to_bits() {
+            self.places[at].slot.store(hint.to_bits(), Relaxed);
         }
     }
     /// About how many bytes this takes in memory.
@@ -233,10 +228,8 @@ impl FlatIndex {
         let first_keys = self.first_keys.as_ref();
         size_of::<Self>()
             + self.prefixes.capacity() * 8
-            + self.ends.capacity() * 4
             + self.separators.capacity()
             + self.places.capacity() * size_of::<Place>()
-            + self.slots.capacity() * 8
             + first_keys.map_or(0, |keys| keys.ends.capacity() * 4 + keys.bytes.capacity())
     }
 

@@ -3,12 +3,12 @@
 use crate::blob_file::{BlobFileAddition, BlobFileGarbage, BlobFileMetaData};
 use crate::edit::VersionEdit;
 use crate::file_metadata::{FileMetaData, UNKNOWN_EPOCH};
-use crate::level_files::LevelFiles;
+use crate::level_files::{LevelFiles, by_smallest};
 use crate::version::Version;
 use ironstone_base::sync::Arc;
 use ironstone_base::{Error, FileNumber, InternalKeyBuf, InternalKeyComparator, Result, SequenceNumber};
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 /// Applies edits to a version, any number of them, at a cost that grows with the edits and with the
 /// levels that they touch, not with their product.
@@ -16,9 +16,9 @@ pub struct VersionBuilder {
     base: Arc<Version>,
     changes: Vec<LevelChange>,
     /// Where the files that edits named are now; `None` for gone.
-    places: HashMap<FileNumber, Option<usize>>,
-    /// The levels of the files of `base`, once enough of them have been looked up.
-    base_places: Option<HashMap<FileNumber, usize>>,
+    places: HashMap<FileNumber, Option<Place>>,
+    /// Where the files of `base` are, once enough of them have been looked up.
+    base_places: Option<HashMap<FileNumber, Place>>,
     lookups: usize,
     /// Blob files that differ from those of `base`.
     blob_files: BTreeMap<FileNumber, BlobFileMetaData>,
@@ -27,9 +27,16 @@ pub struct VersionBuilder {
     passed: Vec<Arc<FileMetaData>>,
 }
 
+/// Where a file is.
+#[derive(Clone, Copy)]
+struct Place {
+    level: usize,
+    index_in_base: Option<usize>, // `None` for a file that an edit added.
+}
+
 #[derive(Default)]
 struct LevelChange {
-    removed: HashSet<FileNumber>, // Those of the base version.
+    removed: Vec<usize>, // Places in the base version, in no order.
     added: HashMap<FileNumber, Arc<FileMetaData>>,
 }
 
@@ -100,27 +107,25 @@ impl VersionBuilder {
             return Err(Error::invalid_argument("db has more levels than options.num_levels"));
         }
         self.changes.resize_with(num_levels, LevelChange::default);
-        let touched: Vec<bool> = self.changes.iter().map(|change| !change.is_empty()).collect();
         let mut removed = std::mem::take(&mut self.passed);
-        let mut levels = Vec::with_capacity(num_levels);
-        for (level, change) in std::mem::take(&mut self.changes).into_iter().enumerate() {
-            let base = &self.base.levels[level];
-            levels.push(match change.is_empty() {
-                true => base.clone(),
-                false => {
-                    let files = merge(&self.base.comparator, level, base.files(), change, &mut removed);
-                    Arc::new(LevelFiles::new(&self.base.comparator, files))
-                }
-            });
-        }
         let mut version = Version {
             comparator: self.base.comparator.clone(),
-            levels,
+            levels: self.base.levels.clone(),
             blob_files: BTreeMap::new(),
             compact_cursors: std::mem::take(&mut self.compact_cursors),
         };
+        for (level, mut change) in std::mem::take(&mut self.changes).into_iter().enumerate() {
+            if change.is_empty() {
+                continue; // Shared with the base version.
+            }
+            let base = &self.base.levels[level];
+            change.removed.sort_unstable();
+            removed.extend(change.removed.iter().map(|&index| base.files()[index].clone()));
+            let (files, added) = merge(&self.base.comparator, level, base, change);
+            version.levels[level] = Arc::new(files);
+            check_level(&version, level, added.as_deref())?;
+        }
         let removed_blobs = self.settle_blob_files(&mut version);
-        check_levels(&version, &touched)?;
         check_blob_files(&version)?;
         Ok(BuiltVersion { version: Arc::new(version), removed, removed_blobs })
     }
@@ -153,49 +158,45 @@ impl VersionBuilder {
         &mut self.changes[level]
     }
 
-    fn place(&mut self, number: FileNumber) -> Option<usize> {
+    fn place(&mut self, number: FileNumber) -> Option<Place> {
         if let Some(&known) = self.places.get(&number) {
             return known;
         }
+        let at = |level, index| Place { level, index_in_base: Some(index) };
         self.lookups += 1;
         if self.lookups < MANY_LOOKUPS {
-            return self.base.file(number).map(|(level, _)| level);
+            let mut levels = self.base.levels.iter().enumerate();
+            return levels.find_map(|(level, files)| Some(at(level, files.position(number)?)));
         }
-        let places = self
-            .base_places
-            .get_or_insert_with(|| self.base.all_files().map(|(level, file)| (file.number, level)).collect());
+        let places = self.base_places.get_or_insert_with(|| {
+            let levels = self.base.levels.iter().enumerate();
+            let files = levels.flat_map(|(level, files)| {
+                files.numbers().iter().enumerate().map(move |(i, &n)| (level, i, n))
+            });
+            files.map(|(level, index, number)| (number, at(level, index))).collect()
+        });
         places.get(&number).copied()
     }
 
     fn remove(&mut self, level: usize, number: FileNumber) -> Result<()> {
-        match self.place(number) {
-            Some(actual) if actual == level => {}
-            Some(actual) => {
-                return Err(misfit(format!(
-                    "Cannot delete table file #{number} from level {level} since it is on level {actual}"
-                )));
+        let wrong = |how: String| {
+            Err(misfit(format!("Cannot delete table file #{number} from level {level} since it is {how}")))
+        };
+        let place = match self.place(number) {
+            Some(place) if place.level == level => place,
+            Some(place) => return wrong(format!("on level {}", place.level)),
+            None => return wrong("not in the LSM tree".to_owned()),
+        };
+        let blob_file = match place.index_in_base {
+            Some(index) => {
+                self.change(level).removed.push(index);
+                self.base.files(level)[index].oldest_blob_file_number
             }
             None => {
-                return Err(misfit(format!(
-                    "Cannot delete table file #{number} from level {level} since it is not in the LSM tree"
-                )));
-            }
-        }
-        let change = self.change(level);
-        let blob_file = match change.added.remove(&number) {
-            Some(file) => {
+                let file = self.change(level).added.remove(&number).expect("it was placed when it was added");
                 let blob_file = file.oldest_blob_file_number;
                 self.passed.push(file);
                 blob_file
-            }
-            None => {
-                change.removed.insert(number);
-                match self.base.blob_files.is_empty() {
-                    true => FileNumber(0),
-                    false => {
-                        self.base.file(number).map_or(FileNumber(0), |(_, file)| file.oldest_blob_file_number)
-                    }
-                }
             }
         };
         self.places.insert(number, None);
@@ -207,13 +208,13 @@ impl VersionBuilder {
 
     fn add(&mut self, level: usize, file: &Arc<FileMetaData>) -> Result<()> {
         let number = file.number;
-        if let Some(actual) = self.place(number) {
+        if let Some(Place { level: actual, .. }) = self.place(number) {
             return Err(misfit(format!(
                 "Cannot add table file #{number} to level {level} since it is already in the LSM tree on level {actual}"
             )));
         }
         self.change(level).added.insert(number, file.clone());
-        self.places.insert(number, Some(level));
+        self.places.insert(number, Some(Place { level, index_in_base: None }));
         if let Some(blob_file) = self.blob_file(file.oldest_blob_file_number) {
             blob_file.linked_tables.insert(number);
         }
@@ -287,36 +288,29 @@ fn misfit(message: String) -> Error {
     Error::corruption(message)
 }
 
-/// The files of a level after a change, in order.
+/// A level after a change, and the places of the files that are new in it where the rest is in order.
 fn merge(
     order: &InternalKeyComparator,
     level: usize,
-    base: &[Arc<FileMetaData>],
+    base: &LevelFiles,
     change: LevelChange,
-    removed: &mut Vec<Arc<FileMetaData>>,
-) -> Vec<Arc<FileMetaData>> {
-    let mut files = Vec::with_capacity(base.len() + change.added.len());
-    for file in base {
-        match change.removed.contains(&file.number) {
-            true => removed.push(file.clone()),
-            false => files.push(file.clone()),
-        }
-    }
-    files.extend(change.added.into_values());
-    // Two runs, the first of which is sorted: the sort finds that out.
+) -> (LevelFiles, Option<Vec<usize>>) {
     if level > 0 {
-        files.sort_by(|a, b| by_smallest(order, a, b));
-    } else if files.iter().any(|file| file.epoch_number == UNKNOWN_EPOCH) {
-        files.sort_by(|a, b| newest_first_by_sequence(a, b));
-    } else {
-        files.sort_by(|a, b| newest_first(a, b));
+        let mut added: Vec<_> = change.added.into_values().collect();
+        added.sort_by(|a, b| by_smallest(order, a, b));
+        let (files, places) = base.changed(order, &change.removed, added);
+        return (files, Some(places));
     }
-    files
+    let kept =
+        base.files().iter().enumerate().filter(|(index, _)| change.removed.binary_search(index).is_err());
+    let mut files: Vec<_> = kept.map(|(_, file)| file.clone()).chain(change.added.into_values()).collect();
+    match files.iter().any(|file| file.epoch_number == UNKNOWN_EPOCH) {
+        true => files.sort_by(|a, b| newest_first_by_sequence(a, b)),
+        false => files.sort_by(|a, b| newest_first(a, b)),
+    }
+    (LevelFiles::new(order, files), None)
 }
 
-fn by_smallest(order: &InternalKeyComparator, a: &FileMetaData, b: &FileMetaData) -> Ordering {
-    order.compare(a.smallest.as_key(), b.smallest.as_key()).then(a.number.cmp(&b.number))
-}
 fn newest_first_by_sequence(a: &FileMetaData, b: &FileMetaData) -> Ordering {
     let key = |file: &FileMetaData| (file.largest_seqno, file.smallest_seqno, file.number);
     key(b).cmp(&key(a))
@@ -342,52 +336,66 @@ fn with_epochs(version: &Version) -> Result<(Arc<Version>, u64)> {
     Ok((Arc::new(version), next))
 }
 
-/// Checks the order and the disjointness of those levels that `which` says. Messages hold no keys.
-pub(crate) fn check_levels(version: &Version, which: &[bool]) -> Result<()> {
+/// Checks the order of a level: everywhere, or around the files at `added` if the others are known to
+/// be in order. Messages hold no keys.
+pub(crate) fn check_level(version: &Version, level: usize, added: Option<&[usize]>) -> Result<()> {
+    let files = version.files(level);
+    let by_epoch = level == 0 && files.iter().all(|file| file.epoch_number != UNKNOWN_EPOCH);
+    let check = |index: usize| {
+        check_bounds(version, level, &files[index])?;
+        match files.get(index + 1) {
+            Some(next) if level == 0 => check_newest_first(version, by_epoch, &files[index], next),
+            Some(next) => check_disjoint(version, level, &files[index], next),
+            None => Ok(()),
+        }
+    };
+    match added {
+        None => (0..files.len()).try_for_each(check),
+        Some(added) => added.iter().flat_map(|&index| index.saturating_sub(1)..=index).try_for_each(check),
+    }
+}
+
+fn disorder<T>(what: String) -> Result<T> {
+    Err(misfit(format!("force_consistency_checks: VersionBuilder: {what}")))
+}
+
+fn check_bounds(version: &Version, level: usize, file: &FileMetaData) -> Result<()> {
+    match version.comparator.compare(file.smallest.as_key(), file.largest.as_key()).is_gt() {
+        true => disorder(format!("L{level} file #{} ends before it begins", file.number)),
+        false => Ok(()),
+    }
+}
+
+fn check_disjoint(version: &Version, level: usize, a: &FileMetaData, b: &FileMetaData) -> Result<()> {
     let order = &version.comparator;
-    let wrong = |what: String| Err(misfit(format!("force_consistency_checks: VersionBuilder: {what}")));
-    for (level, files) in version.levels.iter().enumerate().filter(|&(level, _)| which[level]) {
-        if let Some(file) = files
-            .files()
-            .iter()
-            .find(|file| order.compare(file.smallest.as_key(), file.largest.as_key()).is_gt())
-        {
-            return wrong(format!("L{level} file #{} ends before it begins", file.number));
-        }
-        let by_epoch = files.files().iter().all(|file| file.epoch_number != UNKNOWN_EPOCH);
-        for pair in files.files().windows(2) {
-            let (a, b) = (&pair[0], &pair[1]);
-            let overlap = order.compare(a.largest.as_key(), b.smallest.as_key()).is_ge();
-            if level > 0 {
-                if by_smallest(order, a, b).is_ge() {
-                    return wrong(format!(
-                        "L{level} files are not sorted properly: files #{}, #{}",
-                        a.number, b.number
-                    ));
-                }
-                if overlap {
-                    return wrong(format!(
-                        "L{level} has overlapping ranges: file #{} vs. file #{}",
-                        a.number, b.number
-                    ));
-                }
-                continue;
-            }
-            let sorted = if by_epoch { newest_first(a, b) } else { newest_first_by_sequence(a, b) };
-            if sorted.is_ge() {
-                return wrong(format!(
-                    "L0 files are not sorted properly: files #{}, #{}",
-                    a.number, b.number
-                ));
-            }
-            let intersect = overlap && order.compare(a.smallest.as_key(), b.largest.as_key()).is_le();
-            if by_epoch && a.epoch_number == b.epoch_number && intersect {
-                return wrong(format!(
-                    "L0 files of same epoch number but overlapping range #{}, #{}, epoch number: {}",
-                    a.number, b.number, a.epoch_number
-                ));
-            }
-        }
+    if by_smallest(order, a, b).is_ge() {
+        return disorder(format!(
+            "L{level} files are not sorted properly: files #{}, #{}",
+            a.number, b.number
+        ));
+    }
+    if order.compare(a.largest.as_key(), b.smallest.as_key()).is_ge() {
+        return disorder(format!(
+            "L{level} has overlapping ranges: file #{} vs. file #{}",
+            a.number, b.number
+        ));
+    }
+    Ok(())
+}
+
+fn check_newest_first(version: &Version, by_epoch: bool, a: &FileMetaData, b: &FileMetaData) -> Result<()> {
+    let order = &version.comparator;
+    let sorted = if by_epoch { newest_first(a, b) } else { newest_first_by_sequence(a, b) };
+    if sorted.is_ge() {
+        return disorder(format!("L0 files are not sorted properly: files #{}, #{}", a.number, b.number));
+    }
+    let intersect = order.compare(a.smallest.as_key(), b.largest.as_key()).is_le()
+        && order.compare(b.smallest.as_key(), a.largest.as_key()).is_le();
+    if by_epoch && a.epoch_number == b.epoch_number && intersect {
+        return disorder(format!(
+            "L0 files of same epoch number but overlapping range #{}, #{}, epoch number: {}",
+            a.number, b.number, a.epoch_number
+        ));
     }
     Ok(())
 }

@@ -1,6 +1,9 @@
 //! What a MANIFEST knows about a table.
 
+use ironstone_base::sync::OnceLock;
 use ironstone_base::{FileNumber, InternalKeyBuf, SequenceNumber, UserComparator, ValueType};
+use std::any::Any;
+use std::fmt;
 
 /// No epoch was assigned: only files of databases written before RocksDB 7.10 have it, and
 /// [`crate::VersionSet::recover`] replaces it.
@@ -56,6 +59,47 @@ pub struct FileMetaData {
     pub max_timestamp: Vec<u8>,
     /// Fields from a later RocksDB that may be ignored: (tag, bytes). They are written back.
     pub unknown_fields: Vec<(u32, Vec<u8>)>,
+    /// Whatever the database keeps at hand about the file, its open reader above all. Not recorded.
+    pub slot: FileSlot,
+}
+
+/// A place in a file's metadata that is filled at most once, and emptied with it. Readers reach what
+/// is there through their version, without a lookup and without counting references.
+#[derive(Default)]
+pub struct FileSlot(OnceLock<Box<dyn Any + Send + Sync>>);
+
+impl FileSlot {
+    /// What is there, if it is a `T`.
+    #[inline]
+    pub fn get<T: Any>(&self) -> Option<&T> {
+        self.0.get()?.downcast_ref()
+    }
+    /// Fills the slot, unless it is filled. Answers what is there afterwards, if it is a `T`.
+    pub fn fill<T: Any + Send + Sync>(&self, value: T) -> Option<&T> {
+        self.0.get_or_init(|| Box::new(value)).downcast_ref()
+    }
+}
+
+impl Clone for FileSlot {
+    /// An empty slot: changed metadata is a new file's as far as anybody knows.
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl PartialEq for FileSlot {
+    /// Slots are no part of what the metadata says.
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for FileSlot {}
+
+impl fmt::Debug for FileSlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.get().is_some() { "filled" } else { "empty" })
+    }
 }
 
 impl FileMetaData {
@@ -89,6 +133,7 @@ impl FileMetaData {
             min_timestamp: Vec::new(),
             max_timestamp: Vec::new(),
             unknown_fields: Vec::new(),
+            slot: FileSlot::default(),
         }
     }
 

@@ -2,39 +2,129 @@
 
 use crate::file_metadata::FileMetaData;
 use ironstone_base::sync::Arc;
-use ironstone_base::{FileNumber, InternalKey, InternalKeyComparator};
+use ironstone_base::{FileNumber, InternalKey, InternalKeyComparator, UserComparator};
 use std::ops::Range;
 
 /// The tables of one level: level 0 newest first, the others by smallest key and disjoint.
 ///
 /// Beside the metadata stand packed arrays of what searches look at, so that a lookup touches the
-/// metadata of one or two files only.
+/// metadata of the file that it finds and of no other. Keys of one level often begin alike; the arrays
+/// hold the 8 bytes behind what all of them share.
 #[derive(Clone, Debug, Default)]
 pub struct LevelFiles {
     files: Vec<Arc<FileMetaData>>,
     numbers: Vec<FileNumber>,
+    shared: Box<[u8]>, // What the bounds of all files begin with. Empty for custom orders.
     smallest_prefixes: Vec<u64>,
     largest_prefixes: Vec<u64>,
     bytes: u64,
 }
 
+/// How a key compares to what the bounds of a level share.
+enum Prefix {
+    /// It begins with it: the order prefix of the rest.
+    Of(u64),
+    /// It does not, or the order is custom: only whole keys can be compared.
+    Unknown,
+}
+
 impl LevelFiles {
     /// Takes `files` in the order that the level demands.
     pub fn new(order: &InternalKeyComparator, files: Vec<Arc<FileMetaData>>) -> Self {
-        Self {
-            numbers: files.iter().map(|file| file.number).collect(),
-            smallest_prefixes: files
-                .iter()
-                .map(|file| order.user.order_prefix(file.smallest.user_key()))
-                .collect(),
-            largest_prefixes: files
-                .iter()
-                .map(|file| order.user.order_prefix(file.largest.user_key()))
-                .collect(),
-            bytes: files.iter().fold(0, |sum, file| sum.saturating_add(file.file_size)),
-            files,
+        let mut level = Self { shared: shared_start(&order.user, &files), ..Self::default() };
+        level.reserve(files.len());
+        for file in files {
+            level.push(order, file);
+        }
+        level
+    }
+
+    /// The level without the files at `removed` and with `added`, both ascending, and where the added
+    /// ones are in it. For levels below 0. The cost per file that stays is that of copying it.
+    pub(crate) fn changed(
+        &self,
+        order: &InternalKeyComparator,
+        removed: &[usize],
+        added: Vec<Arc<FileMetaData>>,
+    ) -> (Self, Vec<usize>) {
+        let starts_alike = |file: &Arc<FileMetaData>| {
+            file.smallest.user_key().starts_with(&self.shared)
+                && file.largest.user_key().starts_with(&self.shared)
+        };
+        let shared = match added.iter().all(starts_alike) && !self.is_empty() {
+            true => self.shared.clone(),
+            false => return self.changed_anew(order, removed, added),
+        };
+        let mut level = Self { shared, ..Self::default() };
+        level.reserve(self.len() + added.len());
+        let mut removed = removed.iter().copied().peekable();
+        let (mut from, mut places) = (0, Vec::with_capacity(added.len()));
+        for file in added {
+            let to = self.files.partition_point(|other| by_smallest(order, other, &file).is_lt());
+            level.copy(self, from..to, &mut removed);
+            from = to;
+            places.push(level.len());
+            level.push(order, file);
+        }
+        level.copy(self, from..self.len(), &mut removed);
+        (level, places)
+    }
+
+    /// The same where the new files begin differently.
+    fn changed_anew(
+        &self,
+        order: &InternalKeyComparator,
+        removed: &[usize],
+        added: Vec<Arc<FileMetaData>>,
+    ) -> (Self, Vec<usize>) {
+        let is_new: std::collections::HashSet<FileNumber> = added.iter().map(|file| file.number).collect();
+        let kept = self.files.iter().enumerate().filter(|(index, _)| removed.binary_search(index).is_err());
+        let mut files: Vec<_> = kept.map(|(_, file)| file.clone()).chain(added).collect();
+        files.sort_by(|a, b| by_smallest(order, a, b));
+        let level = Self::new(order, files);
+        let places = (0..level.len()).filter(|&index| is_new.contains(&level.numbers[index])).collect();
+        (level, places)
+    }
+
+    fn reserve(&mut self, count: usize) {
+        self.files.reserve_exact(count);
+        self.numbers.reserve_exact(count);
+        self.smallest_prefixes.reserve_exact(count);
+        self.largest_prefixes.reserve_exact(count);
+    }
+
+    fn push(&mut self, order: &InternalKeyComparator, file: Arc<FileMetaData>) {
+        let prefix = |key: &[u8]| order.user.order_prefix(&key[self.shared.len()..]);
+        let (smallest, largest) = (prefix(file.smallest.user_key()), prefix(file.largest.user_key()));
+        self.smallest_prefixes.push(smallest);
+        self.largest_prefixes.push(largest);
+        self.numbers.push(file.number);
+        self.bytes = self.bytes.saturating_add(file.file_size);
+        self.files.push(file);
+    }
+
+    /// Appends files `range` of `other` except those that `removed` yields.
+    fn copy(
+        &mut self,
+        other: &Self,
+        range: Range<usize>,
+        removed: &mut std::iter::Peekable<impl Iterator<Item = usize>>,
+    ) {
+        let mut from = range.start;
+        while from < range.end {
+            let to = removed.next_if(|&index| index < range.end);
+            let kept = from..to.unwrap_or(range.end);
+            self.smallest_prefixes.extend_from_slice(&other.smallest_prefixes[kept.clone()]);
+            self.largest_prefixes.extend_from_slice(&other.largest_prefixes[kept.clone()]);
+            self.numbers.extend_from_slice(&other.numbers[kept.clone()]);
+            for file in &other.files[kept.clone()] {
+                self.bytes = self.bytes.saturating_add(file.file_size);
+                self.files.push(file.clone());
+            }
+            from = kept.end + usize::from(to.is_some());
         }
     }
+
     /// The files in order.
     pub fn files(&self) -> &[Arc<FileMetaData>] {
         &self.files
@@ -60,29 +150,46 @@ impl LevelFiles {
         &self.numbers
     }
 
+    #[inline]
+    fn prefix_of(&self, order: &UserComparator, key: &[u8]) -> Prefix {
+        match (order, key.strip_prefix(&*self.shared)) {
+            (UserComparator::Custom(_), _) | (_, None) => Prefix::Unknown,
+            (_, Some(rest)) => Prefix::Of(order.order_prefix(rest)),
+        }
+    }
+
     /// The first file that ends at or after `key`; `len()` if none does. For levels below 0.
     #[inline]
     pub fn find(&self, order: &InternalKeyComparator, key: InternalKey<'_>) -> usize {
-        let prefix = order.user.order_prefix(key.user_key());
-        let low = self.largest_prefixes.partition_point(|&largest| largest < prefix);
-        // Usually this is the end of the search: the next file's end has a larger prefix.
-        if self.largest_prefixes.get(low).is_none_or(|&largest| largest > prefix) {
-            return low;
-        }
-        let equal = self.largest_prefixes[low..].partition_point(|&largest| largest <= prefix);
+        let candidates = match self.prefix_of(&order.user, key.user_key()) {
+            Prefix::Unknown => 0..self.len(),
+            Prefix::Of(prefix) => {
+                let low = self.largest_prefixes.partition_point(|&largest| largest < prefix);
+                // Usually this is the end of the search: the next file's end has a larger prefix.
+                if self.largest_prefixes.get(low).is_none_or(|&largest| largest > prefix) {
+                    return low;
+                }
+                low..low + self.largest_prefixes[low..].partition_point(|&largest| largest <= prefix)
+            }
+        };
         let ends_before = |file: &Arc<FileMetaData>| order.compare(file.largest.as_key(), key).is_lt();
-        low + self.files[low..low + equal].partition_point(ends_before)
+        candidates.start + self.files[candidates].partition_point(ends_before)
     }
 
-    /// Whether file `index` may hold the user key `key` whose order prefix is `prefix`.
+    /// Whether the user key `key` lies in the bounds of file `index`.
     #[inline]
-    pub fn may_hold(&self, index: usize, order: &InternalKeyComparator, key: &[u8], prefix: u64) -> bool {
-        if prefix < self.smallest_prefixes[index] || prefix > self.largest_prefixes[index] {
-            return false;
+    pub fn may_hold(&self, index: usize, order: &UserComparator, key: &[u8]) -> bool {
+        let (mut check_smallest, mut check_largest) = (true, true);
+        if let Prefix::Of(prefix) = self.prefix_of(order, key) {
+            let (smallest, largest) = (self.smallest_prefixes[index], self.largest_prefixes[index]);
+            if prefix < smallest || prefix > largest {
+                return false;
+            }
+            (check_smallest, check_largest) = (prefix == smallest, prefix == largest);
         }
         let file = &self.files[index];
-        order.user.compare(file.smallest.user_key(), key).is_le()
-            && order.user.compare(key, file.largest.user_key()).is_le()
+        (!check_smallest || order.compare(file.smallest.user_key(), key).is_le())
+            && (!check_largest || order.compare(key, file.largest.user_key()).is_le())
     }
 
     /// The files that may hold user keys in `begin..=end`; `None` is unbounded. For levels below 0.
@@ -100,4 +207,25 @@ impl LevelFiles {
         });
         first..last.max(first)
     }
+}
+
+/// The order of files below level 0.
+pub(crate) fn by_smallest(
+    order: &InternalKeyComparator,
+    a: &FileMetaData,
+    b: &FileMetaData,
+) -> std::cmp::Ordering {
+    order.compare(a.smallest.as_key(), b.smallest.as_key()).then(a.number.cmp(&b.number))
+}
+
+fn shared_start(order: &UserComparator, files: &[Arc<FileMetaData>]) -> Box<[u8]> {
+    let Some(first) = files.first().filter(|_| !matches!(order, UserComparator::Custom(_))) else {
+        return Box::default();
+    };
+    let mut shared = first.smallest.user_key();
+    for key in files.iter().flat_map(|file| [file.smallest.user_key(), file.largest.user_key()]) {
+        let len = shared.iter().zip(key).take_while(|(a, b)| a == b).count();
+        shared = &shared[..len];
+    }
+    shared.into()
 }

@@ -26,7 +26,7 @@ pub use blob_file::{BlobFileAddition, BlobFileGarbage, BlobFileMetaData};
 pub use builder::{BuiltVersion, VersionBuilder};
 pub use current::{current_manifest, set_current};
 pub use edit::{ColumnFamilyChange, EditError, VersionEdit};
-pub use file_metadata::{FileMetaData, UNKNOWN_EPOCH, UNKNOWN_FILE_CHECKSUM_FUNC_NAME};
+pub use file_metadata::{FileMetaData, FileSlot, UNKNOWN_EPOCH, UNKNOWN_FILE_CHECKSUM_FUNC_NAME};
 pub use identity::{db_id_from_bits, read_identity, write_identity};
 pub use level_files::LevelFiles;
 pub use manifest::{

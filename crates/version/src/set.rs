@@ -82,6 +82,9 @@ pub struct Installed {
     pub added: Option<ColumnFamilyId>,
     /// The column family that was dropped, with its last version.
     pub dropped: Option<ColumnFamilyState>,
+    /// The versions that were current before. To be dropped outside of the state lock: letting go of
+    /// many files takes time.
+    pub replaced: Vec<Arc<Version>>,
 }
 
 /// All column families and what is true of the database as a whole. Lives inside the state lock.
@@ -357,7 +360,7 @@ impl VersionSet {
             let Some(state) = self.column_families.get_mut(&id) else {
                 continue; // Cannot be: changes are serialized, and `prepare` saw it.
             };
-            state.current = built.version.clone();
+            installed.replaced.push(std::mem::replace(&mut state.current, built.version.clone()));
             installed.versions.push((id, built.version));
             self.retired_tables.extend(built.removed);
             self.retired_blobs.extend(built.removed_blobs);

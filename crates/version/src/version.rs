@@ -70,8 +70,7 @@ impl Version {
     /// in the order in which a lookup must ask them: what an earlier one answers hides the later ones.
     #[inline]
     pub fn candidates<'a>(&'a self, key: InternalKey<'a>) -> Candidates<'a> {
-        let prefix = self.comparator.user.order_prefix(key.user_key());
-        Candidates { version: self, key, prefix, level: 0, index: 0 }
+        Candidates { version: self, key, level: 0, index: 0 }
     }
 
     /// The files of `level` that hold keys in `begin..=end` (user keys; `None` is unbounded).
@@ -133,7 +132,7 @@ impl Version {
     /// Checks what RocksDB's `force_consistency_checks` checks: level 0 is ordered newest first, the
     /// others by key and without overlaps, and every file has an epoch.
     pub fn check_invariants(&self) -> Result<()> {
-        crate::builder::check_levels(self, &vec![true; self.levels.len()])
+        (0..self.levels.len()).try_for_each(|level| crate::builder::check_level(self, level, None))
     }
 }
 
@@ -142,7 +141,6 @@ impl Version {
 pub struct Candidates<'a> {
     version: &'a Version,
     key: InternalKey<'a>,
-    prefix: u64,
     level: usize,
     index: usize, // In level 0 the next file; below it 0, or the next file if the key may go on there.
 }
@@ -158,13 +156,13 @@ impl<'a> Iterator for Candidates<'a> {
             if self.level == 0 {
                 while self.index < files.len() {
                     self.index += 1;
-                    if files.may_hold(self.index - 1, order, user_key, self.prefix) {
+                    if files.may_hold(self.index - 1, &order.user, user_key) {
                         return Some((0, &files.files()[self.index - 1]));
                     }
                 }
             } else if !files.is_empty() {
                 let at = if self.index == 0 { files.find(order, self.key) } else { self.index };
-                if at < files.len() && files.may_hold(at, order, user_key, self.prefix) {
+                if at < files.len() && files.may_hold(at, &order.user, user_key) {
                     let file = &files.files()[at];
                     let level = self.level;
                     // One user key's entries may be cut over two files.

@@ -107,7 +107,7 @@ impl<V> Node<V> {
             *self.charge.get() = charge;
             (*self.value.get()).write(value);
         }
-        let state = visible.map_or(INVISIBLE, |finds| VISIBLE | finds * FOUND);
+        let state = visible.map_or(INVISIBLE, |finds| VISIBLE | (finds * FOUND));
         self.word.store(state | REFERENCE, Ordering::Release); // Pairs with `acquire`.
     }
 

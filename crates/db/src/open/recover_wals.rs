@@ -66,7 +66,9 @@ impl Recovery<'_> {
                 stopped = Some(path);
             }
         }
-        let keep = self.read_only || self.options.avoid_flush_during_recovery;
+        // Once a part of a WAL is in a table, the rest must follow: replayed a second time, a single
+        // delete would meet the second copy of its put and leave the first one standing.
+        let keep = self.read_only || (self.options.avoid_flush_during_recovery && self.edits.is_empty());
         if !keep {
             let ids: Vec<_> = self.families.keys().copied().collect();
             for id in ids {

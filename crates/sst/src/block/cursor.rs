@@ -1,5 +1,6 @@
 //! Walks the entries of a data block in both directions.
 
+use super::restart_hints::RestartRange;
 use super::{Block, Entry, entry_at};
 use ironstone_base::internal_key::TRAILER_LEN;
 use ironstone_base::{Corrupt, InternalKey, InternalKeyComparator};
@@ -95,7 +96,7 @@ impl Cursor {
             self.reset();
             return Ok(false);
         }
-        let (mut low, mut high) = (0, block.restart_count() - 1);
+        let RestartRange { mut low, mut high } = block.hints.narrow(target.user_key(), block.restart_count());
         while low < high {
             let middle = low + (high - low).div_ceil(2);
             let key = InternalKey::from_bytes(block.restart_key(middle)?)?;

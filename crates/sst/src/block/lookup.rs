@@ -4,6 +4,7 @@
 //! of the target the previous key had right. An entry that shares more than that with the previous key
 //! is on the same side of the target, and one that shares less is compared from there on.
 
+use super::restart_hints::RestartRange;
 use super::{Block, Cursor, HashedRestart, entry_at};
 use ironstone_base::internal_key::TRAILER_LEN;
 use ironstone_base::{Corrupt, InternalKey, InternalKeyComparator, UserComparator};
@@ -79,7 +80,7 @@ impl Block {
     /// The last restart point whose key comes before the target, or the first.
     #[inline]
     fn last_restart_before<const REVERSE: bool>(&self, search: &Search<'_, REVERSE>) -> Result<u32, Corrupt> {
-        let (mut low, mut high) = (0, self.restart_count - 1);
+        let RestartRange { mut low, mut high } = self.hints.narrow(search.user_key, self.restart_count);
         while low < high {
             let middle = low + (high - low).div_ceil(2);
             match search.is_before_target(InternalKey::from_bytes(self.restart_key(middle)?)?) {

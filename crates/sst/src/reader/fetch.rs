@@ -229,7 +229,8 @@ impl TableReader {
     }
 
     pub(super) fn parse_data_block(&self, handle: BlockHandle, raw: Vec<u8>) -> Result<Block> {
-        Block::new(raw).map_err(|bad| self.format().corrupt(BlockRole::Data, handle.offset, bad.0))
+        let block = Block::with_hints(raw, &self.order.user);
+        block.map_err(|bad| self.format().corrupt(BlockRole::Data, handle.offset, bad.0))
     }
 
     fn read_alone(&self, context: &ReadContext, role: BlockRole, handle: BlockHandle) -> Result<Vec<u8>> {

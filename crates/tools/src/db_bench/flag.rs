@@ -19,6 +19,8 @@ pub enum Kind {
     Double,
     /// Any text.
     Text,
+    /// Whatever it was when RocksDB still had the flag: any text, or none.
+    Forgotten,
 }
 
 impl fmt::Display for Kind {
@@ -31,6 +33,7 @@ impl fmt::Display for Kind {
             Self::Uint64 => "uint64",
             Self::Double => "double",
             Self::Text => "string",
+            Self::Forgotten => "any",
         })
     }
 }
@@ -45,8 +48,12 @@ impl Kind {
             Self::Uint32 => u32::parse(text).map(|value| value.print()),
             Self::Uint64 => u64::parse(text).map(|value| value.print()),
             Self::Double => f64::parse(text).map(|value| value.print()),
-            Self::Text => Some(text.to_owned()),
+            Self::Text | Self::Forgotten => Some(text.to_owned()),
         }
+    }
+    /// Whether `--flag` alone is a value, and `--noflag` another.
+    pub fn stands_alone(self) -> bool {
+        matches!(self, Self::Bool | Self::Forgotten)
     }
 }
 
@@ -201,7 +208,7 @@ pub(super) const fn ignored<F>(
 /// A row for a flag that RocksDB once had: any text is accepted.
 pub(super) const fn retired<F>(name: &'static str) -> FlagSpec<F> {
     const WHY: &str = "RocksDB retired it";
-    FlagSpec { name, kind: Kind::Text, default: "", help: "ignored", role: Role::Ignored(WHY) }
+    FlagSpec { name, kind: Kind::Forgotten, default: "", help: "ignored", role: Role::Ignored(WHY) }
 }
 
 /// A row for a flag of a feature that is not built.
