@@ -1,1 +1,36 @@
-fn main() {}
+//! The project's own commands: `cargo xtask <command>`.
+
+mod check;
+mod tidy;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask <command>
+
+  test    install the oracles, then check and test everything (what .ci/run calls)
+  ci      the same without installing oracles: tests that need a missing one are skipped and say so
+  tidy    check which crate may use which, and what must not be in the repository
+  model   the model test with more operations: cargo xtask model [OPERATIONS]
+  crash   the crash test with more states: cargo xtask crash [STATES]
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let rest = arguments.get(1..).unwrap_or_default();
+    let result = match arguments.first().map(String::as_str) {
+        Some("test") => check::install_oracles().and_then(|()| check::everything(true)),
+        Some("ci") => check::everything(false),
+        Some("tidy") => tidy::check(),
+        Some("model") => check::long_run("model", "IRONSTONE_MODEL_OPS", rest.first()),
+        Some("crash") => check::long_run("crash", "IRONSTONE_CRASH_STATES", rest.first()),
+        _ => Err(USAGE.to_owned()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}

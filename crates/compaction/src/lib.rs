@@ -26,7 +26,7 @@ pub mod shape;
 #[cfg(test)]
 mod text_test;
 
-pub use flush::{FlushOutput, run_flush};
+pub use flush::{FlushInput, FlushOutput, run_flush};
 pub use iterator::{
     BelowLevels, CompactionIterator, DropCounts, EntryRules, FilterDecision, IteratorOptions, PlainRules,
 };

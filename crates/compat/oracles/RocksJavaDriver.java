@@ -189,7 +189,30 @@ public final class RocksJavaDriver {
         forward.getValue(), backward.getValue(), lookups.getValue());
   }
 
+  /** What the newest OPTIONS file says about each column family, without opening the database. */
+  static void printStoredOptions() throws RocksDBException {
+    DBOptions dbOptions = new DBOptions();
+    List<ColumnFamilyDescriptor> descriptors = new ArrayList<>();
+    OptionsUtil.loadLatestOptions(new ConfigOptions(), arguments.get("dir"), dbOptions, descriptors);
+    System.out.printf("db max_open_files=%d recycle_log_file_num=%d%n", dbOptions.maxOpenFiles(),
+        dbOptions.recycleLogFileNum());
+    for (ColumnFamilyDescriptor descriptor : descriptors) {
+      ColumnFamilyOptions options = descriptor.getOptions();
+      BlockBasedTableConfig table = (BlockBasedTableConfig) options.tableFormatConfig();
+      System.out.printf("cf %s compression=%s write_buffer_size=%d target_file_size_base=%d block_size=%d "
+              + "format_version=%d checksum=%s filter=%b%n",
+          new String(descriptor.getName(), StandardCharsets.UTF_8), options.compressionType(),
+          options.writeBufferSize(), options.targetFileSizeBase(), table.blockSize(),
+          table.formatVersion(), table.checksumType(), table.filterPolicy() != null);
+    }
+  }
+
   static void run(String command) throws Exception {
+    if (command.equals("options")) {
+      printStoredOptions();
+      System.out.println("ok");
+      return;
+    }
     open(command.equals("write"));
     if (command.equals("write")) {
       String[] rounds = arguments.get("rounds").split("\\.\\.");

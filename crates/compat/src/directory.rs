@@ -1,5 +1,6 @@
 //! Directories of databases that tests work on.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -50,4 +51,20 @@ pub fn files(dir: &Path, prefix: &str, suffix: &str) -> Vec<PathBuf> {
     let mut files: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).filter(name_fits).collect();
     files.sort();
     files
+}
+
+/// Every file in `dir` with its bytes.
+pub fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    files(dir, "", "").into_iter().map(|path| (path.clone(), read(&path))).collect()
+}
+
+/// Replaces the bytes of a file by what `edit` makes of them.
+pub fn edit(path: &Path, edit: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = read(path);
+    edit(&mut bytes);
+    fs::write(path, bytes).expect("write a file of the database");
+}
+
+fn read(path: &Path) -> Vec<u8> {
+    fs::read(path).expect("read a file of the database")
 }

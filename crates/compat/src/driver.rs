@@ -5,13 +5,15 @@
 //!              extra=FEATURE db_options=TEXT cf_options=TEXT
 //! DRIVER dump  dir=PATH seed=N keys=N read_only=0|1 db_options=TEXT cf_options=TEXT
 //! DRIVER hold  dir=PATH
+//! DRIVER options dir=PATH
 //! ```
 //!
 //! `write` creates the database and its column families if need be and writes the rounds; ACTIONS says what
 //! to do after each: `none`, `flush` or `compact`, separated by commas, the last one for all that follow.
 //! With `exit=abrupt` the process ends without closing the database, so the last writes are in the WAL only.
 //! `dump` prints one line for each column family, see [`Digest::line`](crate::workload::Digest::line).
-//! `hold` opens the database, prints `held`, and closes it when its input ends. All print `ok` at the end,
+//! `hold` opens the database, prints `held`, and closes it when its input ends. `options` (RocksDB 11.8 only)
+//! prints what the newest OPTIONS file says. All print `ok` at the end,
 //! or a line `error: ..` to standard error and exit with 2, or with 3 for options that the driver cannot
 //! set. The options are RocksDB's option strings.
 
@@ -20,6 +22,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use crate::workload::Workload;
 
@@ -112,14 +115,28 @@ impl Driver {
     /// Like [`Self::write`], and uses a feature that the workload does not have after each round:
     /// `range_delete`, `merge` or `wide_columns`.
     pub fn write_extra(self, dir: &Path, writes: &Writes<'_>, extra: &str) -> Result<(), Failure> {
+        let mut command = self.write_command(dir, writes)?;
+        command.arg(format!("extra={extra}"));
+        self.run(command).map(drop)
+    }
+
+    /// Starts to write and kills the process after `time`, whatever it is doing then.
+    pub fn write_killed(self, dir: &Path, writes: &Writes<'_>, time: Duration) -> Result<(), Failure> {
+        let mut command = self.write_command(dir, writes)?;
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().map_err(|error| self.failed(&error.to_string()))?;
+        std::thread::sleep(time);
+        child.kill().and_then(|()| child.wait()).map(drop).map_err(|error| self.failed(&error.to_string()))
+    }
+
+    fn write_command(self, dir: &Path, writes: &Writes<'_>) -> Result<Command, Failure> {
         let Workload { seed, cfs, keys } = writes.workload;
         let Range { start, end } = writes.rounds;
         let mut command = self.command("write", dir, writes.options)?;
         command.args([format!("seed={seed}"), format!("cfs={cfs}"), format!("keys={keys}")]);
         command.args([format!("rounds={start}..{end}"), format!("after={}", writes.after)]);
-        command.arg(format!("extra={extra}"));
         command.arg(format!("exit={}", if writes.abrupt { "abrupt" } else { "clean" }));
-        self.run(command).map(drop)
+        Ok(command)
     }
 
     /// The digests of what `dir` holds. Opens it for reading and writing, so it recovers what was unclean.
@@ -149,6 +166,11 @@ impl Driver {
         command.args([format!("seed={}", workload.seed), format!("keys={}", workload.keys)]);
         let output = self.run(command)?;
         Ok(output.strip_suffix("ok\n").unwrap_or(&output).to_owned())
+    }
+
+    /// Some of what the newest OPTIONS file in `dir` says; [`Self::RocksDb11`] only.
+    pub fn stored_options(self, dir: &Path) -> Result<String, Failure> {
+        self.run(self.command("options", dir, Options::default())?)
     }
 
     /// Opens `dir` and keeps it open until the value is dropped.

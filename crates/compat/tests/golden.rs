@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ironstone_compat::directory::{Scratch, files};
+use ironstone_compat::directory::{Scratch, contents, files};
 use ironstone_compat::driver::{Driver, Options, Writes};
 use ironstone_compat::workload::Workload;
 
@@ -83,12 +83,4 @@ fn opening_for_reading_changes_no_file() {
         assert_eq!(digests, Ok(golden.digests.clone()), "{}", golden.name);
         assert!(contents(&copy.db()) == before, "{} changed", golden.name);
     }
-}
-
-fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let read = |path: PathBuf| {
-        let bytes = fs::read(&path).expect("read a file of the database");
-        (path, bytes)
-    };
-    files(dir, "", "").into_iter().map(read).collect()
 }

@@ -3,8 +3,9 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use ironstone_compat::directory::{Scratch, files};
+use ironstone_compat::directory::{Scratch, edit, files};
 use ironstone_compat::driver::{Driver, Failure, Options, Writes, ran};
 use ironstone_compat::workload::Workload;
 
@@ -47,12 +48,9 @@ fn ours(source: &Scratch, db_options: &str) -> Outcome {
 }
 
 /// A copy of `source` with a damaged WAL.
-fn damaged(source: &Scratch, damage: impl Fn(&mut Vec<u8>)) -> Scratch {
+fn damaged(source: &Scratch, damage: impl FnOnce(&mut Vec<u8>)) -> Scratch {
     let copy = Scratch::copy_of(&source.db());
-    let wal = newest_wal(&copy);
-    let mut bytes = fs::read(&wal).expect("read the WAL");
-    damage(&mut bytes);
-    fs::write(&wal, bytes).expect("write the WAL");
+    edit(&newest_wal(&copy), damage);
     copy
 }
 
@@ -86,6 +84,31 @@ fn torn_tails_recover_alike() {
         }
         compare(&damaged(&source, |wal| wal.extend_from_slice(&[0; 4096])), "zeros at the end");
         compare(&damaged(&source, |wal| wal[len / 2..].fill(0)), "a zeroed tail");
+    }
+}
+
+/// Wherever the process was, in a flush or a compaction too, both find the same.
+#[test]
+fn a_killed_process_leaves_what_both_recover() {
+    let cf = "write_buffer_size=32768;target_file_size_base=32768;max_bytes_for_level_base=65536;\
+              level0_file_num_compaction_trigger=2;block_based_table_factory={format_version=5}";
+    let workload = Workload { keys: 4000, ..WORKLOAD };
+    for (writer, db) in [(IRONSTONE, ""), (ORACLE, ""), (IRONSTONE, "recycle_log_file_num=2")] {
+        for millis in [60, 130, 250, 400] {
+            let options = Options { db, cf };
+            let writes = Writes { workload, rounds: 0..9, after: "none", abrupt: true, options };
+            let source = Scratch::new();
+            let time = Duration::from_millis(millis);
+            let Some(()) = ran(writer.write_killed(&source.db(), &writes, time)) else { break };
+            let Some(theirs) = outcome(ORACLE, &source, "") else { break };
+            let what = format!("{} {db} killed after {millis} ms", writer.name());
+            if files(&source.db(), "CURRENT", "").is_empty() {
+                println!("{what}: before there was a database");
+                continue;
+            }
+            assert_eq!(ours(&source, ""), theirs, "{what}");
+            println!("{what}: {theirs:?}");
+        }
     }
 }
 

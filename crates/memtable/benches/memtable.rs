@@ -138,6 +138,15 @@ fn one_thread(kind: MemTableKind, pattern: &str, entries: u64, repeats: usize) {
 
         let mut iter = table.iter();
         for forward in [true, false] {
+            if let Some(rounds) = std::env::var("SCANS").ok() {
+                for _ in 0..rounds.parse::<u32>().unwrap() {
+                    let mut more = iter.seek_to_first().unwrap();
+                    while more {
+                        black_box(iter.key().as_bytes()[0] as u64 + iter.value()[7] as u64);
+                        more = iter.next().unwrap();
+                    }
+                }
+            }
             let start = cpu();
             let mut sum = 0;
             let mut more = if forward { iter.seek_to_first() } else { iter.seek_to_last() }.unwrap();

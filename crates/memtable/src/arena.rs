@@ -66,7 +66,7 @@ impl Piece {
     pub fn index(self) -> PieceIndex {
         let (block, offset) = (block_of(self.at), offset_of(self.at));
         assert!(block < NAMED_BLOCKS, "a memtable of more than 8 GiB");
-        PieceIndex((block << GRANULE_BITS | offset / GRANULE) as u32)
+        PieceIndex(((block << GRANULE_BITS) | (offset / GRANULE)) as u32)
     }
 }
 

@@ -27,16 +27,15 @@ mod node;
 
 use crate::arena::{Arena, PieceIndex};
 use crate::entry::{Entry, EntryKey, encoded_len, newest_first};
-use crate::prefetch::prefetch;
+use crate::prefetch::{CACHE_LINE, prefetch};
 use ironstone_base::UserComparator;
 use ironstone_base::sync::atomic::{
     AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
 };
-use node::{ByteSet, Child, END_FIRST, END_LAST, LARGEST, Node, Prefix, SMALLEST, Shape, Symbol};
+use node::{Child, END_FIRST, END_LAST, LARGEST, Node, Prefix, SMALLEST, Shape, Siblings, Symbol};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
-use std::collections::VecDeque;
 use std::ptr::NonNull;
 
 pub(crate) struct RadixTree {
@@ -90,11 +89,19 @@ pub(crate) struct Walk {
     path: Path,
     /// Entries already found in this direction, nearest first. While there are some, or the walk
     /// has `ended`, `path` is not at the current entry.
-    ahead: VecDeque<Child>,
+    ahead: Ahead,
     direction: Direction,
     ended: bool,
     /// How many entries to find ahead.
     width: usize,
+}
+
+/// A short queue of children.
+#[derive(Default)]
+struct Ahead {
+    ring: [Option<Child>; Self::ROOM],
+    first: usize,
+    len: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -108,8 +115,7 @@ enum Direction {
 struct Frame {
     node: NonNull<u8>,
     symbol: Symbol,
-    /// The node's bytes when the walk first went sideways in it. What is added later is skipped.
-    bytes: Option<ByteSet>,
+    siblings: Option<Siblings>,
 }
 
 const BEFORE_ALL: Symbol = END_FIRST - 1;
@@ -490,28 +496,27 @@ impl RadixTree {
     #[inline]
     fn go(&self, walk: &mut Walk, direction: Direction, current: Entry<'_>) -> Option<Entry<'_>> {
         if walk.direction != direction {
-            if walk.ended || !walk.ahead.is_empty() {
+            if walk.ended || walk.ahead.len > 0 {
                 let found = self.seek(walk, current.key());
                 debug_assert!(found.is_some_and(|found| found.address() == current.address()));
             }
             walk.direction = direction;
         }
-        if walk.ahead.len() * 2 <= walk.width && !walk.ended {
+        if walk.ahead.len * 2 <= walk.width && !walk.ended {
             self.look_ahead(walk);
         }
-        walk.ahead.pop_front().map(|child| self.entry(child))
+        walk.ahead.pop().map(|child| self.entry(child))
     }
 
     /// Finds more entries ahead, each time twice as many, up to a limit.
     fn look_ahead(&self, walk: &mut Walk) {
-        const MOST: usize = 16;
         if walk.width == 0
             && let [.., above, _] = &mut walk.path[..]
         {
             self.ask_for_sibling(above, walk.direction);
         }
-        walk.width = (walk.width * 2).clamp(4, MOST);
-        while walk.ahead.len() < walk.width {
+        walk.width = (walk.width * 2).clamp(4, Ahead::ROOM);
+        while walk.ahead.len < walk.width {
             let child = match walk.direction {
                 Direction::Forward => self.step_forward(&mut walk.path),
                 Direction::Backward => self.step_back(&mut walk.path),
@@ -520,8 +525,8 @@ impl RadixTree {
                 walk.ended = true;
                 return;
             };
-            prefetch(self.entry(child).address(), 128);
-            walk.ahead.push_back(child);
+            prefetch(self.entry(child).address(), 2 * CACHE_LINE);
+            walk.ahead.push(child);
         }
     }
 
@@ -541,16 +546,14 @@ impl RadixTree {
     }
 
     /// Prefetches the node that the walk will come to when it is done with the one it is at.
+    #[inline]
     fn ask_for_sibling(&self, frame: &mut Frame, direction: Direction) {
-        let symbol = frame.symbol;
-        let sibling = match direction {
-            Direction::Forward => self.next_child(frame),
-            Direction::Backward => self.prev_child(frame),
-        };
+        // SAFETY: a node of this tree (3).
+        let node = unsafe { Node::at(frame.node) };
+        let sibling = node.peek(&mut frame.siblings, frame.symbol, direction == Direction::Forward);
         if let Some(sibling) = sibling.filter(|sibling| !sibling.is_entry()) {
-            prefetch(self.node(sibling).address(), 1);
+            prefetch(self.node(sibling).address(), CACHE_LINE);
         }
-        frame.symbol = symbol;
     }
 
     /// Moves `path` to the previous entry.
@@ -583,8 +586,7 @@ impl RadixTree {
                 return child;
             }
         }
-        let bytes = frame.bytes.get_or_insert_with(|| node.bytes());
-        if let Some((symbol, child)) = node.byte_from(bytes, (from + 1).max(0)) {
+        if let Some((symbol, child)) = node.next_by_byte(&mut frame.siblings, from) {
             frame.symbol = symbol;
             return Some(child);
         }
@@ -605,8 +607,7 @@ impl RadixTree {
                 return child;
             }
         }
-        let bytes = frame.bytes.get_or_insert_with(|| node.bytes());
-        if let Some((symbol, child)) = node.byte_to(bytes, (from - 1).min(255)) {
+        if let Some((symbol, child)) = node.prev_by_byte(&mut frame.siblings, from) {
             frame.symbol = symbol;
             return Some(child);
         }
@@ -625,10 +626,27 @@ impl RadixTree {
     }
 }
 
+impl Ahead {
+    const ROOM: usize = 16;
+
+    /// Call while there is room.
+    fn push(&mut self, child: Child) {
+        self.ring[(self.first + self.len) % Self::ROOM] = Some(child);
+        self.len += 1;
+    }
+    #[inline]
+    fn pop(&mut self) -> Option<Child> {
+        self.len = self.len.checked_sub(1)?;
+        let child = self.ring[self.first];
+        self.first = (self.first + 1) % Self::ROOM;
+        child
+    }
+}
+
 impl Walk {
     fn restart(&mut self) -> &mut Path {
         self.path.clear();
-        self.ahead.clear();
+        self.ahead.len = 0;
         (self.ended, self.width) = (false, 0);
         &mut self.path
     }
@@ -636,6 +654,6 @@ impl Walk {
 
 impl Frame {
     fn new(node: Node<'_>, symbol: Symbol) -> Self {
-        Self { node: node.address(), symbol, bytes: None }
+        Self { node: node.address(), symbol, siblings: None }
     }
 }

@@ -15,6 +15,7 @@
 mod cursor;
 mod lookup;
 mod meta_cursor;
+mod prefetch;
 mod restart_hints;
 
 pub use cursor::Cursor;

@@ -15,6 +15,7 @@ use ironstone_base::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use ironstone_base::{Corrupt, InternalKey, UserComparator};
 use ironstone_cache::SlotHint;
 use std::cmp::Ordering;
+use std::hint::select_unpredictable;
 
 /// How the values and keys of a table's index blocks are stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -303,7 +304,7 @@ fn lower_bound(numbers: &[u64], wanted: u64) -> usize {
     let mut len = numbers.len();
     while len > 1 {
         let half = len / 2;
-        base = if numbers[base + half - 1] < wanted { base + half } else { base };
+        base = select_unpredictable(numbers[base + half - 1] < wanted, base + half, base);
         len -= half;
     }
     base + usize::from(len == 1 && numbers[base] < wanted)

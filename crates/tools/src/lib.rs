@@ -1,1 +1,4 @@
-//! Placeholder.
+//! The programs: `db_bench` and `ironstone`.
+#![forbid(unsafe_code)]
+
+pub mod db_bench;

@@ -171,7 +171,8 @@ mod tag {
     pub const PERSIST_USER_DEFINED_TIMESTAMPS: u32 = SAFE_TO_IGNORE + 9;
     // 10 is a subcompaction's progress: it stands in its own kind of file and is of no use to us.
     pub const LAST_COMPACTED_MANIFEST_FILE_SIZE: u32 = SAFE_TO_IGNORE + 11;
-    /// Ours, far from the next tags of RocksDB: u64 LE, so that its length does not depend on its value.
+    /// Ours, far from the next tags of RocksDB. u64 LE, so that its length does not depend on its value,
+    /// then [`super::DURABLE_SIZE_END`].
     pub const DURABLE_SIZE: u32 = 0x4952_0000 | SAFE_TO_IGNORE;
 }
 
@@ -198,6 +199,7 @@ mod field {
     pub const PATH_ID: u32 = NOT_IGNORABLE + 1; // u8, at most 3
 }
 
+const DURABLE_SIZE_END: u8 = 0xa5;
 /// No database has so many; a level is an index, so nonsense must be refused before it is used.
 const MAX_LEVEL: u32 = 1023;
 const MAX_PATH_ID: u8 = 3;
@@ -305,11 +307,14 @@ impl VersionEdit {
         if let Some(size) = self.last_compacted_manifest_file_size {
             put_bytes(out, tag::LAST_COMPACTED_MANIFEST_FILE_SIZE, &varint(size));
         }
-        if let Some(size) = self.durable_size {
-            put_bytes(out, tag::DURABLE_SIZE, &size.to_le_bytes());
-        }
         for (tag, bytes) in &self.ignored {
             put_bytes(out, *tag, bytes);
+        }
+        // Last, so that the record ends with a byte that no flip of one bit turns into what an
+        // unwritten sector shows: a flip in it is never taken for a torn append.
+        if let Some(size) = self.durable_size {
+            let [a, b, c, d, e, f, g, h] = size.to_le_bytes();
+            put_bytes(out, tag::DURABLE_SIZE, &[a, b, c, d, e, f, g, h, DURABLE_SIZE_END]);
         }
         debug_assert_eq!(Self::decode(&out[start..]).as_ref(), Ok(self));
     }

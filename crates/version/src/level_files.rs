@@ -229,3 +229,117 @@ fn shared_start(order: &UserComparator, files: &[Arc<FileMetaData>]) -> Box<[u8]
     }
     shared.into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ironstone_base::{Comparator, InternalKeyBuf, SequenceNumber, ValueType};
+
+    /// Bytewise, by the long way.
+    struct Custom;
+    impl Comparator for Custom {
+        fn name(&self) -> &str {
+            "test.Custom"
+        }
+        fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+            a.cmp(b)
+        }
+    }
+
+    struct Random(u64);
+    impl Random {
+        fn below(&mut self, bound: usize) -> usize {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) as usize % bound
+        }
+        /// Keys of few letters, so that many are alike, behind a common start of any length.
+        fn key(&mut self, start: &str) -> Vec<u8> {
+            let tail = (0..self.below(12)).map(|_| b'a' + self.below(3) as u8);
+            start.bytes().chain(tail).collect()
+        }
+    }
+
+    fn file(number: usize, smallest: &[u8], largest: &[u8]) -> Arc<FileMetaData> {
+        let key =
+            |user: &[u8], sequence| InternalKeyBuf::new(user, SequenceNumber(sequence), ValueType::Value);
+        Arc::new(FileMetaData::new(FileNumber(number as u64), 10, key(smallest, 9), key(largest, 3)))
+    }
+
+    /// Disjoint files between random keys, in order.
+    fn random_files(random: &mut Random, order: &UserComparator, start: &str) -> Vec<Arc<FileMetaData>> {
+        let mut keys: Vec<_> = (0..2 * (1 + random.below(20))).map(|_| random.key(start)).collect();
+        keys.sort_by(|a, b| order.compare(a, b));
+        keys.dedup();
+        keys.chunks_exact(2).enumerate().map(|(index, pair)| file(index + 1, &pair[0], &pair[1])).collect()
+    }
+
+    #[test]
+    fn searches_find_what_looking_at_every_file_finds() {
+        let mut random = Random(0x51ab);
+        let custom = UserComparator::Custom(Arc::new(Custom));
+        for round in 0..2000 {
+            let user = [UserComparator::Bytewise, UserComparator::ReverseBytewise, custom.clone()][round % 3]
+                .clone();
+            let order = InternalKeyComparator::new(user);
+            let start = ["", "k", "user-key-", "a common start of many bytes/"][random.below(4)];
+            let files = random_files(&mut random, &order.user, start);
+            let level = LevelFiles::new(&order, files.clone());
+            assert_eq!((level.len(), level.bytes()), (files.len(), 10 * files.len() as u64));
+            for _ in 0..30 {
+                let other = ["", start, "user-key", "zzz"][random.below(4)];
+                let key = random.key(other);
+                let target = InternalKeyBuf::for_seek(&key, SequenceNumber(random.below(12) as u64));
+                let expected = files
+                    .iter()
+                    .position(|file| order.compare(file.largest.as_key(), target.as_key()).is_ge());
+                assert_eq!(level.find(&order, target.as_key()), expected.unwrap_or(files.len()));
+                for (index, file) in files.iter().enumerate() {
+                    let holds = file.overlaps(&order.user, Some(&key), Some(&key));
+                    assert_eq!(level.may_hold(index, &order.user, &key), holds);
+                }
+                let (mut begin, mut end) = (Some(random.key(start)), Some(key.clone()));
+                if order.user.compare(begin.as_ref().unwrap(), end.as_ref().unwrap()).is_gt() {
+                    std::mem::swap(&mut begin, &mut end);
+                }
+                let (begin, end) =
+                    (begin.filter(|key| key.len() % 5 > 0), end.filter(|key| key.len() % 5 > 0));
+                let range = level.overlapping(&order, begin.as_deref(), end.as_deref());
+                for (index, file) in files.iter().enumerate() {
+                    let overlaps = file.overlaps(&order.user, begin.as_deref(), end.as_deref());
+                    assert_eq!(range.contains(&index), overlaps);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_changed_level_is_as_if_built_anew() {
+        let mut random = Random(0xc0de);
+        for _ in 0..2000 {
+            let order = InternalKeyComparator::default();
+            let start = ["", "user-key-"][random.below(2)];
+            let all = random_files(&mut random, &order.user, start);
+            // Each file is in the old level, in the new one, or in both.
+            let fates: Vec<usize> = all.iter().map(|_| random.below(3)).collect();
+            let with = |fate: &[usize]| -> Vec<_> {
+                all.iter()
+                    .zip(&fates)
+                    .filter(|(_, f)| fate.contains(f))
+                    .map(|(file, _)| file.clone())
+                    .collect()
+            };
+            let old = LevelFiles::new(&order, with(&[0, 2]));
+            let removed: Vec<_> = with(&[0]).iter().map(|file| old.position(file.number).unwrap()).collect();
+            let (new, places) = old.changed(&order, &removed, with(&[1]));
+            let expected = LevelFiles::new(&order, with(&[1, 2]));
+            assert_eq!(new.files, expected.files);
+            assert_eq!((&new.numbers, new.bytes), (&expected.numbers, expected.bytes));
+            let added: Vec<_> = places.iter().map(|&index| new.numbers[index]).collect();
+            assert_eq!(added, with(&[1]).iter().map(|file| file.number).collect::<Vec<_>>());
+            for file in &expected.files {
+                let at = new.find(&order, file.largest.as_key());
+                assert_eq!(new.numbers[at], file.number);
+            }
+        }
+    }
+}

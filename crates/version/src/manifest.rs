@@ -272,8 +272,12 @@ impl ManifestWriter {
             return Err(Error::io_message(format!("MANIFEST-{:06} failed earlier", number.0)));
         };
         assert_eq!(log.number, number, "a commit was prepared under another hold of the manifest lock");
-        if let Some(first) = edits.first_mut() {
-            first.durable_size = Some(log.size);
+        // The first says it for a reader that finds this commit whole, the last closes the commit.
+        let last = edits.len().saturating_sub(1);
+        for index in [0, last] {
+            if let Some(edit) = edits.get_mut(index) {
+                edit.durable_size = Some(log.size);
+            }
         }
         let mut bytes = Vec::new();
         let mut record = Vec::new();

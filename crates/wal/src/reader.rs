@@ -438,13 +438,14 @@ impl LogReader {
             return Ok(self.report(bad, start, start + len as u64));
         }
         let rest = &self.window.bytes()[self.at..self.window.block_end(self.at)];
-        let flipped = bit_flip::find(rest, self.log_number.0 as u32)
-            .map(|(byte, bit)| BitFlip { offset: start + byte as u64, bit });
+        let found = bit_flip::find(rest, self.log_number.0 as u32);
+        let may_be_lost = found.is_some_and(|(byte, _)| is_unwritten_from(rest, byte, start));
+        let flipped = found.map(|(byte, bit)| BitFlip { offset: start + byte as u64, bit });
         let later_record = self.seek_valid()?;
         let verdict = match (flipped, later_record) {
-            (Some(_), _) => Verdict::BitFlip,
-            (None, Some(_)) => Verdict::Damaged,
-            (None, None) => Verdict::TornTail,
+            (Some(_), _) if !may_be_lost => Verdict::BitFlip,
+            (_, Some(_)) => Verdict::Damaged,
+            (_, None) => Verdict::TornTail,
         };
         let end = self.window.file_offset(self.at);
         self.finished = later_record.is_none();
@@ -545,6 +546,15 @@ impl Zeros {
         let within_one_block = start - self.offset == len as u64;
         within_one_block && (len < RECYCLABLE_HEADER_LEN || len < needed)
     }
+}
+
+/// Whether the byte at `at` and all behind it in its sector are what a disk shows that was never
+/// written there. One bit may then be all by which the lost bytes differ: no proof of a flip.
+fn is_unwritten_from(record: &[u8], at: usize, offset: u64) -> bool {
+    const SECTOR: u64 = 512;
+    let left = (SECTOR - (offset + at as u64) % SECTOR) as usize;
+    let tail = &record[at..record.len().min(at + left)];
+    [0, 0xff].iter().any(|fill| tail.iter().all(|byte| byte == fill))
 }
 
 fn add_timestamp_sizes(known: &mut Vec<(u32, u16)>, payload: &[u8]) -> Result<(), &'static str> {

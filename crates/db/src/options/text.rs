@@ -26,7 +26,17 @@ impl OptionError {
     }
 
     pub(super) fn into_error(self) -> Error {
-        if self.unsupported { Error::not_supported(self.message) } else { Error::invalid_argument(self.message) }
+        if self.unsupported {
+            Error::not_supported(self.message)
+        } else {
+            Error::invalid_argument(self.message)
+        }
+    }
+}
+
+impl std::fmt::Display for OptionError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
     }
 }
 
@@ -272,7 +282,8 @@ pub fn print_pairs<T: OptionStruct>(options: &T) -> Vec<(&'static str, String)> 
 }
 
 /// What several databases may share, or what only makes sense in code.
-const NEVER_WRITTEN: &[&str] = &["block_cache", "statistics", "env", "rate_limiter_bytes_per_sec", "blob_cache"];
+const NEVER_WRITTEN: &[&str] =
+    &["block_cache", "statistics", "env", "rate_limiter_bytes_per_sec", "blob_cache"];
 
 /// `{a=b;c=d;}`, for a struct inside another.
 pub fn print_nested<T: OptionStruct>(options: &T) -> String {
@@ -288,7 +299,10 @@ mod tests {
     fn pairs_keep_braces_of_values() {
         let split = |text| pairs(text).unwrap();
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        assert_eq!(split("a=1; b = {c=2;d={e=3}} ;f="), [pair("a", "1"), pair("b", "{c=2;d={e=3}}"), pair("f", "")]);
+        assert_eq!(
+            split("a=1; b = {c=2;d={e=3}} ;f="),
+            [pair("a", "1"), pair("b", "{c=2;d={e=3}}"), pair("f", "")]
+        );
         assert_eq!(split("{{a=1;}}"), [pair("a", "1")]);
         assert_eq!(split("a=b=c;"), [pair("a", "b=c")]);
         assert_eq!(split(""), []);

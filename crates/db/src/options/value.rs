@@ -10,7 +10,8 @@ use ironstone_cache::{Cache, CacheOptions};
 use ironstone_compaction::CompactionPriority;
 use ironstone_memtable::MemTableKind;
 use ironstone_sst::{
-    BlockCache, CompressionKind, CompressionOptions, DataBlockIndexType, FilterPolicy, IndexShortening, IndexType,
+    BlockCache, CompressionKind, CompressionOptions, DataBlockIndexType, FilterPolicy, IndexShortening,
+    IndexType,
 };
 use ironstone_wal::WalRecoveryMode;
 use std::path::PathBuf;
@@ -290,7 +291,8 @@ impl OptionValue for UserComparator {
     const KIND: &'static str = "Comparator";
     fn parse(text: &str) -> Result<Self, OptionError> {
         let id = text::unescape(&text::object_id(text)?);
-        Self::builtin(&id).ok_or_else(|| "not a built-in comparator; set it in code".into())
+        Self::builtin(&id)
+            .ok_or_else(|| OptionError::not_supported("not a built-in comparator; set it in code"))
     }
     fn print(&self) -> String {
         text::escape(self.name())
@@ -309,7 +311,9 @@ impl OptionValue for Option<Arc<dyn SliceTransform>> {
             None => id,
         };
         let found = slice_transform::builtin(&name);
-        found.map(Some).ok_or_else(|| "not a built-in prefix extractor; set it in code".into())
+        found
+            .map(Some)
+            .ok_or_else(|| OptionError::not_supported("not a built-in prefix extractor; set it in code"))
     }
     fn print(&self) -> String {
         self.as_ref().map_or_else(|| NULL.to_owned(), |transform| text::escape(transform.name()))
@@ -342,13 +346,14 @@ impl OptionValue for Option<FilterPolicy> {
             return Ok(None);
         }
         let (id, properties) = text::object(text)?;
-        let property = |wanted: &str| properties.iter().find(|(name, _)| name == wanted).map(|(_, value)| value);
+        let property =
+            |wanted: &str| properties.iter().find(|(name, _)| name == wanted).map(|(_, value)| value);
         let policy = match (property("bits_per_key"), property("bloom_before_level")) {
             (Some(bits), Some(level)) => format!("{id}:{bits}:{level}"),
             (Some(bits), None) => format!("{id}:{bits}"),
             _ => id,
         };
-        FilterPolicy::parse(&policy).map_err(|error| error.message().into())
+        FilterPolicy::parse(&policy).map_err(|error| OptionError::not_supported(error.message()))
     }
     fn print(&self) -> String {
         self.as_ref().map_or_else(|| NULL.to_owned(), FilterPolicy::id)
@@ -364,7 +369,10 @@ impl OptionValue for Option<Arc<BlockCache>> {
             return Ok(None);
         }
         if !text.contains('=') {
-            return Ok(Some(Cache::new(CacheOptions { capacity: usize::parse(text)?, ..CacheOptions::default() })));
+            return Ok(Some(Cache::new(CacheOptions {
+                capacity: usize::parse(text)?,
+                ..CacheOptions::default()
+            })));
         }
         let mut options = CacheOptions::default();
         for (name, value) in text::pairs(text)? {

@@ -66,12 +66,11 @@ impl SuperVersion {
         let target = InternalKeyBuf::for_seek(user_key, at);
         let target = target.as_key();
         let order = &self.comparator;
-        let prefix = order.user.order_prefix(user_key);
         for (level, view) in self.levels.iter().enumerate() {
             let files = &view.files;
             let (mut index, one) = if level == 0 { (0, false) } else { (files.find(order, target), true) };
             while index < view.tables.len() {
-                if files.may_hold(index, order, user_key, prefix) {
+                if files.may_hold(index, &order.user, user_key) {
                     let entry = view.tables[index].with_reader(|table| table.get(context, target))?;
                     match entry.map_or(Ok(Found::Nothing), from_table)? {
                         Found::Nothing => {}

@@ -78,7 +78,7 @@ impl SuperVersion {
     }
 
     fn covers(&self, view: &LevelView, table: usize, key: &Pending<'_>) -> bool {
-        view.files.may_hold(table, &self.comparator, key.user_key, key.prefix)
+        view.files.may_hold(table, &self.comparator.user, key.user_key)
     }
 
     /// Asks the tables of a sorted level, each for the run of keys that falls into it.

@@ -113,8 +113,56 @@ pub(crate) struct LockedNode<'a> {
     meta: u32,
 }
 
-/// The bytes of a node's children, for walks in order.
-pub(crate) type ByteSet = [u64; 4];
+/// The children of a node in the order of their bytes, as they were when a walk first went from
+/// one to another, and where it is. The largest kind needs no list: its slots are sorted.
+pub(crate) struct Siblings {
+    slots: [u8; 64],
+    len: u8,
+    /// How many children come before the place of the walk.
+    before: u8,
+    /// Whether the walk stands on one (and not between two).
+    on_child: bool,
+}
+
+impl Siblings {
+    /// The children of `node`, for a walk that is at `symbol`.
+    fn new(node: Node<'_>, symbol: Symbol) -> Self {
+        let meta = node.meta().load(Acquire); // (4)
+        let mut siblings = Self { slots: [0; 64], len: 0, before: 0, on_child: false };
+        match kind_of(meta) {
+            0 | 1 => siblings.sort::<16>(node, meta),
+            2 => siblings.sort::<32>(node, meta),
+            3 => siblings.sort::<64>(node, meta),
+            _ => return siblings,
+        }
+        let symbols = siblings.slots[..siblings.len as usize].iter().map(|slot| node.at_slot(*slot).0);
+        let before = symbols.clone().take_while(|other| *other < symbol).count();
+        siblings.on_child = symbols.clone().nth(before) == Some(symbol);
+        siblings.before = before as u8;
+        siblings
+    }
+
+    /// Counts for each of at most N keys how many others are smaller: that is its place.
+    fn sort<const N: usize>(&mut self, node: Node<'_>, meta: u32) {
+        let (kind, used) = (kind_of(meta), used_slots(meta));
+        let mut keys = [0u8; N];
+        for (first, word) in (0..KEY_BYTES[kind]).step_by(8).zip(keys.as_chunks_mut().0) {
+            *word = node.keys_from(kind, first).to_le_bytes();
+        }
+        let in_use = (0..count_of(meta)).filter(|slot| (used >> slot) & 1 != 0);
+        let mut smaller = [0u8; N];
+        for slot in in_use.clone() {
+            let key = keys[slot];
+            for (smaller, other) in smaller.iter_mut().zip(&keys) {
+                *smaller += u8::from(*other > key);
+            }
+        }
+        for slot in in_use {
+            self.slots[smaller[slot] as usize % 64] = slot as u8;
+            self.len += 1;
+        }
+    }
+}
 
 const fn kind_of(meta: u32) -> usize {
     (meta >> KIND_AT & 7) as usize
@@ -293,59 +341,58 @@ impl<'a> Node<'a> {
         Child::from_slot(self.child_slot(kind_of(meta), slot).load(Acquire))
     }
 
-    /// The bytes that have children now. Empty for the largest kind, which needs no such help.
-    pub fn bytes(self) -> ByteSet {
-        let meta = self.meta().load(Acquire); // (4)
-        let mut set = [0; 4];
-        let kind = kind_of(meta);
-        if kind == FULL {
-            return set;
+    /// The next child by byte after `symbol`, where the walk is that uses `siblings`.
+    #[inline]
+    pub fn next_by_byte(self, siblings: &mut Option<Siblings>, symbol: Symbol) -> Option<(Symbol, Child)> {
+        if kind_of(self.meta().load(Relaxed)) == FULL {
+            return (symbol.max(-1) + 1..=255).find_map(|next| Some((next, self.child_of_byte(next as u8)?)));
         }
-        let used = used_slots(meta);
-        for first in (0..count_of(meta)).step_by(8) {
-            let mut keys = self.keys_from(kind, first);
-            for slot in first..count_of(meta).min(first + 8) {
-                let byte = keys as u8;
-                set[byte as usize / 64] |= (used >> slot & 1) << (byte % 64);
-                keys >>= 8;
-            }
-        }
-        set
+        let siblings = siblings.get_or_insert_with(|| Siblings::new(self, symbol));
+        siblings.before += u8::from(siblings.on_child);
+        siblings.on_child = siblings.before < siblings.len;
+        siblings.on_child.then(|| self.at_slot(siblings.slots[siblings.before as usize]))
     }
 
-    /// The first child at or after `from` in the order of bytes. `bytes` is what [`Self::bytes`]
-    /// answered some time ago.
-    pub fn byte_from(self, bytes: &ByteSet, from: Symbol) -> Option<(Symbol, Child)> {
+    /// The previous child by byte before `symbol`, where the walk is that uses `siblings`.
+    #[inline]
+    pub fn prev_by_byte(self, siblings: &mut Option<Siblings>, symbol: Symbol) -> Option<(Symbol, Child)> {
         if kind_of(self.meta().load(Relaxed)) == FULL {
-            return (from..=255).find_map(|symbol| Some((symbol, self.child_of_byte(symbol as u8)?)));
+            return (0..symbol.min(256)).rev().find_map(|prev| Some((prev, self.child_of_byte(prev as u8)?)));
         }
-        let (word, bit) = (from as usize / 64, from as usize % 64);
-        if word == 4 {
-            return None;
-        }
-        let masked = bytes[word] & (!0 << bit);
-        let (word, found) = std::iter::once((word, masked))
-            .chain((word + 1..4).map(|word| (word, bytes[word])))
-            .find(|(_, found)| *found != 0)?;
-        let symbol = (word * 64) as Symbol + found.trailing_zeros() as Symbol;
-        Some((symbol, self.child_of_byte(symbol as u8)?))
+        let siblings = siblings.get_or_insert_with(|| Siblings::new(self, symbol));
+        siblings.on_child = siblings.before > 0;
+        siblings.before -= u8::from(siblings.on_child);
+        siblings.on_child.then(|| self.at_slot(siblings.slots[siblings.before as usize]))
     }
 
-    /// The last child at or before `to` in the order of bytes.
-    pub fn byte_to(self, bytes: &ByteSet, to: Symbol) -> Option<(Symbol, Child)> {
-        if kind_of(self.meta().load(Relaxed)) == FULL {
-            return (0..=to).rev().find_map(|symbol| Some((symbol, self.child_of_byte(symbol as u8)?)));
+    /// What [`next_by_byte`](Self::next_by_byte) or [`prev_by_byte`](Self::prev_by_byte) would
+    /// answer, without going there.
+    pub fn peek(self, siblings: &mut Option<Siblings>, symbol: Symbol, forward: bool) -> Option<Child> {
+        if let Some(siblings) = siblings {
+            let index = if forward {
+                siblings.before + u8::from(siblings.on_child)
+            } else {
+                siblings.before.checked_sub(1)?
+            };
+            return (index < siblings.len).then(|| self.at_slot(siblings.slots[index as usize]).1);
         }
-        if to < 0 {
-            return None;
-        }
-        let (word, bit) = (to as usize / 64, to as usize % 64);
-        let masked = bytes[word] & (!0 >> (63 - bit));
-        let (word, found) = std::iter::once((word, masked))
-            .chain((0..word).rev().map(|word| (word, bytes[word])))
-            .find(|(_, found)| *found != 0)?;
-        let symbol = (word * 64 + 63) as Symbol - found.leading_zeros() as Symbol;
-        Some((symbol, self.child_of_byte(symbol as u8)?))
+        let found =
+            if forward { self.next_by_byte(siblings, symbol) } else { self.prev_by_byte(siblings, symbol) };
+        *siblings = None;
+        found.map(|(_, child)| child)
+    }
+
+    /// The byte and the child of a slot in use.
+    #[inline]
+    fn at_slot(self, slot: u8) -> (Symbol, Child) {
+        let kind = kind_of(self.meta().load(Relaxed));
+        let byte = self.key_of_slot(kind, slot as usize);
+        let child = self.child_slot(kind, slot as usize).load(Acquire);
+        (byte as Symbol, Child(child))
+    }
+
+    fn key_of_slot(self, kind: usize, slot: usize) -> u8 {
+        (self.keys_from(kind, slot & !7) >> (slot % 8 * 8)) as u8
     }
 
     /// Which part of what is below comes before a place in the child of `symbol`, if that is behind
@@ -392,7 +439,7 @@ impl<'a> Node<'a> {
                 return Some(LockedNode { node: self, meta });
             }
             waited += 1;
-            if waited % 64 == 0 {
+            if waited.is_multiple_of(64) {
                 thread::yield_now(); // The holder may have lost its core.
             } else {
                 std::hint::spin_loop();
@@ -451,7 +498,7 @@ impl<'a> LockedNode<'a> {
         let end = ((self.meta & END) >> END_AT) as usize;
         for slot in 0..count_of(self.meta) {
             let child = Child(self.node.child_slot(kind, slot).load(Relaxed)); // Changed under the lock only.
-            let byte = (self.node.keys_from(kind, slot & !7) >> (slot % 8 * 8)) as u8;
+            let byte = self.node.key_of_slot(kind, slot);
             copy.add_unpublished(if slot + 1 == end { END_FIRST } else { byte as Symbol }, child);
         }
         copy

@@ -1,5 +1,6 @@
 //! Walks the entries of a data block in both directions.
 
+use super::prefetch::prefetch;
 use super::restart_hints::RestartRange;
 use super::{Block, Entry, entry_at};
 use ironstone_base::internal_key::TRAILER_LEN;
@@ -19,6 +20,7 @@ pub struct Cursor {
     whole_key_at: u32,
     key_len: u32,
     key_is_whole: bool,
+    /// The key begins it; the rest is room for copying more than there is to copy, which is faster.
     key: Vec<u8>,
     /// The entries of the restart interval that lie before the one stood on, last one on top: walking
     /// back pops them.
@@ -35,6 +37,10 @@ struct Passed {
 }
 
 const NOWHERE: u32 = u32::MAX;
+/// How much of a block is asked for when a walk through it begins; the processor sees the pattern then.
+const WALK_AHEAD: usize = 4096;
+/// How much is copied at once.
+const WIDE: usize = 32;
 
 impl Cursor {
     /// Stands nowhere; the next calls may be about another block.
@@ -53,7 +59,7 @@ impl Cursor {
     pub fn key<'a>(&'a self, block: &'a Block) -> InternalKey<'a> {
         let bytes = match self.key_is_whole {
             true => &block.bytes()[self.whole_key_at as usize..(self.whole_key_at + self.key_len) as usize],
-            false => &self.key[..],
+            false => &self.key[..self.key_len as usize],
         };
         InternalKey::from_bytes(bytes).expect("checked when it was read")
     }
@@ -70,6 +76,7 @@ impl Cursor {
 
     /// Moves to the first entry.
     pub fn seek_to_first(&mut self, block: &Block) -> Result<bool, Corrupt> {
+        prefetch(&block.bytes()[..block.bytes().len().min(WALK_AHEAD)]);
         self.start_at(0);
         self.read_next(block)
     }
@@ -105,7 +112,7 @@ impl Cursor {
                 false => high = middle - 1,
             }
         }
-        self.start_at(block.restart(low)?);
+        self.start_at(block.scan_start(low)?);
         while self.read_next(block)? {
             if order.compare(self.key(block), target).is_ge() {
                 return Ok(true);
@@ -128,19 +135,19 @@ impl Cursor {
         self.entry_at = NOWHERE;
         self.next_at = at;
         self.key_is_whole = false;
-        self.key.clear();
+        self.key_len = 0;
     }
 
     #[inline]
     fn read_next(&mut self, block: &Block) -> Result<bool, Corrupt> {
         let entries = block.entries();
         let at = self.next_at;
+        self.entry_at = NOWHERE;
         if at as usize >= entries.len() {
-            self.entry_at = NOWHERE;
             return Ok(false);
         }
-        let entry = entry_at(entries, at).inspect_err(|_| self.entry_at = NOWHERE)?;
-        self.take_key(entries, &entry).inspect_err(|_| self.entry_at = NOWHERE)?;
+        let entry = entry_at(entries, at)?;
+        self.take_key(block, &entry)?;
         self.entry_at = at;
         self.next_at = entry.end();
         self.value_at = entry.value_at();
@@ -150,30 +157,50 @@ impl Cursor {
 
     /// Makes the key of `entry`, which follows the entry stood on, the key stood on.
     #[inline]
-    fn take_key(&mut self, entries: &[u8], entry: &Entry) -> Result<(), Corrupt> {
-        let key_len = entry.shared.saturating_add(entry.key_len);
+    fn take_key(&mut self, block: &Block, entry: &Entry) -> Result<(), Corrupt> {
+        let shared = entry.shared as usize;
+        if shared > self.key_len as usize {
+            return Err(Corrupt("block: a key shares more than the key before it has"));
+        }
+        let key_len = entry.shared + entry.key_len;
         if (key_len as usize) < TRAILER_LEN {
             return Err(Corrupt("block: a key is shorter than its 8-byte trailer"));
         }
-        if entry.shared == 0 {
+        if shared == 0 {
             self.whole_key_at = entry.key_at;
             self.key_len = key_len;
             self.key_is_whole = true;
             return Ok(());
         }
         if self.key_is_whole {
-            let start = self.whole_key_at as usize;
-            let shared = entry.shared.min(self.key_len) as usize;
-            self.key.clear();
-            self.key.extend_from_slice(&entries[start..start + shared]);
+            self.put_key(block, 0, self.whole_key_at, self.key_len);
             self.key_is_whole = false;
         }
-        if entry.shared as usize > self.key.len() {
-            return Err(Corrupt("block: a key shares more than the key before it has"));
-        }
-        self.key.truncate(entry.shared as usize);
-        self.key.extend_from_slice(&entries[entry.key_at as usize..entry.value_at() as usize]);
+        self.put_key(block, shared, entry.key_at, entry.key_len);
+        self.key_len = key_len;
         Ok(())
+    }
+
+    /// Copies `len` bytes at `from` of the block to place `to` of `key`.
+    #[inline]
+    fn put_key(&mut self, block: &Block, to: usize, from: u32, len: u32) {
+        let (from, len) = (from as usize, len as usize);
+        if len <= WIDE
+            && let Some(source) = block.bytes()[from..].first_chunk::<WIDE>()
+            && let Some(place) = self.key.get_mut(to..).and_then(|rest| rest.first_chunk_mut::<WIDE>())
+        {
+            *place = *source;
+            return;
+        }
+        self.put_long_key(&block.bytes()[from..from + len], to);
+    }
+
+    #[cold]
+    fn put_long_key(&mut self, part: &[u8], to: usize) {
+        if self.key.len() < to + part.len() + WIDE {
+            self.key.resize((to + part.len()) * 2 + WIDE, 0);
+        }
+        self.key[to..to + part.len()].copy_from_slice(part);
     }
 
     /// Moves to the previous entry.
@@ -186,8 +213,12 @@ impl Cursor {
             return Ok(false);
         };
         let key_start = self.before.last().map_or(0, |passed| passed.key_end) as usize;
-        self.key.clear();
-        self.key.extend_from_slice(&self.before_keys[key_start..last.key_end as usize]);
+        let key = &self.before_keys[key_start..last.key_end as usize];
+        if self.key.len() < key.len() + WIDE {
+            self.key.resize(key.len() * 2 + WIDE, 0);
+        }
+        self.key[..key.len()].copy_from_slice(key);
+        self.key_len = key.len() as u32;
         self.key_is_whole = false;
         self.entry_at = last.entry_at;
         self.next_at = last.entry.end();

@@ -4,12 +4,16 @@
 //! of the target the previous key had right. An entry that shares more than that with the previous key
 //! is on the same side of the target, and one that shares less is compared from there on.
 
+use super::prefetch::prefetch;
 use super::restart_hints::RestartRange;
 use super::{Block, Cursor, HashedRestart, entry_at};
 use ironstone_base::internal_key::TRAILER_LEN;
 use ironstone_base::{Corrupt, InternalKey, InternalKeyComparator, UserComparator};
 use std::cell::Cell;
 use std::cmp::Ordering;
+
+/// About as much as a search looks through.
+const SCAN_AHEAD: usize = 1024;
 
 /// What a block has of a user key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,7 +71,7 @@ impl Block {
             Some(HashedRestart::At(restart)) => restart,
             None => self.last_restart_before(&search)?,
         };
-        match self.scan(&search, self.restart(restart)?)? {
+        match self.scan(&search, self.scan_start(restart)?)? {
             Some(result) => Ok(result),
             // Rare: a key that is the same as the one before but for its sequence number.
             None => {
@@ -75,6 +79,18 @@ impl Block {
                 self.lookup_with_cursor(&InternalKeyComparator { user }, target, global_sequence)
             }
         }
+    }
+
+    /// Where restart point `index` is, for reading on from there.
+    #[inline]
+    pub(super) fn scan_start(&self, index: u32) -> Result<u32, Corrupt> {
+        let at = match self.hints.start(index) {
+            Some(at) => at,
+            None => self.restart(index)?,
+        };
+        let entries = self.entries();
+        prefetch(&entries[at as usize..entries.len().min(at as usize + SCAN_AHEAD)]);
+        Ok(at)
     }
 
     /// The last restart point whose key comes before the target, or the first.

@@ -16,8 +16,13 @@ pub(super) struct RestartHints {
     descending: bool,
     /// For each restart point the 8 bytes that follow, as a number that orders like the key. Empty if
     /// there are no hints.
-    prefixes: SmallVec<[u64; 7]>,
+    prefixes: SmallVec<[u64; INLINE]>,
+    /// Where the restart points are; as many as there are prefixes.
+    starts: SmallVec<[u32; INLINE]>,
 }
+
+/// Blocks of 4 KiB rarely have more restart points.
+const INLINE: usize = 7;
 
 const COMMON_ROOM: usize = 22;
 
@@ -48,15 +53,23 @@ impl RestartHints {
         hints.common[..len].copy_from_slice(&first[..len]);
         hints.common_len = len as u8;
         hints.prefixes.reserve_exact(count as usize);
+        hints.starts.reserve_exact(count as usize);
         for index in 0..count {
             let prefix = hints.prefix(restart_user_key(block, index)?);
             hints.prefixes.push(prefix);
+            hints.starts.push(block.restart(index)?);
         }
         Ok(hints)
     }
 
     pub fn memory_usage(&self) -> usize {
-        if self.prefixes.spilled() { self.prefixes.capacity() * 8 } else { 0 }
+        if self.prefixes.spilled() { self.prefixes.capacity() * 12 } else { 0 }
+    }
+
+    /// Where restart point `index` is, if there are hints.
+    #[inline]
+    pub fn start(&self, index: u32) -> Option<u32> {
+        self.starts.get(index as usize).copied()
     }
 
     #[inline]

@@ -101,9 +101,8 @@ impl Reader<'_> {
     }
 
     fn set(&mut self, spec: &'static FlagSpec<Flags>, text: &str) -> Result<(), Refusal> {
-        let illegal = || {
-            format!("ERROR: illegal value '{text}' specified for {} flag '{}'", spec.kind, spec.name)
-        };
+        let illegal =
+            || format!("ERROR: illegal value '{text}' specified for {} flag '{}'", spec.kind, spec.name);
         let value = match spec.role {
             Role::Bench { set, .. } => return set(&mut self.flags, text).then_some(()).ok_or_else(illegal),
             _ => spec.kind.normalize(text).ok_or_else(illegal)?,
@@ -158,7 +157,10 @@ fn check(flags: &Flags) -> Result<(), Refusal> {
         (flags.ops_between_duration_checks > 0, "--ops_between_duration_checks must be above 0"),
         (flags.compression_ratio > 0.0, "--compression_ratio must be above 0"),
         ((0..=100).contains(&flags.readwritepercent), "--readwritepercent must be within 0 and 100"),
-        ((0..=100).contains(&flags.same_value_percentage), "--same_value_percentage must be within 0 and 100"),
+        (
+            (0..=100).contains(&flags.same_value_percentage),
+            "--same_value_percentage must be within 0 and 100",
+        ),
         (flags.value_size_min >= 0, "--value_size_min must not be negative"),
         (flags.value_size_min <= flags.value_size_max, "--value_size_min must not be above --value_size_max"),
         (flags.prefix_size >= 0, "--prefix_size must not be negative"),
@@ -166,10 +168,16 @@ fn check(flags: &Flags) -> Result<(), Refusal> {
         (flags.keys_per_prefix >= 0, "--keys_per_prefix must not be negative"),
         (flags.keys_per_prefix == 0 || flags.prefix_size > 0, "--keys_per_prefix needs --prefix_size"),
         (flags.keys_per_prefix <= flags.num.max(1), "--keys_per_prefix must not be above --num"),
-        (!flags.seek_missing_prefix || flags.prefix_size > 8, "--seek_missing_prefix needs --prefix_size above 8"),
+        (
+            !flags.seek_missing_prefix || flags.prefix_size > 8,
+            "--seek_missing_prefix needs --prefix_size above 8",
+        ),
         (flags.multiread_stride >= 0, "--multiread_stride must not be negative"),
         (flags.overwrite_window_size > 0, "--overwrite_window_size must be above 0"),
-        (flags.compaction_style == 0, "--compaction_style is not supported: compaction styles other than levelled"),
+        (
+            flags.compaction_style == 0,
+            "--compaction_style is not supported: compaction styles other than levelled",
+        ),
     ];
     match rules.iter().find(|(holds, _)| !holds) {
         Some((_, rule)) => Err(format!("ERROR: {rule}")),
@@ -188,7 +196,9 @@ pub fn help() -> String {
                 (format!("{}: {option}", spec.help), spec.default.to_owned())
             }
             Role::Ignored(why) => (format!("ignored: {why}"), spec.default.to_owned()),
-            Role::Refused(feature) => (format!("only the default, for want of {feature}"), spec.default.to_owned()),
+            Role::Refused(feature) => {
+                (format!("only the default, for want of {feature}"), spec.default.to_owned())
+            }
         };
         text += &format!("    -{} ({what}) type: {} default: {default:?}\n", spec.name, spec.kind);
     }
@@ -220,7 +230,10 @@ mod tests {
             assert_eq!(flags(form).num, 7, "{form:?}");
         }
         assert!(flags(&["--histogram"]).histogram && flags(&["--histogram=yes"]).histogram);
-        assert!(!flags(&["--noverify_checksum"]).verify_checksum && !flags(&["--verify-checksum=0"]).verify_checksum);
+        assert!(
+            !flags(&["--noverify_checksum"]).verify_checksum
+                && !flags(&["--verify-checksum=0"]).verify_checksum
+        );
         assert_eq!(flags(&["--", "--num=x"]).num, 1_000_000);
     }
 
@@ -229,14 +242,18 @@ mod tests {
         assert_eq!(refusal(&["--nonsense=1"]), "ERROR: unknown command line flag 'nonsense'");
         assert_eq!(refusal(&["--num=many"]), "ERROR: illegal value 'many' specified for int64 flag 'num'");
         assert_eq!(refusal(&["--num"]), "ERROR: flag 'num' is missing its argument");
-        assert_eq!(refusal(&["--use_plain_table"]), "ERROR: --use_plain_table=true is not supported: plain tables");
+        assert_eq!(
+            refusal(&["--use_plain_table"]),
+            "ERROR: --use_plain_table=true is not supported: plain tables"
+        );
         assert!(request(&["--nonsense=1", "--undefok=nonsense"]).is_ok());
         assert!(request(&["--use_plain_table=0"]).is_ok());
     }
 
     #[test]
     fn retired_flags_are_reported_once() {
-        let flags = flags(&["--disable_data_sync=1", "--nodisable_data_sync", "--source_compaction_factor=10000000"]);
+        let flags =
+            flags(&["--disable_data_sync=1", "--nodisable_data_sync", "--source_compaction_factor=10000000"]);
         let expected = [
             "--disable_data_sync is ignored: RocksDB retired it",
             "--source_compaction_factor is ignored: RocksDB retired it",

@@ -182,7 +182,13 @@ pub(super) const fn column_family<F>(
     default: &'static str,
     option: &'static str,
 ) -> FlagSpec<F> {
-    FlagSpec { name, kind, default, help: "an option of the column families", role: Role::ColumnFamily(option) }
+    FlagSpec {
+        name,
+        kind,
+        default,
+        help: "an option of the column families",
+        role: Role::ColumnFamily(option),
+    }
 }
 
 /// A row for a flag that sets an option of the tables.

@@ -1,0 +1,42 @@
+//! Runs what has to pass.
+
+use crate::tidy;
+use std::process::Command;
+use std::time::Instant;
+
+/// Runs a command and says how long it took.
+pub fn run(program: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Result<(), String> {
+    let line = format!("{program} {}", arguments.join(" "));
+    eprintln!("==> {line}");
+    let start = Instant::now();
+    let status = Command::new(program)
+        .args(arguments)
+        .envs(environment.iter().copied())
+        .status()
+        .map_err(|error| format!("{line}: {error}"))?;
+    eprintln!("<== {line}: {status} after {:.0} s", start.elapsed().as_secs_f64());
+    if status.success() { Ok(()) } else { Err(format!("{line}: {status}")) }
+}
+
+/// Installs the RocksDB and LevelDB releases that the interop tests compare with.
+pub fn install_oracles() -> Result<(), String> {
+    run("bash", &["crates/compat/install-oracles.sh"], &[])
+}
+
+/// Formatting, structure, lints, then every test. With `oracles`, interop tests that cannot run fail.
+pub fn everything(oracles: bool) -> Result<(), String> {
+    run("cargo", &["fmt", "--all", "--check"], &[])?;
+    tidy::check()?;
+    run("cargo", &["clippy", "--workspace", "--all-targets", "--profile", "checked", "--", "-D", "warnings"], &[])?;
+    let required = if oracles { "1" } else { "0" };
+    let environment = [("IRONSTONE_REQUIRE_ORACLES", required)];
+    run("cargo", &["test", "--workspace", "--profile", "checked"], &environment)
+}
+
+/// One of the random tests, with as much work as asked for.
+pub fn long_run(test: &str, variable: &str, amount: Option<&String>) -> Result<(), String> {
+    let amount = amount.map_or("10000000", String::as_str);
+    let arguments =
+        ["test", "--profile", "checked", "-p", "ironstone-testkit", "--test", test, "--", "--nocapture"];
+    run("cargo", &arguments, &[(variable, amount)])
+}
