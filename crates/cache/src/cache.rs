@@ -235,9 +235,9 @@ impl<V: Send + Sync + 'static> Cache<V> {
     fn make_room(&self, need: usize, home: Option<&shard::Shard<V>>) -> bool {
         let shared = self.shared.get();
         let shards = shared.shard_mask + 1;
-        let has_its_share =
-            |shard: &&shard::Shard<V>| shard.bytes().saturating_mul(shards) >= self.capacity() / 2;
-        let mut freed = home.filter(has_its_share).map_or(0, |shard| self.evict(shard, need, false));
+        // Its own shard first, if that has about its share: most insertions then touch one shard only.
+        let share = self.capacity() / 2 / shards;
+        let mut freed = home.map_or(0, |shard| self.evict(shard, need, share, false));
         let thorough = self.strict_capacity_limit();
         for thorough in [false, true].into_iter().filter(|&pass| !pass || thorough) {
             for _ in 0..shards {
@@ -245,15 +245,15 @@ impl<V: Send + Sync + 'static> Cache<V> {
                     return true;
                 }
                 let at = shared.hand.fetch_add(1, Ordering::Relaxed) & shared.shard_mask;
-                freed += self.evict(&shared.shards[at], need - freed, thorough);
+                freed += self.evict(&shared.shards[at], need - freed, 0, thorough);
             }
         }
         freed > 0
     }
 
-    fn evict(&self, shard: &shard::Shard<V>, need: usize, thorough: bool) -> usize {
+    fn evict(&self, shard: &shard::Shard<V>, need: usize, at_least: usize, thorough: bool) -> usize {
         let mut dropped = Dropped::new();
-        let freed = shard.evict(need, thorough, &mut dropped);
+        let freed = shard.evict(need, at_least, thorough, &mut dropped);
         drop(dropped); // After the shard's lock: it may take long, and do anything.
         self.shared.get().usage.fetch_sub(freed, Ordering::Relaxed);
         freed

@@ -18,8 +18,8 @@ use ironstone_compaction::{
 };
 use ironstone_iter::{BoxedIterator, InternalIterator, VecIterator};
 use ironstone_sst::{
-    BuildOptions, CompressionKind, CompressionOptions, FilterPolicy, OpenOptions, TableOptions, TableReadOptions,
-    TableReader,
+    BuildOptions, CompressionKind, CompressionOptions, FilterPolicy, OpenOptions, TableOptions,
+    TableReadOptions, TableReader,
 };
 use ironstone_version::{FileMetaData, LevelFiles, Version};
 use ironstone_vfs::{Env, OpenHints, WriteOptions};
@@ -38,7 +38,8 @@ struct Tables {
 impl TableSource for Tables {
     fn open(&self, file: &FileMetaData, _level: usize) -> Result<Arc<TableReader>> {
         let path = ironstone_base::file_name::table(&self.inputs, file.number);
-        let source = self.env.fs.open_random(&path, OpenHints { sequential: true, ..OpenHints::default() })?;
+        let source =
+            self.env.fs.open_random(&path, OpenHints { sequential: true, ..OpenHints::default() })?;
         let options = OpenOptions::new(self.options.clone(), file.number);
         TableReader::open(source, file.file_size, options).map(Arc::new)
     }
@@ -59,13 +60,15 @@ fn go_on() -> Result<()> {
 
 fn main() -> Result<()> {
     let given = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).map(PathBuf::from);
-    let root = std::env::var_os("TMPDIR").map_or(PathBuf::from("/dev/shm"), PathBuf::from).join("ironstone-rewrite");
+    let root =
+        std::env::var_os("TMPDIR").map_or(PathBuf::from("/dev/shm"), PathBuf::from).join("ironstone-rewrite");
     let env = Env::os();
     let (inputs, outputs) = (given.clone().unwrap_or_else(|| root.join("in")), root.join("out"));
     env.fs.create_dir_all(&outputs)?;
     let filter_policy = FilterPolicy::parse("bloomfilter:10:false")?;
     let options = Arc::new(TableOptions { filter_policy, ..TableOptions::default() });
-    let tables = Tables { env: env.clone(), inputs, outputs, options, next_number: AtomicU64::new(1_000_000) };
+    let tables =
+        Tables { env: env.clone(), inputs, outputs, options, next_number: AtomicU64::new(1_000_000) };
     let order = InternalKeyComparator::default();
     let build = BuildOptions::new(tables.options.clone());
     let context = JobContext {

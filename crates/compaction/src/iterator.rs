@@ -251,6 +251,7 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
     }
     /// Moves to the next survivor.
     #[inline]
+    #[allow(clippy::should_implement_trait)] // Entries are lent, and a move can fail.
     pub fn next(&mut self) -> Result<bool> {
         debug_assert!(self.valid());
         if self.standing != Standing::Ahead {
@@ -275,7 +276,7 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
     #[inline]
     fn advance(&mut self) -> Result<()> {
         self.input_records += 1;
-        if self.input_records % TICK == 0 {
+        if self.input_records.is_multiple_of(TICK) {
             self.rules.tick()?;
         }
         self.input_valid = self.input.next()?;

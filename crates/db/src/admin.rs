@@ -4,7 +4,7 @@ use crate::background::flush::flush_and_wait;
 use crate::background::manual::{self, CompactFilesOptions, CompactRangeOptions};
 use crate::column_family::ColumnFamily;
 use crate::engine::State;
-use crate::info_log::info;
+use crate::info_log::{info, warning};
 use crate::open::FamilyBuilder;
 use crate::options::ColumnFamilyOptions;
 use crate::write::switch::Which;
@@ -55,6 +55,10 @@ impl Db {
     pub fn create_column_family(&self, name: &str, options: &ColumnFamilyOptions) -> Result<ColumnFamily> {
         let engine = self.engine();
         engine.write_failure()?;
+        let mut options = options.clone();
+        options.sanitize();
+        crate::options::validate(&engine.options, &options)?;
+        let options = &options;
         if name.is_empty() {
             return Err(Error::invalid_argument("a column family must have a name"));
         }
@@ -101,8 +105,16 @@ impl Db {
         };
         drop(manifest);
         info!(engine.log, "created column family {name:?} (id {})", created.id().0);
-        engine.write_options_file()?;
+        self.note_options();
         Ok(created)
+    }
+
+    /// The OPTIONS file is for those who open the database without options of their own: that it
+    /// could not be written is said in LOG, and takes nothing back that is durable.
+    fn note_options(&self) {
+        if let Err(error) = self.engine().write_options_file() {
+            warning!(self.engine().log, "OPTIONS file: {error}");
+        }
     }
 
     /// Drops a column family. Its files go once nobody reads them; handles answer `ColumnFamilyDropped`.
@@ -137,7 +149,8 @@ impl Db {
         info!(engine.log, "dropped column family {:?}", cf.name());
         engine.progress.notify_all();
         engine.cleaner.poke();
-        engine.write_options_file()
+        self.note_options();
+        Ok(())
     }
 
     /// Writes the memtable of `default` to a table, and waits until it is durable.

@@ -4,7 +4,7 @@ use crate::background::Cleaner;
 use crate::column_family::ColumnFamilyData;
 use crate::info_log::InfoLog;
 use crate::memtables::{DbMemTable, ImmutableMemTable};
-use crate::options::DbOptions;
+use crate::options::{DbOptions, OptionsFile};
 use crate::snapshot::SnapshotList;
 use crate::table_cache::TableCache;
 use crate::write::commit::CommitPipeline;
@@ -89,8 +89,6 @@ pub(crate) struct State {
     pub(crate) background_error: Option<Error>,
     pub(crate) running_flushes: usize,
     pub(crate) running_compactions: usize,
-    /// See [`ironstone_compaction::PickContext::bottommost_threshold`].
-    pub(crate) bottommost_threshold: SequenceNumber,
     /// How many callers keep background work from starting.
     pub(crate) paused: usize,
     /// How many callers keep files from being deleted.
@@ -215,8 +213,16 @@ impl Engine {
         self.controller.set_debt(worst);
     }
 
+    /// Writes down the options that are in force, and removes what is older than the file before.
     pub(crate) fn write_options_file(&self) -> Result<()> {
-        Ok(())
+        let (number, families) = {
+            let state = self.state.lock();
+            let families: Vec<_> = state.families.values().map(|family| Arc::clone(&family.data)).collect();
+            (state.versions.new_file_number(), families)
+        };
+        let named = families.iter().map(|data| (data.name.as_str(), &data.options));
+        OptionsFile::save(&*self.env.fs, &self.dir, number, &self.options, named)?;
+        crate::background::purge::remove_old_options(self)
     }
 
     /// An error once background jobs must end.

@@ -17,7 +17,7 @@ use crate::{ColumnFamilyDescriptor, Db};
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ironstone_base::sync::{Arc, Condvar, Mutex};
 use ironstone_base::{
-    ColumnFamilyId, Error, FileKind, FileNumber, Result, SequenceNumber, file_name,
+    ColumnFamilyId, Error, FileKind, FileNumber, Result, file_name,
 };
 use ironstone_compaction::RunningCompactions;
 use ironstone_version::{
@@ -77,10 +77,15 @@ fn open(
     mut descriptors: Vec<ColumnFamilyDescriptor>,
     read_only: bool,
 ) -> Result<Db> {
-    let options = options.clone();
+    let mut options = options.clone();
+    let mut notes = options.sanitize();
     let env = options.env.clone();
     if !descriptors.iter().any(|descriptor| descriptor.name == DEFAULT_COLUMN_FAMILY) {
         descriptors.insert(0, ColumnFamilyDescriptor::new(DEFAULT_COLUMN_FAMILY, ColumnFamilyOptions::default()));
+    }
+    for descriptor in &mut descriptors {
+        notes.extend(descriptor.options.sanitize());
+        crate::options::validate(&options, &descriptor.options)?;
     }
     let started = env.clock.monotonic_nanos();
     let or_here = |dir: &PathBuf| if dir.as_os_str().is_empty() { path.to_owned() } else { dir.clone() };
@@ -115,6 +120,10 @@ fn open(
         InfoLog::open(&env, &log_dir, options.info_log_level, rolling)
     };
     info!(log, "Ironstone {} opens {}", env!("CARGO_PKG_VERSION"), path.display());
+
+    for note in &notes {
+        info!(log, "option adjusted: {note}");
+    }
 
     let manifest_options = ManifestOptions {
         max_file_size: options.max_manifest_file_size,
@@ -223,7 +232,6 @@ fn open(
             running_flushes: 0,
             running_compactions: 0,
             paused: 0,
-            bottommost_threshold: SequenceNumber::ZERO,
             deletions_disabled: 0,
             closing: false,
         }),

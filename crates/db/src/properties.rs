@@ -194,8 +194,9 @@ impl Db {
         .expect("text grows");
         writeln!(
             text,
-            "Stalls: {stops} stops, {delays} delayed writes, {delayed} us waited; now {}",
-            if stopped { "stopped".to_owned() } else { format!("{rate} bytes/s (0: no limit)") }
+            "Stalls: {stops} stops, {delays} delayed writes, {delayed} us waited; now {}, cause {:?}",
+            if stopped { "stopped".to_owned() } else { format!("{rate} bytes/s (0: no limit)") },
+            engine.controller.cause()
         )
         .expect("text grows");
         writeln!(text, "Open tables: {}", engine.tables.open_count()).expect("text grows");

@@ -1,6 +1,7 @@
 //! Snapshots: sequence numbers that compaction must keep readable.
 
 use ironstone_base::SequenceNumber;
+use ironstone_base::sync::atomic::{AtomicBool, Ordering};
 use ironstone_base::sync::{Arc, Mutex};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,6 +9,8 @@ use std::fmt;
 /// The snapshots that are held, in order.
 #[derive(Default)]
 pub(crate) struct SnapshotList {
+    /// Whether any snapshot was ever let go of. Relaxed: only a hint that some data may go.
+    released: AtomicBool,
     held: Mutex<BTreeMap<SequenceNumber, Held>>,
 }
 
@@ -33,6 +36,13 @@ impl SnapshotList {
             entry.since_seconds = now_seconds;
         }
         Snapshot(Arc::new(Inner { sequence, list: Arc::clone(self) }))
+    }
+    /// Entries older than this are held back by no snapshot any more; 0 if none ever was.
+    pub(crate) fn bottommost_threshold(&self, visible: SequenceNumber) -> SequenceNumber {
+        if !self.released.load(Ordering::Relaxed) {
+            return SequenceNumber::ZERO;
+        }
+        self.held.lock().keys().next().copied().unwrap_or(visible)
     }
     /// The held sequence numbers, ascending.
     pub(crate) fn sequences(&self) -> Vec<SequenceNumber> {
@@ -74,6 +84,7 @@ impl Drop for Inner {
             entry.count -= 1;
             if entry.count == 0 {
                 held.remove(&self.sequence);
+                self.list.released.store(true, Ordering::Relaxed);
             }
         }
     }

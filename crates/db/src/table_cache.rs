@@ -110,10 +110,6 @@ impl TableCache {
 }
 
 impl TableSlot {
-    pub(crate) fn meta(&self) -> &Arc<FileMetaData> {
-        &self.meta
-    }
-
     /// The table, if it is open.
     pub(crate) fn open_reader(&self) -> Option<Arc<TableReader>> {
         self.reader.load_full()

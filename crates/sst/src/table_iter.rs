@@ -26,8 +26,7 @@ pub struct TableIter {
 impl TableIter {
     pub(crate) fn new(reader: Arc<TableReader>, options: &TableReadOptions) -> Self {
         let readahead = reader.readahead(options);
-        let mut cursor = Cursor::default();
-        cursor.reset();
+        let cursor = Cursor::default();
         Self { reader, options: options.clone(), blocks: None, block: None, cursor, readahead, patched_key: None }
     }
 

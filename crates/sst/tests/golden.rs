@@ -162,6 +162,20 @@ fn what_the_names_promise_is_in_the_tables() {
 }
 
 #[test]
+fn filters_of_rocksdb_keep_strangers_out() {
+    let filtered = |name: &str| name.starts_with("filter") || name.starts_with("partitioned");
+    for name in tables(filtered) {
+        let reader = open(&name, options_for(&name)).unwrap();
+        let passes = |i: &u64| {
+            let key = format!("{:03}/another{i}", i % 10);
+            reader.may_match(&ReadContext::default(), key.as_bytes()).unwrap()
+        };
+        let count = (0..1000).filter(passes).count();
+        assert!(count < 50, "{name}: {count} of 1000");
+    }
+}
+
+#[test]
 fn range_tombstones_of_rocksdb_are_read() {
     let reader = open("range-tombstones.sst", options_for("")).unwrap();
     let found: Vec<_> = reader

@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 pub mod crash;
+pub mod damage;
 pub mod model;
 pub mod random_options;
 pub mod random_run;
+pub mod watchdog;

@@ -77,7 +77,7 @@ impl RandomRun {
         let last = self.trace.len().saturating_sub(12);
         let mut text = failure.to_owned();
         for (name, options) in &self.families {
-            let table = options.table.to_option_string();
+            let table = options.table.to_string();
             write!(
                 text,
                 "\n{name}: {:?}, {:?}, prefix {:?}, {} levels, dynamic {}, {table}",

@@ -353,9 +353,12 @@ impl<V> Shard<V> {
     }
 
     /// Evicts until `need` bytes are freed or nothing more can be; gives up early among pinned entries
-    /// unless `thorough`. Returns how much it freed.
-    pub fn evict(&self, need: usize, thorough: bool, dropped: &mut Dropped<V>) -> usize {
+    /// unless `thorough`. Does nothing in a shard below `at_least` bytes. Returns how much it freed.
+    pub fn evict(&self, need: usize, at_least: usize, thorough: bool, dropped: &mut Dropped<V>) -> usize {
         let mut state = self.state.lock();
+        if state.bytes() < at_least {
+            return 0;
+        }
         let (mut freed, mut pinned, mut pinned_in_a_row) = (0, 0, 0);
         // Each entry is requeued at most once per find and once to the main queue, if it is not pinned.
         let mut steps = state.entries() * (FOUND_MAX as usize + 2);

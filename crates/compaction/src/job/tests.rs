@@ -1,7 +1,7 @@
 use crate::flush::{FlushInput, FlushOutput, run_flush};
 use crate::job::{
-    CompactionProgress, IoPriority, JobContext, OutputFiles, RateLimiter, ScopedThreads, SerialWorkers, TableSource,
-    Workers, run_compaction,
+    CompactionProgress, IoPriority, JobContext, OutputFiles, RateLimiter, ScopedThreads, SerialWorkers,
+    TableSource, Workers, run_compaction,
 };
 use crate::options::CompactionOptions;
 use crate::picker::{PickContext, pick_level};
@@ -11,11 +11,13 @@ use crate::{BottommostPolicy, CompactionOutput, ManualCompaction, ManualPick};
 use ironstone_base::sync::atomic::{AtomicU64, Ordering};
 use ironstone_base::sync::{Arc, Mutex};
 use ironstone_base::{
-    Code, ColumnFamilyId, Error, FileNumber, InternalKeyBuf, InternalKeyComparator, Result, SequenceNumber, ValueType,
+    Code, ColumnFamilyId, Error, FileNumber, InternalKeyBuf, InternalKeyComparator, Result, SequenceNumber,
+    ValueType,
 };
 use ironstone_iter::{BoxedIterator, InternalIterator, VecIterator};
 use ironstone_sst::{
-    BuildOptions, CompressionKind, CompressionOptions, OpenOptions, TableOptions, TableReadOptions, TableReader,
+    BuildOptions, CompressionKind, CompressionOptions, OpenOptions, TableOptions, TableReadOptions,
+    TableReader,
 };
 use ironstone_version::{FileMetaData, Version, VersionBuilder, VersionEdit};
 use ironstone_vfs::fault::{FaultError, FaultFileSystem, FaultRule};
@@ -254,13 +256,19 @@ fn flush_writes_what_can_still_be_seen() {
     let output = store.flush(vec![newer, older], &[SequenceNumber(5)]);
     let file = output.file.unwrap();
     let keys: Vec<String> = store.entries_of(&file).iter().map(|(key, _)| format!("{key:?}")).collect();
-    assert_eq!(keys, ["a@9:Value", "a@3:Value", "b@8:Deletion", "c@4:Value", "d@7:SingleDeletion", "d@1:Value"]);
+    assert_eq!(
+        keys,
+        ["a@9:Value", "a@3:Value", "b@8:Deletion", "c@4:Value", "d@7:SingleDeletion", "d@1:Value"]
+    );
     assert_eq!((file.smallest_seqno, file.largest_seqno), (SequenceNumber(1), SequenceNumber(9)));
     assert_eq!(format!("{:?} {:?}", file.smallest, file.largest), "a@9:Value d@1:Value");
     assert_eq!((file.epoch_number, file.oldest_ancester_time), (1, 5000));
     assert_eq!(file.file_creation_time, 1_700_000_000);
     assert!(file.unique_id != [0, 0] && file.tail_size > 0);
-    assert_eq!((output.stats.input_records, output.stats.output_records, output.stats.drops.hidden), (7, 6, 1));
+    assert_eq!(
+        (output.stats.input_records, output.stats.output_records, output.stats.drops.hidden),
+        (7, 6, 1)
+    );
     assert_eq!(store.files_on_disk(), store.files_in_version());
 }
 
@@ -278,7 +286,7 @@ fn flush_notices_when_entries_are_missing() {
     let mut store = Store::new();
     let mut input = store.flush_input(vec![vec![entry("a", 1, ValueType::Value, "x")]]);
     input.expected_entries = Some(2);
-    let error = run_flush(input, &store.context()).err().expect("an error");
+    let error = run_flush(input, &store.context()).expect_err("an error");
     assert_eq!(error.to_string(), "Corruption: flush: the memtables have 2 entries, but 1 were read");
     assert_eq!(store.files_on_disk(), [""; 0]);
 }
@@ -303,7 +311,10 @@ fn outputs_are_cut_at_their_size_and_never_within_a_key() {
         assert_eq!((file.epoch_number, file.oldest_ancester_time), (1, 5000));
         let entries = store.entries_of(file);
         assert_eq!((&entries[0].0, &entries[entries.len() - 1].0), (&file.smallest, &file.largest));
-        assert_eq!(file.smallest_seqno, entries.iter().map(|(key, _)| key.as_key().sequence()).min().unwrap());
+        assert_eq!(
+            file.smallest_seqno,
+            entries.iter().map(|(key, _)| key.as_key().sequence()).min().unwrap()
+        );
         assert_eq!(file.largest_seqno, entries.iter().map(|(key, _)| key.as_key().sequence()).max().unwrap());
     }
     for pair in output.files.windows(2) {
@@ -333,7 +344,9 @@ fn outputs_end_before_they_overlap_too_much_of_the_level_after() {
     let fixed = CompactionOptions { level_compaction_dynamic_level_bytes: false, ..options() };
     // Into level 1, then moved to level 2: what the outputs of the next compaction must not overlap too much of.
     let plan = store.plan_all(&fixed);
-    let output = run_compaction(&CompactionPlan { kind: PlanKind::Rewrite, ..plan.clone() }, &store.context()).unwrap();
+    let output =
+        run_compaction(&CompactionPlan { kind: PlanKind::Rewrite, ..plan.clone() }, &store.context())
+            .unwrap();
     store.install(&CompactionPlan { kind: PlanKind::Rewrite, output_level: 2, ..plan }, output);
     let level2 = store.version.files(2).len();
     assert!(level2 > 20, "{level2}");
@@ -348,8 +361,12 @@ fn outputs_end_before_they_overlap_too_much_of_the_level_after() {
     assert!(output.files.len() >= 4, "{}", output.files.len());
     for file in &output.files {
         let (low, high) = (file.smallest.user_key(), file.largest.user_key());
-        let overlap: u64 =
-            store.version.overlapping_inputs(2, Some(low), Some(high)).iter().map(|file| file.file_size).sum();
+        let overlap: u64 = store
+            .version
+            .overlapping_inputs(2, Some(low), Some(high))
+            .iter()
+            .map(|file| file.file_size)
+            .sum();
         assert!(overlap + file.file_size <= plan.max_compaction_bytes, "{overlap} + {}", file.file_size);
     }
 }
@@ -374,9 +391,13 @@ fn subcompactions_give_the_same_content() {
         let output = run_compaction(&plan, &context).unwrap();
         assert_eq!(output.stats.num_subcompactions, threads);
         assert_eq!(content(&store, &output), expected);
-        assert_eq!((output.stats.input_records, output.stats.drops), (serial.stats.input_records, serial.stats.drops));
+        assert_eq!(
+            (output.stats.input_records, output.stats.drops),
+            (serial.stats.input_records, serial.stats.drops)
+        );
         assert_eq!(progress.written_bytes(), output.stats.bytes_written);
-        let largest = output.files.windows(2).all(|pair| pair[0].largest.user_key() < pair[1].smallest.user_key());
+        let largest =
+            output.files.windows(2).all(|pair| pair[0].largest.user_key() < pair[1].smallest.user_key());
         assert!(largest, "outputs in key order");
     }
 }
@@ -398,7 +419,8 @@ fn a_part_that_is_not_run_is_an_error() {
     store.flush(vec![values(&mut rng, 1000, 1)], &[]);
     store.flush(vec![values(&mut rng, 1000, 1001)], &[]);
     let plan = CompactionPlan { max_subcompactions: 4, ..store.plan_all(&options()) };
-    let error = run_compaction(&plan, &JobContext { workers: &Lazy, ..store.context() }).err().expect("an error");
+    let error =
+        run_compaction(&plan, &JobContext { workers: &Lazy, ..store.context() }).expect_err("an error");
     assert_eq!(error.code(), Code::IoError);
     assert_eq!(store.files_on_disk(), store.files_in_version());
 }
@@ -446,8 +468,19 @@ fn a_failed_flush_leaves_no_file() {
     for nth in 0.. {
         let mut rng = SmallRng::seed_from_u64(6);
         let input = store.flush_input(vec![values(&mut rng, 100, 1), values(&mut rng, 100, 101)]);
-        let rule = store.fs.add(FaultRule::error(FaultError::NoSpace).on(&[OpKind::Create, OpKind::Append, OpKind::Flush,
-            OpKind::Sync, OpKind::Close, OpKind::OpenDirectory, OpKind::SyncDirectory]).after(nth));
+        let rule = store.fs.add(
+            FaultRule::error(FaultError::NoSpace)
+                .on(&[
+                    OpKind::Create,
+                    OpKind::Append,
+                    OpKind::Flush,
+                    OpKind::Sync,
+                    OpKind::Close,
+                    OpKind::OpenDirectory,
+                    OpKind::SyncDirectory,
+                ])
+                .after(nth),
+        );
         let result = run_flush(input, &store.context());
         let hits = rule.hits();
         store.fs.clear();
@@ -471,7 +504,7 @@ fn a_refused_output_fails_the_job() {
     store.flush(vec![values(&mut rng, 300, 301)], &[]);
     let plan = store.plan_all(&options());
     store.refuse_outputs = true;
-    let error = run_compaction(&plan, &store.context()).err().expect("an error");
+    let error = run_compaction(&plan, &store.context()).expect_err("an error");
     assert!(error.is_corruption(), "{error}");
     assert_eq!(store.files_on_disk(), store.files_in_version());
     assert_eq!(store.abandoned.lock().len(), 1);
@@ -491,7 +524,7 @@ fn a_cancelled_job_stops_soon_and_leaves_nothing() {
     };
     let progress = Arc::new(CompactionProgress::default());
     let context = JobContext { cancelled: &cancelled, progress: Some(&progress), ..store.context() };
-    let error = run_compaction(&plan, &context).err().expect("an error");
+    let error = run_compaction(&plan, &context).expect_err("an error");
     assert_eq!(error.code(), Code::ShutdownInProgress);
     assert!(progress.read_entries() <= 2 * crate::iterator::TICK);
     assert_eq!(store.files_on_disk(), store.files_in_version());
@@ -520,18 +553,21 @@ fn the_rate_limiter_hears_of_every_byte() {
     let file = Arc::new(flushed.file.unwrap());
     store.apply(&VersionEdit { new_files: vec![(0, file)], ..VersionEdit::default() });
     let plan = CompactionPlan { kind: PlanKind::Rewrite, ..store.plan_all(&options()) };
-    let output = run_compaction(&plan, &JobContext { rate_limiter: Some(&limiter), ..store.context() }).unwrap();
+    let output =
+        run_compaction(&plan, &JobContext { rate_limiter: Some(&limiter), ..store.context() }).unwrap();
     assert_eq!(total(IoPriority::Low), output.stats.bytes_written);
 }
 
 #[test]
 fn tombstones_mark_a_file_for_compaction() {
     let mut store = Store::new();
-    let mut entries: Vec<Entry> = (0..10).map(|at| entry(&format!("d{at}"), at, ValueType::Deletion, "")).collect();
+    let mut entries: Vec<Entry> =
+        (0..10).map(|at| entry(&format!("d{at}"), at, ValueType::Deletion, "")).collect();
     entries.extend((0..20).map(|at| entry(&format!("v{at}"), 20 + at, ValueType::Value, "x")));
     for (ratio, marked) in [(0.0, false), (0.5, false), (0.3, true)] {
         let input = store.flush_input(vec![entries.clone()]);
-        let output = run_flush(input, &JobContext { tombstone_mark_ratio: ratio, ..store.context() }).unwrap();
+        let output =
+            run_flush(input, &JobContext { tombstone_mark_ratio: ratio, ..store.context() }).unwrap();
         assert_eq!(output.file.unwrap().marked_for_compaction, marked, "{ratio}");
     }
 }
@@ -546,12 +582,13 @@ fn range_tombstones_are_refused_by_name() {
     builder.add_range_tombstone(entry("a", 5, ValueType::RangeDeletion, "").0.as_key(), b"c").unwrap();
     builder.add(entry("b", 6, ValueType::Value, "x").0.as_key(), b"x").unwrap();
     let built = builder.finish(true).unwrap();
-    let mut meta = FileMetaData::new(number, built.file_size, built.smallest.unwrap(), built.largest.unwrap());
+    let mut meta =
+        FileMetaData::new(number, built.file_size, built.smallest.unwrap(), built.largest.unwrap());
     (meta.unique_id, meta.epoch_number) = (built.unique_id, 1);
     (meta.smallest_seqno, meta.largest_seqno) = (built.smallest_sequence, built.largest_sequence);
     store.apply(&VersionEdit { new_files: vec![(0, Arc::new(meta))], ..VersionEdit::default() });
     let plan = CompactionPlan { kind: PlanKind::Rewrite, ..store.plan_all(&options()) };
-    let error = run_compaction(&plan, &store.context()).err().expect("an error");
+    let error = run_compaction(&plan, &store.context()).expect_err("an error");
     assert_eq!(error.to_string(), "Not implemented: compaction of range tombstones (table 10)");
 }
 
@@ -592,7 +629,8 @@ fn random_history(seed: u64) {
         for _ in 0..rng.random_range(1..60) {
             sequence += 1;
             let user = format!("key{:02}", rng.random_range(0..60));
-            let value = rng.random_bool(0.7).then(|| format!("value{sequence}").repeat(rng.random_range(1..8)));
+            let value =
+                rng.random_bool(0.7).then(|| format!("value{sequence}").repeat(rng.random_range(1..8)));
             let value_type = if value.is_some() { ValueType::Value } else { ValueType::Deletion };
             memtable.push(entry(&user, sequence, value_type, value.as_deref().unwrap_or_default()));
             history.entry(user).or_default().push((sequence, value));
@@ -617,7 +655,11 @@ fn random_history(seed: u64) {
         for &at in snapshots.iter().chain([&SequenceNumber::MAX]) {
             for (user, versions) in &history {
                 let expected = versions.iter().rev().find(|version| version.0 <= at.0);
-                assert_eq!(store.get(user, at), expected.and_then(|version| version.1.clone()), "{user} at {at}");
+                assert_eq!(
+                    store.get(user, at),
+                    expected.and_then(|version| version.1.clone()),
+                    "{user} at {at}"
+                );
             }
         }
     }

@@ -54,7 +54,7 @@ pub(crate) fn next(engine: &Engine, state: &mut State) -> Option<Job> {
 }
 
 fn pick(engine: &Engine, state: &mut State) -> Option<Claimed> {
-    let context = pick_context(engine, state);
+    let context = pick_context(engine);
     let State { families, versions, .. } = state;
     let mut due: Vec<_> = families
         .values_mut()
@@ -76,10 +76,10 @@ fn pick(engine: &Engine, state: &mut State) -> Option<Claimed> {
 }
 
 /// What pickers must know of the moment.
-pub(crate) fn pick_context(engine: &Engine, state: &State) -> PickContext<'static> {
+pub(crate) fn pick_context(engine: &Engine) -> PickContext<'static> {
     PickContext {
         now_seconds: engine.env.clock.now_seconds(),
-        bottommost_threshold: state.bottommost_threshold,
+        bottommost_threshold: engine.snapshots.bottommost_threshold(engine.pipeline.visible()),
         compensate: None,
     }
 }

@@ -52,7 +52,7 @@ pub(crate) fn compact_range(
         if cancel.iter().any(|flag| flag.load(ironstone_base::sync::atomic::Ordering::Relaxed)) {
             return Err(manual_compaction_canceled());
         }
-        let context = pick_context(engine, &state);
+        let context = pick_context(engine);
         let State { families, versions, .. } = &mut *state;
         let family = families.get_mut(&cf.id()).ok_or_else(|| dropped(cf))?;
         let version = versions.column_family(cf.id()).ok_or_else(|| dropped(cf))?.current.clone();
@@ -85,7 +85,7 @@ pub(crate) fn compact_files(
 ) -> Result<()> {
     let mut state = engine.state.lock();
     check(&state)?;
-    let context = pick_context(engine, &state);
+    let context = pick_context(engine);
     let State { families, versions, .. } = &mut *state;
     let family = families.get_mut(&cf.id()).ok_or_else(|| dropped(cf))?;
     let version = versions.column_family(cf.id()).ok_or_else(|| dropped(cf))?.current.clone();

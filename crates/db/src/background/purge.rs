@@ -135,7 +135,6 @@ pub(crate) fn remove_strangers(engine: &Engine) -> Result<()> {
     if engine.wal_dir != engine.dir {
         dirs.push(engine.wal_dir.clone());
     }
-    let mut options_files = Vec::new();
     for dir in dirs {
         for name in engine.env.fs.list(&dir)? {
             let stranger = match FileKind::parse(&name) {
@@ -143,10 +142,6 @@ pub(crate) fn remove_strangers(engine: &Engine) -> Result<()> {
                 Some(FileKind::Wal(number)) => number < min_wal && !wals.contains(&number),
                 Some(FileKind::Manifest(number)) => !manifests.contains(&number),
                 Some(FileKind::Temporary(_)) => true,
-                Some(FileKind::Options(number)) => {
-                    options_files.push((number, dir.join(&name)));
-                    false
-                }
                 _ => false,
             };
             if stranger {
@@ -155,9 +150,20 @@ pub(crate) fn remove_strangers(engine: &Engine) -> Result<()> {
             }
         }
     }
-    options_files.sort();
-    let excess = options_files.len().saturating_sub(2); // As RocksDB: the newest two stay.
-    for (_, path) in options_files.drain(..excess) {
+    Ok(())
+}
+
+/// Removes OPTIONS files but the newest two, as RocksDB does.
+pub(crate) fn remove_old_options(engine: &Engine) -> Result<()> {
+    let names = engine.env.fs.list(&engine.dir)?;
+    let number = |name: &String| match FileKind::parse(name) {
+        Some(FileKind::Options(number)) => Some((number, engine.dir.join(name))),
+        _ => None,
+    };
+    let mut files: Vec<_> = names.iter().filter_map(number).collect();
+    files.sort();
+    let excess = files.len().saturating_sub(2);
+    for (_, path) in files.drain(..excess) {
         remove(engine, &path);
     }
     Ok(())

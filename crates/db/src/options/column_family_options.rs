@@ -17,7 +17,7 @@ option_struct! {
         /// Which part of a key prefix filters and the hash index use.
         prefix_extractor: Option<Arc<dyn SliceTransform>> = None, Mutable, V7;
         /// What memtables are made of.
-        memtable_factory: MemTableKind = MemTableKind::SkipList, Fixed, V7;
+        memtable_factory: MemTableKind = MemTableKind::RadixTree, Fixed, V7;
         /// A memtable of so many bytes is closed and flushed.
         write_buffer_size: usize = 64 << 20, Mutable, V7;
         /// How many memtables there may be, the open one included, before writes stop.

@@ -166,8 +166,8 @@ impl ColumnFamilyOptions {
         adjust!(
             notes,
             cf.write_buffer_size,
-            cf.write_buffer_size.clamp(64 << 10, 64 << 30),
-            "64 KiB to 64 GiB"
+            cf.write_buffer_size.clamp(4 << 10, 64 << 30),
+            "4 KiB to 64 GiB"
         );
         adjust!(notes, cf.max_write_buffer_number, cf.max_write_buffer_number.max(2), "at least two");
         let merge = cf.min_write_buffer_number_to_merge.min(cf.max_write_buffer_number - 1).max(1);

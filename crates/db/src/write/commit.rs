@@ -301,11 +301,6 @@ impl CommitPipeline {
         Ok(log.last_sequence)
     }
 
-    /// The last sequence number handed out.
-    pub(crate) fn last_sequence(&self) -> SequenceNumber {
-        self.log.lock().last_sequence
-    }
-
     /// Waits until every write up to `sequence` has been applied or has failed.
     pub(crate) fn wait_applied(&self, sequence: SequenceNumber) {
         self.publisher.wait_for(sequence);

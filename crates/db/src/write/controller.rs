@@ -97,6 +97,8 @@ pub(crate) struct WriteController {
     /// Rate below which slowing never goes (`delayed_write_rate`).
     floor: u64,
     drain: Mutex<Drain>,
+    /// Why writers wait now.
+    cause: Mutex<Option<StallCause>>,
     stop: Mutex<()>,
     resumed: Condvar,
     /// What writers waited, in total.
@@ -119,6 +121,7 @@ impl WriteController {
             paid_until: AtomicU64::new(0),
             floor: if delayed_write_rate == 0 { 16 << 20 } else { delayed_write_rate },
             drain: Mutex::default(),
+            cause: Mutex::default(),
             stop: Mutex::new(()),
             resumed: Condvar::new(),
             delayed_micros: AtomicU64::new(0),
@@ -148,6 +151,7 @@ impl WriteController {
                 ((drain * 4f64.powf(1.0 - 2.0 * debt.amount)) as u64).clamp(64 << 10, STOPPED - 1)
             }
         };
+        *self.cause.lock() = debt.map(|debt| debt.cause);
         let before = self.rate.swap(rate, Ordering::SeqCst);
         if before == STOPPED && rate != STOPPED {
             let _stop = self.stop.lock();
@@ -163,6 +167,10 @@ impl WriteController {
             STOPPED => (true, 0),
             rate => (false, rate),
         }
+    }
+    /// Why writers wait, if they do.
+    pub(crate) fn cause(&self) -> Option<StallCause> {
+        *self.cause.lock()
     }
     /// Microseconds that writers waited; how often writes were stopped; how many were delayed.
     pub(crate) fn totals(&self) -> (u64, u64, u64) {

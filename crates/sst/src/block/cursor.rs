@@ -8,7 +8,6 @@ use ironstone_base::{Corrupt, InternalKey, InternalKeyComparator};
 
 /// Stands on an entry of a data block, or nowhere. The block is handed to each call, always the same
 /// one between two calls of [`Cursor::reset`]: the cursor's owner also owns the block.
-#[derive(Default)]
 pub struct Cursor {
     /// The entry stood on begins here; [`NOWHERE`] if there is none.
     entry_at: u32,
@@ -41,6 +40,24 @@ const NOWHERE: u32 = u32::MAX;
 const WALK_AHEAD: usize = 4096;
 /// How much is copied at once.
 const WIDE: usize = 32;
+
+impl Default for Cursor {
+    /// Stands nowhere.
+    fn default() -> Self {
+        Self {
+            entry_at: NOWHERE,
+            next_at: 0,
+            value_at: 0,
+            value_len: 0,
+            whole_key_at: 0,
+            key_len: 0,
+            key_is_whole: false,
+            key: Vec::new(),
+            before: Vec::new(),
+            before_keys: Vec::new(),
+        }
+    }
+}
 
 impl Cursor {
     /// Stands nowhere; the next calls may be about another block.
@@ -88,6 +105,7 @@ impl Cursor {
             self.entry_at = NOWHERE;
             return Ok(false);
         }
+        prefetch(&block.bytes()[block.bytes().len().saturating_sub(WALK_AHEAD)..]);
         self.entry_at = block.entries().len() as u32;
         self.prev(block)
     }
@@ -99,8 +117,8 @@ impl Cursor {
         order: &InternalKeyComparator,
         target: InternalKey<'_>,
     ) -> Result<bool, Corrupt> {
+        self.reset();
         if block.is_empty() {
-            self.reset();
             return Ok(false);
         }
         let RestartRange { mut low, mut high } = block.hints.narrow(target.user_key(), block.restart_count());
@@ -195,7 +213,7 @@ impl Cursor {
         self.put_long_key(&block.bytes()[from..from + len], to);
     }
 
-    #[cold]
+    #[inline(never)]
     fn put_long_key(&mut self, part: &[u8], to: usize) {
         if self.key.len() < to + part.len() + WIDE {
             self.key.resize((to + part.len()) * 2 + WIDE, 0);

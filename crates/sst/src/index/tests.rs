@@ -1,0 +1,104 @@
+use super::*;
+use crate::index_builder::IndexBlockBuilder;
+use ironstone_base::{InternalKeyBuf, InternalKeyComparator, SequenceNumber, ValueType};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+const DATA_END: u64 = 1 << 40;
+
+fn separators(rng: &mut SmallRng, order: &InternalKeyComparator, user_keys: bool) -> Vec<InternalKeyBuf> {
+    let prefix = ["", "user", "a much longer prefix that all keys share"][rng.random_range(0..3)];
+    let mut keys: Vec<InternalKeyBuf> = (0..rng.random_range(0..200))
+        .map(|_| {
+            let tail: Vec<u8> = (0..rng.random_range(0..12)).map(|_| rng.random_range(0..4)).collect();
+            let sequence = if user_keys { 0 } else { rng.random_range(0..5) };
+            InternalKeyBuf::new(&[prefix.as_bytes(), &tail].concat(), SequenceNumber(sequence), ValueType::Value)
+        })
+        .collect();
+    keys.sort_by(|a, b| order.compare(a.as_key(), b.as_key()));
+    keys.dedup();
+    keys
+}
+
+#[test]
+fn find_agrees_with_a_linear_search() {
+    let mut rng = SmallRng::seed_from_u64(5);
+    for _ in 0..300 {
+        let user = [UserComparator::Bytewise, UserComparator::ReverseBytewise][rng.random_range(0..2)].clone();
+        let order = InternalKeyComparator::new(user.clone());
+        let format = IndexFormat {
+            user_keys: rng.random(),
+            delta_values: rng.random(),
+            first_keys: rng.random(),
+        };
+        let keys = separators(&mut rng, &order, format.user_keys);
+        let mut block = IndexBlockBuilder::new(rng.random_range(1..5), format.delta_values, !format.user_keys);
+        let mut handles = Vec::new();
+        let mut offset = 0;
+        for key in &keys {
+            let handle = BlockHandle { offset, size: rng.random_range(0..5000) };
+            offset = handle.end();
+            handles.push(handle);
+            block.add(key.as_bytes(), &IndexValue { handle, first_key: key.as_bytes() }, format.first_keys).unwrap();
+        }
+        let block = Block::new(block.finish()).unwrap();
+        let index = FlatIndex::decode(&block, format, &user, DATA_END).unwrap();
+        assert_eq!(index.len(), keys.len());
+        for (at, key) in keys.iter().enumerate() {
+            assert_eq!(index.handle(at), handles[at]);
+            assert_eq!(index.separator_user_key(at), key.user_key());
+            assert_eq!(index.first_key(at).is_some(), format.first_keys);
+        }
+        for _ in 0..50 {
+            let mut target = match keys.len() {
+                0 => b"user".to_vec(),
+                n => keys[rng.random_range(0..n)].user_key().to_vec(),
+            };
+            match rng.random_range(0..4) {
+                0 => target.push(rng.random()),
+                1 => drop(target.pop()),
+                2 => target.insert(0, rng.random()),
+                _ => {}
+            }
+            let target = InternalKeyBuf::for_seek(&target, SequenceNumber(rng.random_range(0..6)));
+            let expected = keys.partition_point(|key| match format.user_keys {
+                true => user.compare(key.user_key(), target.user_key()).is_lt(),
+                false => order.compare(key.as_key(), target.as_key()).is_lt(),
+            });
+            assert_eq!(index.find(&user, target.as_key()), expected, "{target:?}");
+        }
+    }
+}
+
+#[test]
+fn blocks_outside_of_the_file_are_refused() {
+    let mut block = IndexBlockBuilder::new(1, false, false);
+    let key = InternalKeyBuf::new(b"key", SequenceNumber(1), ValueType::Value);
+    let handle = BlockHandle { offset: 100, size: 50 };
+    block.add(key.as_bytes(), &IndexValue { handle, first_key: &[] }, false).unwrap();
+    let block = Block::new(block.finish()).unwrap();
+    let format = IndexFormat { user_keys: true, delta_values: false, first_keys: false };
+    let decode = |end| FlatIndex::decode(&block, format, &UserComparator::Bytewise, end).map(|index| index.len());
+    assert_eq!(decode(155), Ok(1));
+    assert!(decode(154).is_err());
+}
+
+#[test]
+fn damaged_index_blocks_never_panic() {
+    let mut rng = SmallRng::seed_from_u64(6);
+    for _ in 0..20_000 {
+        let mut bytes: Vec<u8> = (0..rng.random_range(0..60)).map(|_| rng.random_range(0..30)).collect();
+        bytes.extend_from_slice(&0u32.to_le_bytes());
+        bytes.extend_from_slice(&1u32.to_le_bytes());
+        let format = IndexFormat { user_keys: rng.random(), delta_values: rng.random(), first_keys: rng.random() };
+        let Ok(block) = Block::new(bytes) else {
+            continue;
+        };
+        if let Ok(index) = FlatIndex::decode(&block, format, &UserComparator::Bytewise, DATA_END) {
+            let target = InternalKeyBuf::for_seek(&[rng.random()], SequenceNumber(1));
+            let at = index.find(&UserComparator::Bytewise, target.as_key());
+            assert!(at <= index.len());
+            let _ = (0..index.len()).map(|at| (index.handle(at), index.first_key(at))).count();
+        }
+    }
+}

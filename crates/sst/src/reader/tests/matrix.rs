@@ -170,9 +170,38 @@ fn check_gets(reader: &Arc<TableReader>, entries: &Entries, order: &UserComparat
         assert_eq!(found.is_some(), expected.is_some());
         found.iter().zip(expected).for_each(|(found, expected)| same(found, expected));
     }
+    if let Some(extractor) = &reader.table.prefix_extractor {
+        check_prefix_seeks(reader, entries, &**extractor, &targets);
+    }
     for (key, _) in entries {
         assert!(reader.may_match(&context, key.user_key()).unwrap());
         assert!(reader.prefix_may_match(&context, key.as_key()).unwrap());
+    }
+}
+
+/// A seek within a prefix finds what is there, whatever the filter says.
+fn check_prefix_seeks(
+    reader: &Arc<TableReader>,
+    entries: &Entries,
+    extractor: &dyn SliceTransform,
+    targets: &[InternalKeyBuf],
+) {
+    let options = TableReadOptions { prefix_same_as_start: true, ..TableReadOptions::default() };
+    let mut iter = reader.iter(&options);
+    for target in targets {
+        let Some(prefix) = extractor.transform(target.user_key()) else {
+            continue;
+        };
+        let order = reader.order();
+        let expected = entries
+            .iter()
+            .find(|(key, _)| order.compare(key.as_key(), target.as_key()).is_ge())
+            .filter(|(key, _)| extractor.transform(key.user_key()) == Some(prefix));
+        let found = iter.seek(target.as_key()).unwrap();
+        if let Some((key, _)) = expected {
+            assert!(found, "{target:?} has a neighbour {key:?} of the same prefix");
+            assert_eq!(iter.key(), key.as_key());
+        }
     }
 }
 
