@@ -2,10 +2,10 @@
 //!
 //! `cargo bench -p ironstone-compaction --bench rewrite [-- <directory with SST files>]`
 //!
-//! Without a directory it makes its own: overlapping level 0 files of random 16-byte keys and 100-byte values. With
-//! one it takes all `*.sst` in it as level 0 files, newest number first, which makes the run comparable with
-//! `db_bench --use_existing_db --benchmarks=compact` on a copy of it.
-//! Outputs go to `$TMPDIR`, or /dev/shm.
+//! Without a directory it makes its own: overlapping level 0 files of random 16-byte keys and 100-byte
+//! values. With one it takes all `*.sst` in it as level 0 files, newest number first, which makes the run
+//! comparable with `db_bench --use_existing_db --benchmarks=compact` on a copy of it. Outputs go to
+//! `$TMPDIR`, or /dev/shm.
 
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::{AtomicU64, Ordering};

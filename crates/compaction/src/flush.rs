@@ -37,8 +37,8 @@ pub struct FlushOutput {
     pub stats: CompactionStats,
 }
 
-/// Writes the entries of `input` that somebody can still see to one level 0 table. On success the file is complete
-/// and durable; on failure none is left.
+/// Writes the entries of `input` that somebody can still see to one level 0 table. On success the file is
+/// complete and durable; on failure none is left.
 pub fn run_flush(input: FlushInput, context: &JobContext<'_>) -> Result<FlushOutput> {
     let start = context.env.clock.monotonic_nanos();
     let now = context.env.clock.now_seconds();

@@ -18,8 +18,8 @@
 //! 4. Where nothing older lies below, a value in stripe 0 gets sequence number 0: every reader sees it, and
 //!    zeros compress well.
 //!
-//! Merge operands, range tombstones and compaction filters have their places in [`EntryRules`]; the entry types
-//! that are not built are refused by name, never passed through.
+//! Merge operands, range tombstones and compaction filters have their places in [`EntryRules`]; the entry
+//! types that are not built are refused by name, never passed through.
 
 mod below;
 #[cfg(test)]
@@ -59,7 +59,8 @@ pub trait EntryRules {
     fn range_deleted(&mut self, _key: InternalKey<'_>, _stripe: usize) -> bool {
         false
     }
-    /// Asked once for each key whose newest entry is a value. As in RocksDB, snapshots do not protect from it.
+    /// Asked once for each key whose newest entry is a value. As in RocksDB, snapshots do not protect from
+    /// it.
     #[inline]
     fn filter(&mut self, _user_key: &[u8], _value: &[u8]) -> Result<FilterDecision> {
         Ok(FilterDecision::Keep)
@@ -349,7 +350,8 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
         Ok(true)
     }
 
-    /// Whether the last entry put out lost its sequence number, so that it no longer compares with what follows.
+    /// Whether the last entry put out lost its sequence number, so that it no longer compares with what
+    /// follows.
     #[inline]
     fn was_zeroed(&self) -> bool {
         self.newer.put_out && self.key.as_key().sequence() == SequenceNumber::ZERO

@@ -143,8 +143,8 @@ pub struct JobContext<'a> {
     pub tables: &'a dyn TableSource,
     /// Names the outputs.
     pub outputs: &'a dyn OutputFiles,
-    /// What every output table has in common: table options, column family, ids. Level, codec, numbers and times
-    /// are filled in here.
+    /// What every output table has in common: table options, column family, ids. Level, codec, numbers and
+    /// times are filled in here.
     pub build: &'a BuildOptions,
     /// Build no filter for tables with nothing older below (`optimize_filters_for_hits`).
     pub skip_filters_at_bottom: bool,
@@ -156,8 +156,8 @@ pub struct JobContext<'a> {
     pub earliest_write_conflict: Option<SequenceNumber>,
     /// Whether mixing `SingleDelete` and `Delete` on one key is reported as corruption.
     pub enforce_single_del_contracts: bool,
-    /// Asked every few hundred entries: an error ends the job with that error. For shutting down, paused manual
-    /// compactions, dropped column families.
+    /// Asked every few hundred entries: an error ends the job with that error. For shutting down, paused
+    /// manual compactions, dropped column families.
     pub cancelled: &'a (dyn Fn() -> Result<()> + Sync),
     /// Paces the writing.
     pub rate_limiter: Option<&'a Arc<dyn RateLimiter>>,
@@ -171,8 +171,8 @@ pub struct JobContext<'a> {
     pub verify_record_count: bool,
     /// Read each output back and compare it with what was put in.
     pub paranoid_file_checks: bool,
-    /// Mark an output for compaction if at least this share of its entries are tombstones, so that deleted data goes
-    /// away soon and scans do not wade through tombstones. 0: never.
+    /// Mark an output for compaction if at least this share of its entries are tombstones, so that deleted
+    /// data goes away soon and scans do not wade through tombstones. 0: never.
     pub tombstone_mark_ratio: f64,
 }
 
@@ -284,8 +284,8 @@ fn output_settings(plan: &CompactionPlan, context: &JobContext<'_>) -> OutputSet
     }
 }
 
-/// An entry that was read twice, or never, would otherwise go unnoticed: what was read must be what the inputs'
-/// properties count.
+/// An entry that was read twice, or never, would otherwise go unnoticed: what was read must be what the
+/// inputs' properties count.
 fn check_record_count(plan: &CompactionPlan, tables: &[Arc<TableReader>], read: u64) -> Result<()> {
     if tables.iter().any(|table| table.properties().num_entries == 0) {
         return Ok(()); // A table of LevelDB's does not say.

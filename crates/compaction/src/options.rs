@@ -86,8 +86,8 @@ pub struct CompactionOptions {
     pub compression_options: CompressionOptions,
     /// The parameters of the codec of the last level; used if `enabled`.
     pub bottommost_compression_options: CompressionOptions,
-    /// How much each path may hold, the last excepted, which takes the rest: upper levels go to the first paths.
-    /// Empty: there is one path.
+    /// How much each path may hold, the last excepted, which takes the rest: upper levels go to the first
+    /// paths. Empty: there is one path.
     pub path_target_sizes: Vec<u64>,
     /// In how many key ranges one compaction may be split, to run at once.
     pub max_subcompactions: usize,
@@ -135,7 +135,8 @@ impl CompactionOptions {
             set => set,
         }
     }
-    /// The path that files of `level` go to: the first that can take its level and all above it, at their targets.
+    /// The path that files of `level` go to: the first that can take its level and all above it, at their
+    /// targets.
     pub fn path_of_level(&self, level: usize) -> u32 {
         let Some(last) = self.path_target_sizes.len().checked_sub(1) else {
             return 0;
@@ -158,8 +159,8 @@ impl CompactionOptions {
         }
         path as u32
     }
-    /// The codec and its parameters for files that a compaction puts into `level`. `bottommost`: no level below
-    /// holds files.
+    /// The codec and its parameters for files that a compaction puts into `level`. `bottommost`: no level
+    /// below holds files.
     pub fn compression_of_level(
         &self,
         level: usize,

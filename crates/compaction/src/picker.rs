@@ -34,11 +34,12 @@ use ironstone_version::{FileMetaData, Version};
 pub struct PickContext<'a> {
     /// Seconds since 1970, for files that got too old.
     pub now_seconds: u64,
-    /// Files of the bottom whose newest entry is older than this hold nothing back for a snapshot any more, and are
-    /// rewritten once. When a snapshot is released, the database raises it to the oldest snapshot left, or to the
-    /// last sequence number if none is left. Zero if none was ever released.
+    /// Files of the bottom whose newest entry is older than this hold nothing back for a snapshot any more,
+    /// and are rewritten once. When a snapshot is released, the database raises it to the oldest snapshot
+    /// left, or to the last sequence number if none is left. Zero if none was ever released.
     pub bottommost_threshold: SequenceNumber,
-    /// The size of a file with its tombstones weighed in, where the caller knows better than the file's length.
+    /// The size of a file with its tombstones weighed in, where the caller knows better than the file's
+    /// length.
     pub compensate: Option<&'a dyn Fn(&FileMetaData) -> u64>,
 }
 
@@ -50,8 +51,8 @@ impl PickContext<'_> {
     }
 }
 
-/// The next automatic compaction, or `None` if nothing is due or can run now. Pure: the caller registers the plan with
-/// `running` before it asks again.
+/// The next automatic compaction, or `None` if nothing is due or can run now. Pure: the caller registers the
+/// plan with `running` before it asks again.
 pub fn pick_level(
     version: &Version,
     options: &CompactionOptions,
@@ -146,8 +147,8 @@ impl<'a> Picker<'a> {
         Some((level, files[(at + 1) % files.len()].smallest.clone()))
     }
 
-    /// Files that somebody, or a collector of tombstones, asked to be compacted. On the last level with files there is
-    /// nowhere to go.
+    /// Files that somebody, or a collector of tombstones, asked to be compacted. On the last level with files
+    /// there is nowhere to go.
     fn marked(&self) -> Option<CompactionPlan> {
         let last =
             (1..=self.options.max_output_level()).rev().find(|&level| !self.version.files(level).is_empty());
@@ -213,8 +214,8 @@ impl<'a> Picker<'a> {
         self.all_drafts(levels, due, output_level).next()
     }
 
-    /// For each idle file that is `due`: the compaction of it, if it can run. Level 0 goes to the base level, where
-    /// `output_level` says level 1.
+    /// For each idle file that is `due`: the compaction of it, if it can run. Level 0 goes to the base level,
+    /// where `output_level` says level 1.
     fn all_drafts(
         &self,
         levels: std::ops::Range<usize>,

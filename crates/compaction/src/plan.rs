@@ -105,8 +105,8 @@ pub struct CompactionPlan {
     pub manual: bool,
     /// Whether nothing else may run in the column family at the same time.
     pub exclusive: bool,
-    /// For [`CompactionPriority::RoundRobin`](crate::CompactionPriority::RoundRobin): the level and the key that
-    /// the next compaction of that level starts from, to be stored with the result.
+    /// For [`CompactionPriority::RoundRobin`](crate::CompactionPriority::RoundRobin): the level and the key
+    /// that the next compaction of that level starts from, to be stored with the result.
     pub compact_cursor: Option<(usize, InternalKeyBuf)>,
 }
 

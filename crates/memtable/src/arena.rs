@@ -20,7 +20,7 @@
 
 use crate::prefetch::CACHE_LINE;
 use ironstone_base::sync::Mutex;
-use ironstone_base::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
+use ironstone_base::sync::atomic::{AtomicI64, AtomicPtr, AtomicU64, Ordering::*};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
@@ -74,8 +74,8 @@ pub(crate) struct Arena {
     cursor: AtomicU64,
     /// First slot of the newest block table. Grows by replacement; old tables stay readable.
     table: AtomicPtr<AtomicPtr<u8>>,
-    /// Bytes used in blocks other than the one that `cursor` is in.
-    used_elsewhere: AtomicUsize,
+    /// Bytes used, less the offset in `cursor`. Changes when a block is left.
+    used_beyond_offset: AtomicI64,
     huge_pages: bool,
     blocks: Mutex<Blocks>,
 }
@@ -84,8 +84,6 @@ struct Blocks {
     owned: Vec<Block>,
     tables: Vec<NonNull<[AtomicPtr<u8>]>>,
     next_size: usize,
-    /// The first offset of the block that `cursor` is in.
-    start: usize,
 }
 
 // SAFETY: the pointers lead to tables of atomics that this value frees (2).
@@ -105,12 +103,12 @@ impl Arena {
     /// An arena with its first block. `huge_pages` asks the system to back full-size blocks with
     /// huge pages.
     pub fn new(huge_pages: bool) -> Self {
-        let mut blocks = Blocks { owned: Vec::new(), tables: Vec::new(), next_size: FIRST_BLOCK, start: 0 };
+        let mut blocks = Blocks { owned: Vec::new(), tables: Vec::new(), next_size: FIRST_BLOCK };
         let table = AtomicPtr::new(blocks.grow_table(FIRST_TABLE));
         let arena = Self {
             cursor: AtomicU64::new(0),
             table,
-            used_elsewhere: AtomicUsize::new(0),
+            used_beyond_offset: AtomicI64::new(0),
             huge_pages,
             blocks: Mutex::new(blocks),
         };
@@ -137,7 +135,7 @@ impl Arena {
         let mut blocks = self.blocks.lock();
         if size > LARGE {
             let number = self.own_block(&mut blocks, size, 0);
-            self.used_elsewhere.fetch_add(size, Relaxed);
+            self.used_beyond_offset.fetch_add(size as i64, Relaxed);
             return self.piece(cursor_at(number, 0));
         }
         let fits = |cursor: u64| (offset_of(cursor) + size <= BLOCK_SPAN).then(|| cursor + size as u64);
@@ -154,15 +152,15 @@ impl Arena {
         // Release publishes the table entry (4). A claim on the block left behind either succeeded
         // before this swap, or fails and comes back for a piece of the new block.
         let left = self.cursor.swap(cursor_at(number, start + reserved), AcqRel);
-        let used = offset_of(left).min(BLOCK_SPAN).saturating_sub(blocks.start);
-        self.used_elsewhere.fetch_add(used, Relaxed);
-        blocks.start = start;
+        let offset_left = offset_of(left).min(BLOCK_SPAN);
+        self.used_beyond_offset.fetch_add(offset_left as i64 - start as i64, Relaxed);
         cursor_at(number, start)
     }
 
     /// Takes a block from the system and gives it a number; its first byte has offset `start`.
     fn own_block(&self, blocks: &mut Blocks, size: usize, start: usize) -> usize {
-        let block = Block::new(size, self.huge_pages);
+        // Huge pages come whole: only an arena that has become large may take them.
+        let block = Block::new(size, self.huge_pages && size >= BLOCK_SPAN);
         let number = blocks.owned.len();
         if number == blocks.table().len() {
             self.table.store(blocks.grow_table(number * 2), Release);
@@ -200,12 +198,10 @@ impl Arena {
         unsafe { NonNull::new_unchecked(base.wrapping_add(offset)) }
     }
 
-    /// Bytes handed out, and what the bookkeeping costs. An estimate while others allocate.
+    /// Bytes handed out. An estimate while others allocate: it may lag behind by a block.
     pub fn memory_usage(&self) -> usize {
-        let blocks = self.blocks.lock(); // Keeps `cursor` in the block that `start` is about.
-        let current = offset_of(self.cursor.load(Relaxed)).min(BLOCK_SPAN) - blocks.start;
-        let tables: usize = blocks.tables.iter().map(|table| table.len() * size_of::<usize>()).sum();
-        self.used_elsewhere.load(Relaxed) + current + tables
+        let offset = offset_of(self.cursor.load(Relaxed)).min(BLOCK_SPAN);
+        (offset as i64 + self.used_beyond_offset.load(Relaxed)).max(0) as usize
     }
 }
 
@@ -253,6 +249,8 @@ unsafe impl Send for Block {}
 
 impl Block {
     fn new(size: usize, huge_pages: bool) -> Self {
+        #[cfg(test)]
+        tests::HELD.set(tests::HELD.get() + size);
         if let Some(block) = Self::map(size, huge_pages) {
             return block;
         }
@@ -272,16 +270,15 @@ impl Block {
         None
     }
 
-    /// A mapping of its own for a big block: it goes back to the system when the memtable goes,
+    /// A mapping of its own for a block of whole huge pages: it goes back to the system when the memtable goes,
     /// whatever the allocator thinks, and pages that were never touched cost nothing.
     #[cfg(all(unix, not(miri)))]
     fn map(size: usize, huge_pages: bool) -> Option<Self> {
         use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
         const HUGE_PAGE: usize = 2 << 20;
-        if size < HUGE_PAGE {
+        if !size.is_multiple_of(HUGE_PAGE) {
             return None;
         }
-        let size = size.next_multiple_of(HUGE_PAGE);
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: a fresh anonymous mapping replaces nothing.
         let mapped = unsafe { mmap_anonymous(std::ptr::null_mut(), size + HUGE_PAGE, access, flags) }.ok()?;
@@ -307,6 +304,8 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
+        #[cfg(test)]
+        tests::HELD.set(tests::HELD.get() - self.size);
         match self.origin {
             // SAFETY: allocated with this layout, and nobody uses it any more (2).
             Origin::Heap => unsafe { dealloc(self.pointer.as_ptr(), Self::heap_layout(self.size)) },
@@ -321,8 +320,14 @@ impl Drop for Block {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use std::cell::Cell;
+
+    thread_local! {
+        /// Bytes that this thread took from the system and did not give back.
+        pub(crate) static HELD: Cell<usize> = const { Cell::new(0) };
+    }
 
     fn fill(arena: &Arena, size: usize, byte: u8) -> &[u8] {
         let piece = arena.allocate(size).pointer;
@@ -351,7 +356,7 @@ mod tests {
     fn an_idle_arena_is_small_and_usage_follows_allocation() {
         let arena = Arena::new(true);
         let idle = arena.memory_usage();
-        assert!(idle < 1 << 10, "{idle}");
+        assert_eq!(idle, 0);
         for _ in 0..1000 {
             fill(&arena, 1000, 1);
         }
@@ -362,12 +367,24 @@ mod tests {
     }
 
     #[test]
+    fn dropping_an_arena_gives_everything_back() {
+        let before = HELD.get();
+        let arena = Arena::new(true);
+        for size in [10, SMALL, LARGE, LARGE + 1, 2 * BLOCK_SPAN + 1, 100] {
+            fill(&arena, size, 1);
+        }
+        assert!(HELD.get() >= before + 3 * BLOCK_SPAN);
+        drop(arena);
+        assert_eq!(HELD.get(), before);
+    }
+
+    #[test]
     fn threads_get_different_pieces() {
         let arena = Arena::new(false);
         let rounds = if cfg!(miri) { 50 } else { 20_000 };
         std::thread::scope(|scope| {
-            for thread in 0..4u8 {
-                let arena = &arena;
+            let arena = &arena;
+            let threads = [0u8, 1, 2, 3].map(|thread| {
                 scope.spawn(move || {
                     let sizes = [24usize, 136, 1000, 20_000];
                     let mut pieces = Vec::new();
@@ -375,8 +392,9 @@ mod tests {
                         pieces.push(fill(arena, sizes[round % 37 % 4], thread));
                     }
                     assert!(pieces.iter().all(|piece| piece.iter().all(|byte| *byte == thread)));
-                });
-            }
+                })
+            });
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
         });
     }
 }

@@ -169,14 +169,17 @@ fn is_same_write(key: EntryKey<'_>, position: usize) -> bool {
 }
 
 impl RadixTree {
+    /// The largest write buffer that it should be used for. Indexes reach twice as far.
+    pub const MAX_BYTES: usize = 4 << 30;
+
     /// A tree for `user`, unless that is a comparator that it cannot follow.
-    pub fn new(user: &UserComparator, huge_pages: bool) -> Option<Self> {
+    pub fn new(user: &UserComparator, arena: impl Fn() -> Arena) -> Option<Self> {
         let order = match user {
             UserComparator::Bytewise => ByteOrder { flip: 0, end: END_FIRST },
             UserComparator::ReverseBytewise => ByteOrder { flip: 0xff, end: END_LAST },
             UserComparator::Custom(_) => return None,
         };
-        let (entries, nodes) = (Arena::new(huge_pages), Arena::new(huge_pages));
+        let (entries, nodes) = (arena(), arena());
         let root = nodes.allocate(node::size_of_kind(LARGEST)).pointer;
         let shape = Shape { level: 0, prefix: Prefix::Bytes([0; 4]), versions: false };
         // SAFETY: a piece of the right size (3).

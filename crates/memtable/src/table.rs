@@ -24,7 +24,8 @@ use std::sync::Arc;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum MemTableKind {
     /// A radix tree: the fastest to read and to fill in any order, for the two bytewise
-    /// comparators. With others, a memtable made with this kind is a [`SkipList`](Self::SkipList).
+    /// comparators. With others, and with write buffers of more than 4 GiB, a memtable that is made
+    /// with this kind is a [`SkipList`](Self::SkipList).
     #[default]
     RadixTree,
     /// A skip list: any comparator, any number of writers, always sorted.
@@ -32,6 +33,9 @@ pub enum MemTableKind {
     /// Unsorted until read: the fastest to fill, slow when reads and writes alternate.
     Vector,
 }
+
+/// Memtables of at least this size use huge pages.
+const HUGE_PAGES_FROM: usize = 16 << 20;
 
 /// What a memtable is made for.
 #[derive(Clone, Debug)]
@@ -93,12 +97,20 @@ unsafe impl Sync for PinnedMemValue {}
 impl MemTable {
     /// An empty memtable.
     pub fn new(kind: MemTableKind, comparator: InternalKeyComparator, options: &MemTableOptions) -> Self {
-        let skip_list = || Order::SkipList(Box::new(SkipList::new(Arena::new(options.huge_pages))));
-        let order = match kind {
-            MemTableKind::RadixTree => RadixTree::new(&comparator.user, options.huge_pages)
-                .map_or_else(skip_list, |tree| Order::RadixTree(Box::new(tree))),
-            MemTableKind::SkipList => skip_list(),
-            MemTableKind::Vector => Order::Vector(Box::new(VectorTable::new(Arena::new(options.huge_pages)))),
+        let huge_pages = options.huge_pages && options.write_buffer_size >= HUGE_PAGES_FROM;
+        let arena = || Arena::new(huge_pages);
+        let radix_tree = || match kind {
+            MemTableKind::RadixTree if options.write_buffer_size <= RadixTree::MAX_BYTES => {
+                RadixTree::new(&comparator.user, arena)
+            }
+            _ => None,
+        };
+        let order = if kind == MemTableKind::Vector {
+            Order::Vector(Box::new(VectorTable::new(arena())))
+        } else if let Some(tree) = radix_tree() {
+            Order::RadixTree(Box::new(tree))
+        } else {
+            Order::SkipList(Box::new(SkipList::new(arena())))
         };
         Self { order, comparator, counters: Counters::default() }
     }

@@ -46,7 +46,12 @@ fn time(name: &str, steps: u64, mut run: impl FnMut()) {
     println!("{name:<44} {:>9.1} ns", best as f64 / steps as f64);
 }
 
-fn build(fs: &MemFileSystem, table: &Arc<TableOptions>, compression: CompressionKind, values: &[u8]) -> BuiltTable {
+fn build(
+    fs: &MemFileSystem,
+    table: &Arc<TableOptions>,
+    compression: CompressionKind,
+    values: &[u8],
+) -> BuiltTable {
     build_some(fs, table, compression, values, COUNT)
 }
 
@@ -142,7 +147,9 @@ fn main() {
 fn bench_build(fs: &MemFileSystem, values: &[u8]) {
     let (plain, bloom) = (plain(), bloom());
     time("build, uncompressed", COUNT, || drop(black_box(build(fs, &plain, CompressionKind::None, values))));
-    time("build, uncompressed, bloom", COUNT, || drop(black_box(build(fs, &bloom, CompressionKind::None, values))));
+    time("build, uncompressed, bloom", COUNT, || {
+        drop(black_box(build(fs, &bloom, CompressionKind::None, values)))
+    });
     for kind in [CompressionKind::Lz4, CompressionKind::Snappy, CompressionKind::Zstd] {
         time(&format!("build, {}", kind.name()), COUNT, || drop(black_box(build(fs, &plain, kind, values))));
     }

@@ -19,9 +19,9 @@ mod prefetch;
 mod restart_hints;
 
 pub use cursor::Cursor;
-pub(crate) use lookup::{apply_global, common_len};
 pub use lookup::Lookup;
-pub use meta_cursor::MetaCursor;
+pub(crate) use lookup::{apply_global, common_len};
+pub use meta_cursor::{MetaCursor, MetaEntry};
 
 use ironstone_base::coding::get_varint32;
 use ironstone_base::{Corrupt, UserComparator};
@@ -181,9 +181,7 @@ impl Block {
         match *self.bytes.get(at as usize)? {
             BUCKET_COLLISION => None,
             BUCKET_EMPTY => Some(HashedRestart::Absent),
-            restart if u32::from(restart) < self.restart_count => {
-                Some(HashedRestart::At(u32::from(restart)))
-            }
+            restart if u32::from(restart) < self.restart_count => Some(HashedRestart::At(u32::from(restart))),
             _ => None,
         }
     }
@@ -203,7 +201,8 @@ const BAD_ENTRY: Corrupt = Corrupt("block: an entry reaches beyond the end of th
 /// Reads the lengths of the entry at `at` and checks that it lies within `entries`.
 #[inline(always)]
 pub(crate) fn entry_at(entries: &[u8], at: u32) -> Result<Entry, Corrupt> {
-    if let Some(&[shared, unshared, value_len]) = entries.get(at as usize..).and_then(|rest| rest.first_chunk::<3>())
+    if let Some(&[shared, unshared, value_len]) =
+        entries.get(at as usize..).and_then(|rest| rest.first_chunk::<3>())
         && (shared | unshared | value_len) < 0x80
     {
         let entry = Entry {

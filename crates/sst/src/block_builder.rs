@@ -41,7 +41,8 @@ impl BlockBuilder {
     #[must_use]
     pub fn with_hash_index(mut self, keys_per_bucket: f64) -> Self {
         let ratio = if keys_per_bucket > 0.0 { keys_per_bucket } else { 0.75 };
-        self.hash_index = Some(HashIndexBuilder { buckets_per_key: 1.0 / ratio, ..HashIndexBuilder::default() });
+        self.hash_index =
+            Some(HashIndexBuilder { buckets_per_key: 1.0 / ratio, ..HashIndexBuilder::default() });
         self
     }
 
@@ -136,9 +137,10 @@ impl BlockBuilder {
 
     /// Completes the block and hands it out for changing in place; [`BlockBuilder::reset`] comes next.
     pub fn finish(&mut self) -> &mut Vec<u8> {
-        let hashed = self.hash_index.as_ref().filter(|index| {
-            index.is_usable && self.len() + index.len() <= MAX_HASHED_BLOCK_LEN
-        });
+        let hashed = self
+            .hash_index
+            .as_ref()
+            .filter(|index| index.is_usable && self.len() + index.len() <= MAX_HASHED_BLOCK_LEN);
         for restart in &self.restarts {
             self.bytes.extend_from_slice(&restart.to_le_bytes());
         }

@@ -13,8 +13,8 @@ mod dictionary;
 mod writer;
 
 use crate::block_builder::BlockBuilder;
-use crate::filter_block::FilterBlockBuilder;
 use crate::filter::{FULL_FILTER_PREFIX, PARTITIONED_FILTER_PREFIX};
+use crate::filter_block::FilterBlockBuilder;
 use crate::footer::Footer;
 use crate::handle::{BLOCK_TRAILER_LEN, BlockHandle};
 use crate::index_builder::{FinishedIndex, IndexBuilder, uses_delta_values};
@@ -122,15 +122,17 @@ impl TableBuilder {
             return self.add_range_tombstone(key, value);
         }
         self.check_entry(key, value, value_type)?;
-        if self.is_block_full(key, value) {
-            self.flush_block(Some(key)).inspect_err(|error| self.failed = Some(error.clone()))?;
-        }
-        self.add_to_block(key, value)?;
+        self.put(key, value).inspect_err(|error| self.failed = Some(error.clone()))?;
         self.count(key, value, value_type);
         Ok(())
     }
 
-    fn add_to_block(&mut self, key: InternalKey<'_>, value: &[u8]) -> Result<()> {
+    /// A failure here leaves the table unfit to be finished.
+    #[inline]
+    fn put(&mut self, key: InternalKey<'_>, value: &[u8]) -> Result<()> {
+        if self.is_block_full(key, value) {
+            self.flush_block(Some(key))?;
+        }
         if self.sampler.is_none() {
             if let Some(filter) = &mut self.filter {
                 let previous = &self.data_block.last_key()[..self.last_key_len.saturating_sub(TRAILER_LEN)];
@@ -179,7 +181,8 @@ impl TableBuilder {
             return Err(self.refuse("a key or value of almost 4 GiB or more"));
         }
         if self.last_key_len > 0 {
-            let last = InternalKey::from_bytes(self.data_block.last_key()).map_err(|bad| self.refuse(bad.0))?;
+            let last =
+                InternalKey::from_bytes(self.data_block.last_key()).map_err(|bad| self.refuse(bad.0))?;
             if !self.order.compare(last, key).is_lt() {
                 let path = self.writer.path().display();
                 return Err(Error::corruption(format!("{path}: keys out of order: {last:?} then {key:?}")));
@@ -206,7 +209,8 @@ impl TableBuilder {
             return Err(self.refuse("the range tombstones exceed 4 GiB"));
         }
         if !self.range_tombstones.is_empty() {
-            let last = InternalKey::from_bytes(self.range_tombstones.last_key()).map_err(|bad| self.refuse(bad.0))?;
+            let last = InternalKey::from_bytes(self.range_tombstones.last_key())
+                .map_err(|bad| self.refuse(bad.0))?;
             if self.order.compare(last, begin).is_gt() {
                 return Err(self.refuse("range tombstones are out of order"));
             }
@@ -264,7 +268,8 @@ impl TableBuilder {
             return Ok(());
         }
         let handle = self.writer.write_data(self.data_block.finish())?;
-        let last = InternalKey::from_bytes(self.data_block.last_key()).map_err(|bad| Error::corruption(bad.0))?;
+        let last =
+            InternalKey::from_bytes(self.data_block.last_key()).map_err(|bad| Error::corruption(bad.0))?;
         self.index.add_block(last, next, handle);
         self.data_block.reset();
         Ok(())
@@ -409,7 +414,9 @@ impl TableBuilder {
             _ => InternalKey::from_bytes(self.data_block.last_key()).ok().map(InternalKey::to_buf),
         };
         let largest = match (last_point, self.largest_range_end) {
-            (Some(point), Some(end)) if self.order.compare(point.as_key(), end.as_key()).is_gt() => Some(point),
+            (Some(point), Some(end)) if self.order.compare(point.as_key(), end.as_key()).is_gt() => {
+                Some(point)
+            }
             (point, None) => point,
             (_, end) => end,
         };

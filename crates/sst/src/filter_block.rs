@@ -105,7 +105,12 @@ impl FilterBlockBuilder {
 
     /// Ends a partition after the key `previous`. `next_prefix` is there if more keys follow: the prefix
     /// of the next one, if that has one.
-    fn cut(&mut self, next_prefix: Option<Option<&[u8]>>, previous: &[u8], index: &IndexBuilder) -> Result<()> {
+    fn cut(
+        &mut self,
+        next_prefix: Option<Option<&[u8]>>,
+        previous: &[u8],
+        index: &IndexBuilder,
+    ) -> Result<()> {
         let Some(partitions) = &mut self.partitions else {
             return Ok(());
         };

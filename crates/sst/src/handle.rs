@@ -90,7 +90,8 @@ impl<'a> IndexValue<'a> {
         let handle = match previous {
             Some(previous) => {
                 let delta = get_varsigned64(src).ok_or(Corrupt("index value: bad size delta"))?;
-                let size = previous.size.checked_add_signed(delta).ok_or(Corrupt("index value: bad size delta"))?;
+                let size =
+                    previous.size.checked_add_signed(delta).ok_or(Corrupt("index value: bad size delta"))?;
                 BlockHandle { offset: previous.end(), size }
             }
             None => BlockHandle::decode(src)?,

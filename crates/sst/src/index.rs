@@ -135,7 +135,8 @@ impl FlatIndex {
         if value.handle.end() > data_end {
             return Err(BAD);
         }
-        let size = u32::try_from(value.handle.size).map_err(|_| Corrupt("index: a block of 4 GiB or more"))?;
+        let size =
+            u32::try_from(value.handle.size).map_err(|_| Corrupt("index: a block of 4 GiB or more"))?;
         self.separators.extend_from_slice(key);
         let separator_end = offset32(self.separators.len())?;
         self.places.push(Place { offset: value.handle.offset, slot: AtomicU64::new(0), size, separator_end });

@@ -17,7 +17,9 @@ use crate::options::{IndexShortening, IndexType, TableOptions};
 use ironstone_base::coding::{put_varint32, varint_len};
 use ironstone_base::internal_key::{TRAILER_LEN, pack_trailer};
 use ironstone_base::sync::Arc;
-use ironstone_base::{Corrupt, InternalKey, Result, SequenceNumber, SliceTransform, UserComparator, ValueType};
+use ironstone_base::{
+    Corrupt, InternalKey, Result, SequenceNumber, SliceTransform, UserComparator, ValueType,
+};
 
 /// Collects the index while data blocks are written.
 pub(crate) struct IndexBuilder {
@@ -207,7 +209,10 @@ impl IndexBuilder {
     }
 
     /// Writes the index with `write`, which answers where the block went.
-    pub fn finish(mut self, write: &mut dyn FnMut(&mut Vec<u8>) -> Result<BlockHandle>) -> Result<FinishedIndex> {
+    pub fn finish(
+        mut self,
+        write: &mut dyn FnMut(&mut Vec<u8>) -> Result<BlockHandle>,
+    ) -> Result<FinishedIndex> {
         let mut finished = FinishedIndex {
             root: BlockHandle::NULL,
             size: 0,
@@ -238,7 +243,8 @@ impl IndexBuilder {
         finished: &mut FinishedIndex,
         write: &mut dyn FnMut(&mut Vec<u8>) -> Result<BlockHandle>,
     ) -> Result<()> {
-        let mut top = IndexBlockBuilder::new(self.restart_interval, self.use_delta_values, self.needs_sequence);
+        let mut top =
+            IndexBlockBuilder::new(self.restart_interval, self.use_delta_values, self.needs_sequence);
         let ends = self.partitions.starts.iter().copied().chain([self.entries.len()]);
         let mut start = 0;
         for end in ends {
@@ -258,7 +264,8 @@ impl IndexBuilder {
 
     fn block_of(&self, start: usize, end: usize) -> Result<Vec<u8>> {
         let with_first_key = self.index_type == IndexType::BinarySearchWithFirstKey;
-        let mut block = IndexBlockBuilder::new(self.restart_interval, self.use_delta_values, self.needs_sequence);
+        let mut block =
+            IndexBlockBuilder::new(self.restart_interval, self.use_delta_values, self.needs_sequence);
         let mut first_key_start = start.checked_sub(1).map_or(0, |at| self.entries[at].first_key_end);
         for at in start..end {
             let entry = &self.entries[at];

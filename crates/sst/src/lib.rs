@@ -25,11 +25,11 @@ pub mod unique_id;
 pub use builder::{BuiltTable, TableBuilder};
 pub use cached_block::{BlockCache, CachedBlock, PinnedBytes};
 pub use filter::{FilterBuilder, FilterKind, FilterPolicy, FilterReader};
+pub use ironstone_compress::{CompressionKind, CompressionOptions};
 pub use options::{
-    BuildOptions, DataBlockIndexType, IndexShortening, IndexType, OpenOptions, ReadContext, ReadTier, TableOptions,
-    TableReadOptions,
+    BuildOptions, DataBlockIndexType, IndexShortening, IndexType, OpenOptions, ReadContext, ReadTier,
+    TableOptions, TableReadOptions,
 };
 pub use properties::TableProperties;
 pub use reader::{RangeTombstone, TableEntry, TableReader};
 pub use table_iter::TableIter;
-pub use ironstone_compress::{CompressionKind, CompressionOptions};

@@ -183,7 +183,7 @@ impl Default for TableOptions {
             max_auto_readahead_size: 256 << 10,
             initial_auto_readahead_size: 8 << 10,
             num_file_reads_for_auto_readahead: 2,
-            max_block_size: 1 << 30,
+            max_block_size: u32::MAX as usize,
             statistics: None,
         }
     }

@@ -202,8 +202,11 @@ const SEQNO_TIME_MAPPING: &str = "rocksdb.seqno.time.map";
 impl TableProperties {
     /// The contents of the properties block.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut entries: BTreeMap<Vec<u8>, Vec<u8>> =
-            self.user_collected.iter().map(|(name, value)| (name.clone().into_bytes(), value.clone())).collect();
+        let mut entries: BTreeMap<Vec<u8>, Vec<u8>> = self
+            .user_collected
+            .iter()
+            .map(|(name, value)| (name.clone().into_bytes(), value.clone()))
+            .collect();
         self.for_each_number(|name, number| {
             let mut value = Vec::new();
             put_varint64(&mut value, number);

@@ -36,7 +36,16 @@ impl Readahead {
         Self::new(Plan::Growing { next: initial, initial, max, after_reads }, limit)
     }
     fn new(plan: Plan, limit: u64) -> Self {
-        Self { plan, last_at: u64::MAX, last_end: u64::MAX, goes_back: false, run_len: 0, bytes: Vec::new(), bytes_at: 0, limit }
+        Self {
+            plan,
+            last_at: u64::MAX,
+            last_end: u64::MAX,
+            goes_back: false,
+            run_len: 0,
+            bytes: Vec::new(),
+            bytes_at: 0,
+            limit,
+        }
     }
 
     /// Does not read ahead beyond `limit`.
@@ -113,5 +122,67 @@ impl Readahead {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ironstone_base::sync::Mutex;
+    use std::path::Path;
+
+    /// A file of bytes that count up, which notes what is read.
+    struct Counting(Mutex<Vec<(u64, usize)>>);
+
+    impl RandomAccessFile for Counting {
+        fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+            self.0.lock().push((offset, buf.len()));
+            buf.iter_mut().zip(offset..).for_each(|(byte, at)| *byte = at as u8);
+            Ok(buf.len())
+        }
+        fn size(&self) -> u64 {
+            1 << 20
+        }
+        fn path(&self) -> &Path {
+            Path::new("/counting")
+        }
+    }
+
+    /// Reads blocks of 100 bytes at `offsets` and answers what was read from the file for it.
+    fn reads(mut readahead: Readahead, offsets: impl Iterator<Item = u64>) -> Vec<(u64, usize)> {
+        let file = Counting(Mutex::new(Vec::new()));
+        for offset in offsets {
+            match readahead.read(&file, offset, 100).unwrap() {
+                Some(bytes) => {
+                    let expected: Vec<u8> = (offset..offset + 100).map(|at| at as u8).collect();
+                    assert_eq!(bytes, expected);
+                }
+                None => file.0.lock().push((offset, 100)),
+            }
+        }
+        file.0.into_inner()
+    }
+
+    #[test]
+    fn reading_ahead_starts_late_and_grows() {
+        let readahead = || Readahead::growing(150, 400, 2, 100_000);
+        let forward = reads(readahead(), (0..14).map(|i| i * 100));
+        assert_eq!(forward, [(0, 100), (100, 100), (200, 250), (400, 400), (800, 500), (1300, 500)]);
+        let jumps = reads(readahead(), (0..5).map(|i| i * 1000));
+        assert!(jumps.iter().all(|&(_, len)| len == 100));
+    }
+
+    #[test]
+    fn walking_back_reads_what_lies_before() {
+        let back = reads(Readahead::growing(150, 400, 1, 100_000), (0..10).rev().map(|i| 5000 + i * 100));
+        assert_eq!(back, [(5900, 100), (5800, 100), (5550, 250), (5200, 400), (4600, 500)]);
+        let fixed = reads(Readahead::fixed(1000, 100_000), (0..30).rev().map(|i| 5000 + i * 100));
+        assert_eq!(fixed, [(7900, 1000), (6900, 1000), (5900, 1000), (4900, 1000)]);
+    }
+
+    #[test]
+    fn nothing_is_read_beyond_the_limit() {
+        let fixed = reads(Readahead::fixed(1000, 1250), (0..14).map(|i| i * 100));
+        assert_eq!(fixed, [(0, 1000), (1000, 250), (1200, 100), (1300, 100)]);
     }
 }

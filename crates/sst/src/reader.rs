@@ -19,7 +19,8 @@ use crate::readahead::Readahead;
 use crate::table_iter::TableIter;
 use ironstone_base::sync::Arc;
 use ironstone_base::{
-    Error, InternalKey, InternalKeyBuf, InternalKeyComparator, Result, SequenceNumber, SliceTransform, ValueType,
+    Error, InternalKey, InternalKeyBuf, InternalKeyComparator, Result, SequenceNumber, SliceTransform,
+    ValueType,
 };
 use ironstone_cache::Priority;
 use ironstone_compress::Decompressor;

@@ -27,7 +27,15 @@ impl TableIter {
     pub(crate) fn new(reader: Arc<TableReader>, options: &TableReadOptions) -> Self {
         let readahead = reader.readahead(options);
         let cursor = Cursor::default();
-        Self { reader, options: options.clone(), blocks: None, block: None, cursor, readahead, patched_key: None }
+        Self {
+            reader,
+            options: options.clone(),
+            blocks: None,
+            block: None,
+            cursor,
+            readahead,
+            patched_key: None,
+        }
     }
 
     /// Pins the value stood on, without a copy. Call only when valid.

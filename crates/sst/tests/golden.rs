@@ -3,8 +3,8 @@
 use ironstone_base::checksum::ChecksumKind;
 use ironstone_base::sync::Arc;
 use ironstone_base::{
-    Code, FileNumber, InternalKeyBuf, InternalKeyComparator, Result, SequenceNumber, UserComparator, ValueType,
-    slice_transform,
+    Code, FileNumber, InternalKeyBuf, InternalKeyComparator, Result, SequenceNumber, UserComparator,
+    ValueType, slice_transform,
 };
 use ironstone_cache::{Cache, CacheOptions};
 use ironstone_iter::InternalIterator;
@@ -58,9 +58,8 @@ fn entries_of_rocksdb(order: &UserComparator) -> Entries {
 
 /// One version of each key: at sequence number 0 in an ingested file, in order of writing in LevelDB's.
 fn entries_written_once(first: u64, step: u64) -> Entries {
-    let key = |i: u64| {
-        InternalKeyBuf::new(key(i).as_bytes(), SequenceNumber(first + i * step), ValueType::Value)
-    };
+    let key =
+        |i: u64| InternalKeyBuf::new(key(i).as_bytes(), SequenceNumber(first + i * step), ValueType::Value);
     (0..200).map(|i| (key(i), value(i).into_bytes())).collect()
 }
 
@@ -94,7 +93,8 @@ fn check(name: &str, reader: &Arc<TableReader>, entries: &Entries) {
         assert!(reader.prefix_may_match(&ReadContext::default(), key.as_key()).unwrap(), "{name}: {key:?}");
     }
     for i in 0..200u64 {
-        let absent = InternalKeyBuf::for_seek(format!("{:03}/kez{i}", i / 20).as_bytes(), SequenceNumber::MAX);
+        let absent =
+            InternalKeyBuf::for_seek(format!("{:03}/kez{i}", i / 20).as_bytes(), SequenceNumber::MAX);
         assert!(reader.get(&ReadContext::default(), absent.as_key()).unwrap().is_none(), "{name}");
     }
 }
@@ -109,7 +109,11 @@ fn tables(of: impl Fn(&str) -> bool) -> Vec<String> {
 
 fn options_for(name: &str) -> TableOptions {
     TableOptions {
-        comparator: if name == "reverse.sst" { UserComparator::ReverseBytewise } else { UserComparator::Bytewise },
+        comparator: if name == "reverse.sst" {
+            UserComparator::ReverseBytewise
+        } else {
+            UserComparator::Bytewise
+        },
         prefix_extractor: Some(slice_transform::fixed_prefix(4)),
         ..TableOptions::default()
     }
@@ -147,7 +151,8 @@ fn what_the_names_promise_is_in_the_tables() {
     for kind in (0..=4).filter_map(ChecksumKind::from_byte) {
         assert_eq!(reader(&format!("checksum-{}.sst", kind.option_name())).footer().checksum, kind);
     }
-    let named = |name: &str, part: &str| reader(name).meta_blocks().iter().any(|(name, _)| name.starts_with(part));
+    let named =
+        |name: &str, part: &str| reader(name).meta_blocks().iter().any(|(name, _)| name.starts_with(part));
     assert!(named("filter-ribbon.sst", "fullfilter.") && named("partitioned-5.sst", "partitionedfilter."));
     assert!(named("dictionary-trained.sst", "rocksdb.compression_dict"));
     assert!(named("index-hash.sst", "rocksdb.hashindex.prefixes"));
@@ -156,7 +161,10 @@ fn what_the_names_promise_is_in_the_tables() {
     }
     assert_eq!(reader("index-first-key.sst").index_type(), IndexType::BinarySearchWithFirstKey);
     let properties = reader("format-6.sst").properties().clone();
-    assert_eq!((properties.num_entries, properties.num_deletions, properties.num_merge_operands), (220, 40, 20));
+    assert_eq!(
+        (properties.num_entries, properties.num_deletions, properties.num_merge_operands),
+        (220, 40, 20)
+    );
     assert_eq!(properties.merge_operator_name, "StringAppendOperator");
     assert_eq!((properties.key_smallest_seqno, properties.key_largest_seqno), (1, 220));
 }

@@ -11,7 +11,8 @@ use ironstone_base::{
 use ironstone_compress::CompressionKind;
 use ironstone_sst::properties::{EXTERNAL_SST_GLOBAL_SEQNO, EXTERNAL_SST_VERSION};
 use ironstone_sst::{
-    BuildOptions, DataBlockIndexType, FilterKind, FilterPolicy, IndexShortening, IndexType, TableBuilder, TableOptions,
+    BuildOptions, DataBlockIndexType, FilterKind, FilterPolicy, IndexShortening, IndexType, TableBuilder,
+    TableOptions,
 };
 use ironstone_vfs::os::OsFileSystem;
 use ironstone_vfs::{FileSystem, WriteOptions};
@@ -73,9 +74,12 @@ fn kinds(format_version: u32) -> Vec<(String, BuildOptions)> {
         add(checksum.option_name(), TableOptions { checksum, ..default() }, none, 0);
     }
     let prefix = || -> Option<Arc<dyn SliceTransform>> { Some(slice_transform::fixed_prefix(3)) };
-    for index_type in
-        [IndexType::BinarySearch, IndexType::HashSearch, IndexType::TwoLevel, IndexType::BinarySearchWithFirstKey]
-    {
+    for index_type in [
+        IndexType::BinarySearch,
+        IndexType::HashSearch,
+        IndexType::TwoLevel,
+        IndexType::BinarySearchWithFirstKey,
+    ] {
         for index_block_restart_interval in [1, 8] {
             let table = TableOptions {
                 index_type,
@@ -85,7 +89,12 @@ fn kinds(format_version: u32) -> Vec<(String, BuildOptions)> {
                 partition_filters: true,
                 ..default()
             };
-            add(&format!("{}-{index_block_restart_interval}", index_type.name()), table, CompressionKind::Lz4, 0);
+            add(
+                &format!("{}-{index_block_restart_interval}", index_type.name()),
+                table,
+                CompressionKind::Lz4,
+                0,
+            );
         }
     }
     for (name, policy) in [
@@ -116,7 +125,8 @@ fn kinds(format_version: u32) -> Vec<(String, BuildOptions)> {
 
 fn run(tool: &str, args: &[&str]) -> Option<(bool, String)> {
     let output = Command::new(tool).args(args).output().ok()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let text =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     Some((output.status.success(), text))
 }
 
@@ -131,7 +141,8 @@ fn sst_dump_accepts_every_kind() {
         let path = dir.path().join("000012.sst");
         write(&path, options, false);
         let file = format!("--file={}", path.display());
-        let (_, check) = run("sst_dump", &[&file, "--command=check", "--verify_checksum", "--show_properties"]).unwrap();
+        let (_, check) =
+            run("sst_dump", &[&file, "--command=check", "--verify_checksum", "--show_properties"]).unwrap();
         assert!(!check.contains("orruption") && !check.contains("rror"), "{name}: {check}");
         assert!(check.contains(&format!("# entries: {KEYS}")), "{name}: {check}");
         let (_, scan) = run("sst_dump", &[&file, "--command=scan"]).unwrap();

@@ -12,7 +12,7 @@
 use super::CacheKey;
 use super::Priority;
 use super::index::{Index, Line, PackedIndex};
-use super::node::{Arena, FOUND_MAX, Node, Removed, found, references};
+use super::node::{Arena, FOUND_MAX, Node, Removed, fetch, found, references};
 use super::shared::Shared;
 use ironstone_base::sync::Mutex;
 use ironstone_base::sync::atomic::{AtomicPtr, Ordering};
@@ -188,6 +188,17 @@ impl<V> State<V> {
         let small = small_has_too_much || pinned_in_a_row >= self.main.len;
         let (one, other) = (self.small.first, self.main.first);
         NonNull::new(if small && !one.is_null() || other.is_null() { one } else { other })
+    }
+
+    /// Asks for the memory that the next evictions will touch. Each visit finds what the last one asked
+    /// for: the second in line then, whose hash now tells the line of the index.
+    fn fetch_next_victims(&self) {
+        for first in [self.small.first, self.main.first].into_iter().filter_map(NonNull::new) {
+            // SAFETY: VISIBLE, and the lock is ours (1).
+            let (hash, second) = unsafe { (first.as_ref().hash(), (*first.as_ref().links.get()).next) };
+            self.index.fetch(hash);
+            fetch(second);
+        }
     }
 
     /// Takes an entry out of index and queue, and if no reference is held, out of the cache.
@@ -376,6 +387,7 @@ impl<V> Shard<V> {
             }
             steps -= 1;
         }
+        state.fetch_next_victims();
         freed
     }
 

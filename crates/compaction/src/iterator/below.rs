@@ -4,8 +4,8 @@ use ironstone_base::UserComparator;
 use ironstone_base::sync::Arc;
 use ironstone_version::FileMetaData;
 
-/// The files of the levels below the output level, with one cursor for each level. Questions come in ascending key order,
-/// so that all questions together cost one pass over the files.
+/// The files of the levels below the output level, with one cursor for each level. Questions come in
+/// ascending key order, so that all questions together cost one pass over the files.
 #[derive(Clone, Debug, Default)]
 pub struct BelowLevels<'a> {
     levels: Vec<(&'a [Arc<FileMetaData>], usize)>,

@@ -109,7 +109,8 @@ fn forward_only() -> Error {
     Error::not_supported("walking the inputs of a compaction backwards")
 }
 
-/// All inputs of `plan`, merged, standing on the first entry of `range`. It may go on beyond the end of the range.
+/// All inputs of `plan`, merged, standing on the first entry of `range`. It may go on beyond the end of the
+/// range.
 pub(super) fn merged_inputs<'a>(
     context: &JobContext<'a>,
     plan: &'a CompactionPlan,

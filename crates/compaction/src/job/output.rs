@@ -257,9 +257,9 @@ fn digest(before: u64, key: InternalKey<'_>, value: &[u8]) -> u64 {
     (before.rotate_left(7) ^ xxh3_64(key.as_bytes())).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ xxh3_64(value)
 }
 
-/// Decides where an output ends: at its target size, or where it would overlap too much of the level after, so that its
-/// own next compaction stays bounded. Near its target it ends where a file of that level ends too, which saves that
-/// compaction from rewriting a file for a few of its keys.
+/// Decides where an output ends: at its target size, or where it would overlap too much of the level after,
+/// so that its own next compaction stays bounded. Near its target it ends where a file of that level ends
+/// too, which saves that compaction from rewriting a file for a few of its keys.
 pub(crate) struct Cutter<'a> {
     order: &'a UserComparator,
     grandparents: &'a [Arc<FileMetaData>],

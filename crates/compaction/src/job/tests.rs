@@ -342,7 +342,8 @@ fn outputs_end_before_they_overlap_too_much_of_the_level_after() {
     let memtable = (0..100).map(|at| big(format!("key{:03}", at * 10), 1 + at)).collect();
     store.flush(vec![memtable], &[]);
     let fixed = CompactionOptions { level_compaction_dynamic_level_bytes: false, ..options() };
-    // Into level 1, then moved to level 2: what the outputs of the next compaction must not overlap too much of.
+    // Into level 1, then moved to level 2: what the outputs of the next compaction must not overlap too much
+    // of.
     let plan = store.plan_all(&fixed);
     let output =
         run_compaction(&CompactionPlan { kind: PlanKind::Rewrite, ..plan.clone() }, &store.context())

@@ -65,8 +65,8 @@ impl Picker<'_> {
         (!self.running.any_busy(files)).then(|| files.to_vec())
     }
 
-    /// Adds the files of the output level that `start` overlaps. `None` if one is busy, or if a running compaction writes
-    /// into the range.
+    /// Adds the files of the output level that `start` overlaps. `None` if one is busy, or if a running
+    /// compaction writes into the range.
     pub(super) fn with_output(
         &self,
         start_level: usize,
@@ -133,7 +133,8 @@ impl Picker<'_> {
         range
     }
 
-    /// The compaction of file `at` of `level`, which is not 0, into the next level, with what should go along.
+    /// The compaction of file `at` of `level`, which is not 0, into the next level, with what should go
+    /// along.
     pub(super) fn draft_lower(&self, level: usize, at: usize, rightward: bool) -> Option<Draft> {
         let start = self.idle_clean_cut(level, at..at + 1)?;
         let draft = self.with_output(level, start, level + 1)?;

@@ -22,8 +22,9 @@ impl Picker<'_> {
         Some(plan)
     }
 
-    /// The level 0 files, newest first, that go down together if `low..=high` goes down: those that overlap it or
-    /// each other, but none that would leave behind an older file that it overlaps. Busy files stay behind.
+    /// The level 0 files, newest first, that go down together if `low..=high` goes down: those that overlap
+    /// it or each other, but none that would leave behind an older file that it overlaps. Busy files stay
+    /// behind.
     pub(super) fn level0_group(&self, low: &[u8], high: &[u8]) -> Vec<Arc<FileMetaData>> {
         let user = &self.version.comparator.user;
         let files = self.version.files(0);
@@ -81,8 +82,8 @@ impl Picker<'_> {
         Some(self.grow(self.with_output(0, start, output_level)?, false))
     }
 
-    /// The first group, from the oldest file on, that can go to the base level now. Groups that overlap in no key may go
-    /// at the same time.
+    /// The first group, from the oldest file on, that can go to the base level now. Groups that overlap in no
+    /// key may go at the same time.
     fn drain_level0(&self) -> Option<Draft> {
         let count = self.version.files(0).len();
         (0..count)
@@ -117,7 +118,8 @@ impl Picker<'_> {
         best
     }
 
-    /// All of level 0 into one file of level 0, where going to the base level would rewrite far more than it brings.
+    /// All of level 0 into one file of level 0, where going to the base level would rewrite far more than it
+    /// brings.
     fn merge_small_level0(&self) -> Option<Draft> {
         let files = self.version.files(0);
         let min_files = self.options.level0_file_num_compaction_trigger.max(2);

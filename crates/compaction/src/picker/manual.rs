@@ -15,7 +15,8 @@ use std::ops::Range;
 pub enum BottommostPolicy {
     /// No: what comes down from above is enough.
     Skip = 0,
-    /// Only if there is a compaction filter, which should see every entry; what this compaction wrote is left alone.
+    /// Only if there is a compaction filter, which should see every entry; what this compaction wrote is left
+    /// alone.
     #[default]
     IfHaveCompactionFilter = 1,
     /// Yes, even what this compaction wrote.
@@ -283,10 +284,11 @@ pub struct NamedFilesOptions {
     pub max_subcompactions: Option<usize>,
 }
 
-/// The compaction of the files `numbers` into `output_level`, with the files that must go along: all that lie between
-/// them on their levels, older files of level 0, and on every level down to the output what overlaps.
+/// The compaction of the files `numbers` into `output_level`, with the files that must go along: all that lie
+/// between them on their levels, older files of level 0, and on every level down to the output what overlaps.
 ///
-/// `InvalidArgument` for files that do not exist or lie below the output level, `Aborted` if something that runs is in the way.
+/// `InvalidArgument` for files that do not exist or lie below the output level, `Aborted` if something that
+/// runs is in the way.
 pub fn pick_files(
     version: &Version,
     options: &CompactionOptions,
@@ -359,7 +361,8 @@ impl Picker<'_> {
                     range.end = files.len(); // Newest first: what follows is older.
                 }
             } else {
-                // The outputs span all inputs, so what lies between named files of two levels goes along, too.
+                // The outputs span all inputs, so what lies between named files of two levels goes along,
+                // too.
                 let chosen = inputs.iter().flat_map(|inputs| &inputs.files).chain(&files[range.clone()]);
                 if let Some((low, high)) = user_key_range(&self.version.comparator.user, chosen) {
                     let overlap = self.overlap(level, low, high);

@@ -34,8 +34,8 @@ impl Picker<'_> {
         order
     }
 
-    /// For each file of `level`: 1024ths of bytes of the next level that would be rewritten with each byte of the
-    /// file, less for files that come near their TTL.
+    /// For each file of `level`: 1024ths of bytes of the next level that would be rewritten with each byte of
+    /// the file, less for files that come near their TTL.
     fn overlapping_ratios(&self, level: usize) -> Vec<u64> {
         let order = &self.version.comparator;
         let next = self.version.files(level + 1);

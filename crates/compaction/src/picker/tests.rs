@@ -131,7 +131,8 @@ impl Tree {
         text
     }
 
-    // `7:a-f`, then in any order `=10M` (size), `#5..9` (sequence numbers), `@100` (age of the data), `*` (marked).
+    // `7:a-f`, then in any order `=10M` (size), `#5..9` (sequence numbers), `@100` (age of the data), `*`
+    // (marked).
     fn define(&mut self, lines: &[&str]) {
         for files in &mut self.levels {
             files.clear();

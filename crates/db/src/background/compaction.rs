@@ -69,7 +69,10 @@ fn pick(engine: &Engine, state: &mut State) -> Option<Claimed> {
                 return Some(Claimed { data: Arc::clone(&family.data), _version: version, plan, id });
             }
             // Asked again when a flush or a compaction of it has ended.
-            None => family.compaction_due = false,
+            None => {
+                family.compaction_due = false;
+                engine.progress.notify_all(); // `wait_for_compact` waits for this too.
+            }
         }
     }
     None

@@ -1,4 +1,5 @@
 use super::*;
+use crate::arena::tests::HELD;
 use ironstone_base::Comparator;
 use ironstone_base::internal_key::{InternalKey, InternalKeyBuf};
 use ironstone_base::sync::atomic::AtomicBool;
@@ -258,6 +259,22 @@ fn a_pinned_value_outlives_the_last_reference_to_its_table() {
 }
 
 #[test]
+fn dropping_a_table_gives_its_memory_back() {
+    for kind in KINDS {
+        let before = HELD.get();
+        let table = table(kind, &UserComparator::Bytewise);
+        for sequence in 0..if cfg!(miri) { 50 } else { 50_000 } {
+            add(&table, sequence + 1, &format!("{:x}", sequence * 0x9e37_79b9), "some value");
+        }
+        let iter = table.iter();
+        drop(table);
+        assert!(HELD.get() > before, "the iterator keeps the table");
+        drop(iter);
+        assert_eq!(HELD.get(), before);
+    }
+}
+
+#[test]
 fn large_values_come_back() {
     let len = if cfg!(miri) { 100 << 10 } else { 9 << 20 };
     for kind in KINDS {
@@ -313,7 +330,7 @@ fn stress(kind: MemTableKind, order: &UserComparator, make_key: fn(u64) -> Vec<u
                 })
             })
             .collect();
-        for reader in 0..2u64 {
+        let readers = [0, 1].map(|reader| {
             scope.spawn(move || {
                 let mut random = SmallRng::seed_from_u64(reader);
                 while !done.load(Acquire) {
@@ -331,12 +348,15 @@ fn stress(kind: MemTableKind, order: &UserComparator, make_key: fn(u64) -> Vec<u
                     }
                     check_walk(table, &key, id, random.random());
                 }
-            });
-        }
+            })
+        });
         for handle in handles {
             handle.join().unwrap();
         }
         done.store(true, Release);
+        for handle in readers {
+            handle.join().unwrap();
+        }
     });
     assert_eq!(table.num_entries(), writers * per_writer);
     let mut iter = table.iter();

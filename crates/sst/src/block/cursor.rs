@@ -264,8 +264,7 @@ impl Cursor {
                 return Err(Corrupt("block: a key is shorter than its 8-byte trailer"));
             }
             self.before_keys.extend_from_within(key_start..key_start + entry.shared as usize);
-            self.before_keys
-                .extend_from_slice(&entries[entry.key_at as usize..entry.value_at() as usize]);
+            self.before_keys.extend_from_slice(&entries[entry.key_at as usize..entry.value_at() as usize]);
             key_start = key_end;
             let key_end = u32::try_from(self.before_keys.len())
                 .map_err(|_| Corrupt("block: the keys of a restart interval exceed 4 GiB"))?;

@@ -63,7 +63,8 @@ impl Block {
         target: InternalKey<'_>,
         global_sequence: Option<u64>,
     ) -> Result<Lookup, Corrupt> {
-        let search = Search::<REVERSE> { user_key: target.user_key(), trailer: target.trailer(), global_sequence };
+        let search =
+            Search::<REVERSE> { user_key: target.user_key(), trailer: target.trailer(), global_sequence };
         let restart = match self.hashed_restart(search.user_key) {
             // The key would come after the block's entries or between them; what comes next can only be
             // told by looking at the last interval.

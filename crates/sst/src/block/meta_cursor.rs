@@ -3,6 +3,9 @@
 use super::{Block, entry_at};
 use ironstone_base::Corrupt;
 
+/// An entry: its key, where in the block its value begins, and the value.
+pub type MetaEntry<'k, 'a> = (&'k [u8], usize, &'a [u8]);
+
 /// Walks the entries of a properties, metaindex or range-tombstone block.
 pub struct MetaCursor<'a> {
     entries: &'a [u8],
@@ -16,9 +19,9 @@ impl<'a> MetaCursor<'a> {
         Self { entries: block.entries(), at: 0, key: Vec::new() }
     }
 
-    /// The next entry: its key, where in the block its value begins, and the value.
+    /// The next entry.
     #[allow(clippy::should_implement_trait)] // The key is lent until the next call.
-    pub fn next(&mut self) -> Result<Option<(&[u8], usize, &'a [u8])>, Corrupt> {
+    pub fn next(&mut self) -> Result<Option<MetaEntry<'_, 'a>>, Corrupt> {
         if self.at as usize >= self.entries.len() {
             return Ok(None);
         }
@@ -26,7 +29,8 @@ impl<'a> MetaCursor<'a> {
         if entry.shared as usize > self.key.len() {
             return Err(Corrupt("block: a key shares more than the key before it has"));
         }
-        let (key_at, value_at, end) = (entry.key_at as usize, entry.value_at() as usize, entry.end() as usize);
+        let (key_at, value_at, end) =
+            (entry.key_at as usize, entry.value_at() as usize, entry.end() as usize);
         self.key.truncate(entry.shared as usize);
         self.key.extend_from_slice(&self.entries[key_at..value_at]);
         self.at = entry.end();

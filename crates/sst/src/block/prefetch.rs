@@ -13,9 +13,7 @@ pub(super) fn prefetch(bytes: &[u8]) {
     for line in bytes.chunks(64) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: no effect but on speed (1), and available (2).
-        unsafe {
-            _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast())
-        };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = bytes;

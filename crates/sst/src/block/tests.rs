@@ -69,7 +69,8 @@ fn lookup_finds_what_the_entries_say() {
             };
             for _ in 0..20 {
                 let target = target(&mut rng, &entries);
-                let at = entries.partition_point(|(key, _)| order.compare(key.as_key(), target.as_key()).is_lt());
+                let at =
+                    entries.partition_point(|(key, _)| order.compare(key.as_key(), target.as_key()).is_lt());
                 let found = block.lookup(&order, target.as_key(), None).unwrap();
                 match (entries.get(at), found) {
                     (Some((key, value)), Lookup::Found { trailer, value_at, value_len }) => {

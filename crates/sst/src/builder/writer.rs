@@ -193,7 +193,10 @@ impl BlockWriter {
     fn append(&mut self, block: &mut Vec<u8>, kind: CompressionKind) -> Result<BlockHandle> {
         let handle = BlockHandle { offset: self.offset, size: block.len() as u64 };
         if block.len() > u32::MAX as usize {
-            return Err(Error::not_supported(format!("{}: a block of more than 4 GiB", self.path().display())));
+            return Err(Error::not_supported(format!(
+                "{}: a block of more than 4 GiB",
+                self.path().display()
+            )));
         }
         let modifier = context_modifier(self.base_context_checksum, self.offset);
         let sum = block_checksum(self.table.checksum, block, kind as u8).wrapping_add(modifier);

@@ -3,10 +3,12 @@
 use super::fetch::BlockRole;
 use super::{IndexCursor, TableReader};
 use crate::block::{Block, Cursor};
+use crate::filter::PARTITIONED_FILTER_PREFIX;
 use crate::handle::BlockHandle;
+use crate::index::FlatIndex;
 use crate::index_builder::{HASH_METADATA, HASH_PREFIXES, decode_prefix_blocks};
-use crate::options::ReadContext;
-use ironstone_base::{InternalKeyBuf, Result};
+use crate::options::{IndexType, ReadContext};
+use ironstone_base::{Corrupt, InternalKeyBuf, Result};
 
 impl TableReader {
     /// Reads every block of the file, past the cache, and checks its checksum and its structure: keys
@@ -32,11 +34,35 @@ impl TableReader {
                 self.read_checked(role, handle)?;
             }
         }
+        self.verify_partitions()?;
         self.verify_prefix_blocks()
     }
 
+    /// The blocks below the top levels of index and filter.
+    fn verify_partitions(&self) -> Result<()> {
+        let named = |wanted: &str| self.metaindex.iter().find(|(name, _)| name.starts_with(wanted));
+        let filter = named(PARTITIONED_FILTER_PREFIX).map(|(_, handle)| *handle);
+        let index = match self.footer.index.is_null() {
+            true => named("rocksdb.index").map(|(_, handle)| *handle),
+            false => Some(self.footer.index),
+        };
+        let index = index.filter(|_| self.index_type == IndexType::TwoLevel);
+        let tops = [(BlockRole::Index, index), (BlockRole::Filter, filter)];
+        for (role, top) in tops.into_iter().filter_map(|(role, top)| Some((role, top?))) {
+            let corrupt = |bad: Corrupt| self.format().corrupt(role, top.offset, bad.0);
+            let block = Block::new(self.read_checked(role, top)?).map_err(corrupt)?;
+            let top = FlatIndex::decode(&block, self.index_format, &self.order.user, self.file_size);
+            let top = top.map_err(corrupt)?;
+            for at in 0..top.len() {
+                self.read_checked(role, top.handle(at))?;
+            }
+        }
+        Ok(())
+    }
+
     fn verify_prefix_blocks(&self) -> Result<()> {
-        let find = |wanted: &str| self.metaindex.iter().find(|(name, _)| name == wanted).map(|(_, handle)| *handle);
+        let find =
+            |wanted: &str| self.metaindex.iter().find(|(name, _)| name == wanted).map(|(_, handle)| *handle);
         if let (Some(prefixes_at), Some(metadata_at)) = (find(HASH_PREFIXES), find(HASH_METADATA)) {
             let prefixes = self.read_checked(BlockRole::Index, prefixes_at)?;
             let metadata = self.read_checked(BlockRole::Index, metadata_at)?;

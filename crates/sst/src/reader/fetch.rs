@@ -221,7 +221,8 @@ impl TableReader {
         };
         let block = self.parse_data_block(handle, raw)?;
         let charge = block.memory_usage();
-        let block = self.keep(context, handle, CachedBlock::Data(block), charge, Priority::Low, &DATA_TICKERS)?;
+        let block =
+            self.keep(context, handle, CachedBlock::Data(block), charge, Priority::Low, &DATA_TICKERS)?;
         if let BlockRef::Cached(cached) = &block {
             index.set_slot(at, cached.hint());
         }
@@ -254,7 +255,12 @@ impl TableReader {
         format.unpack_owned(role, handle.offset, stored, self.decompressor(role))
     }
 
-    fn read_ahead(&self, context: &ReadContext, handle: BlockHandle, ahead: &mut Readahead) -> Result<Vec<u8>> {
+    fn read_ahead(
+        &self,
+        context: &ReadContext,
+        handle: BlockHandle,
+        ahead: &mut Readahead,
+    ) -> Result<Vec<u8>> {
         let (role, format) = (BlockRole::Data, self.format());
         let len = format.stored_len(role, handle)?;
         let Some(stored) = ahead.read(&*self.file, handle.offset, len)? else {
@@ -289,7 +295,9 @@ impl TableReader {
 
     /// A filter block or partition.
     pub(super) fn filter_block(&self, context: &ReadContext, handle: BlockHandle) -> Result<BlockRef> {
-        self.meta_block(context, BlockRole::Filter, handle, |raw| Ok(CachedBlock::Filter(ParsedFilter::new(raw))))
+        self.meta_block(context, BlockRole::Filter, handle, |raw| {
+            Ok(CachedBlock::Filter(ParsedFilter::new(raw)))
+        })
     }
 
     fn meta_block(
@@ -341,7 +349,12 @@ impl TableReader {
         }
     }
 
-    pub(super) fn keep_data_block(&self, context: &ReadContext, handle: BlockHandle, block: Block) -> Result<BlockRef> {
+    pub(super) fn keep_data_block(
+        &self,
+        context: &ReadContext,
+        handle: BlockHandle,
+        block: Block,
+    ) -> Result<BlockRef> {
         let charge = block.memory_usage();
         self.keep(context, handle, CachedBlock::Data(block), charge, Priority::Low, &DATA_TICKERS)
     }
@@ -352,7 +365,12 @@ impl TableReader {
     }
 
     /// Refuses to read from the file if the caller said so.
-    pub(super) fn check_tier(&self, context: &ReadContext, role: BlockRole, handle: BlockHandle) -> Result<()> {
+    pub(super) fn check_tier(
+        &self,
+        context: &ReadContext,
+        role: BlockRole,
+        handle: BlockHandle,
+    ) -> Result<()> {
         match context.read_tier {
             ReadTier::All | ReadTier::Persisted => Ok(()),
             ReadTier::BlockCache | ReadTier::Memtable => Err(Error::incomplete(format!(

@@ -37,7 +37,12 @@ impl TableReader {
     }
 
     #[inline]
-    fn get_from(&self, context: &ReadContext, index: &FlatIndex, target: InternalKey<'_>) -> Result<Option<TableEntry>> {
+    fn get_from(
+        &self,
+        context: &ReadContext,
+        index: &FlatIndex,
+        target: InternalKey<'_>,
+    ) -> Result<Option<TableEntry>> {
         let mut at = index.find(&self.order.user, target);
         while at < index.len() {
             let block = self.data_block(context, index, at)?;
@@ -66,7 +71,13 @@ impl TableReader {
 
     /// Looks for `target` in `block`, which is block `at` of `index`.
     #[inline]
-    fn search(&self, block: BlockRef, index: &FlatIndex, at: usize, target: InternalKey<'_>) -> Result<Answer> {
+    fn search(
+        &self,
+        block: BlockRef,
+        index: &FlatIndex,
+        at: usize,
+        target: InternalKey<'_>,
+    ) -> Result<Answer> {
         let offset = || index.handle(at).offset;
         let Some(entries) = block.data() else {
             return Err(self.format().corrupt(BlockRole::Data, offset(), "the cache has another block here"));
@@ -159,9 +170,15 @@ impl TableReader {
     }
 
     /// As [`TableReader::get`] for many targets in ascending order. Reads from the file go out together.
-    pub fn multi_get(&self, context: &ReadContext, targets: &[InternalKey<'_>]) -> Vec<Result<Option<TableEntry>>> {
+    pub fn multi_get(
+        &self,
+        context: &ReadContext,
+        targets: &[InternalKey<'_>],
+    ) -> Vec<Result<Option<TableEntry>>> {
         let index = match &self.index {
-            super::IndexHome { top: Home::Resident(index), is_two_level: false } if targets.len() > 1 => index,
+            super::IndexHome { top: Home::Resident(index), is_two_level: false } if targets.len() > 1 => {
+                index
+            }
             _ => return targets.iter().map(|&target| self.get(context, target)).collect(),
         };
         let wanted: Vec<Result<Option<usize>>> = targets
@@ -195,12 +212,18 @@ impl TableReader {
     }
 
     /// The blocks at `places`; those that are not in the cache are read at once.
-    fn data_blocks(&self, context: &ReadContext, index: &FlatIndex, places: &[usize]) -> Vec<Result<BlockRef>> {
+    fn data_blocks(
+        &self,
+        context: &ReadContext,
+        index: &FlatIndex,
+        places: &[usize],
+    ) -> Vec<Result<BlockRef>> {
         let mut blocks: Vec<Option<Result<BlockRef>>> = Vec::with_capacity(places.len());
         let mut missing: Vec<(usize, BlockHandle, Vec<u8>)> = Vec::new();
         for (i, &at) in places.iter().enumerate() {
             let handle = index.handle(at);
-            let cached = self.cache.as_ref().and_then(|cache| cache.get_at(index.slot(at), &self.cache_key(handle)));
+            let cached =
+                self.cache.as_ref().and_then(|cache| cache.get_at(index.slot(at), &self.cache_key(handle)));
             let tier = self.check_tier(context, BlockRole::Data, handle);
             blocks.push(match cached {
                 Some(block) => {
@@ -230,7 +253,10 @@ impl TableReader {
     }
 
     /// Reads blocks with their trailers, all in one call.
-    fn read_missing(&self, mut missing: Vec<(usize, BlockHandle, Vec<u8>)>) -> Vec<(usize, BlockHandle, Result<Vec<u8>>)> {
+    fn read_missing(
+        &self,
+        mut missing: Vec<(usize, BlockHandle, Vec<u8>)>,
+    ) -> Vec<(usize, BlockHandle, Result<Vec<u8>>)> {
         let mut requests: Vec<ReadRequest<'_>> = missing
             .iter_mut()
             .map(|(_, handle, buf)| ReadRequest { offset: handle.offset, buf, result: Ok(0) })

@@ -58,7 +58,12 @@ impl IndexCursor {
     }
 
     /// Moves to the first block that may hold an entry at or after `target`.
-    pub fn seek(&mut self, reader: &TableReader, context: &ReadContext, target: InternalKey<'_>) -> Result<bool> {
+    pub fn seek(
+        &mut self,
+        reader: &TableReader,
+        context: &ReadContext,
+        target: InternalKey<'_>,
+    ) -> Result<bool> {
         let order = &reader.order.user;
         let at = self.top(reader).map_or(usize::MAX, |top| top.find(order, target));
         self.enter(reader, context, at)?;

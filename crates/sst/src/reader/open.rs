@@ -31,7 +31,11 @@ struct Tail<'a> {
     bytes_at: u64,
 }
 
-pub(super) fn open(file: Box<dyn RandomAccessFile>, file_size: u64, options: &OpenOptions) -> Result<TableReader> {
+pub(super) fn open(
+    file: Box<dyn RandomAccessFile>,
+    file_size: u64,
+    options: &OpenOptions,
+) -> Result<TableReader> {
     let table = Arc::clone(&options.table);
     let (bytes, bytes_at) = read_tail(&*file, file_size, options.tail_size)?;
     let footer_at = file_size.saturating_sub(FOOTER_LEN as u64);
@@ -43,8 +47,9 @@ pub(super) fn open(file: Box<dyn RandomAccessFile>, file_size: u64, options: &Op
     let metaindex = tail.metaindex()?;
     let properties = tail.properties(&metaindex)?;
     check_supported(path, &properties, options)?;
-    let global_sequence = global_sequence(&properties, options.largest_sequence)
-        .map_err(|what| Error::corruption_at(path, metaindex_offset(&metaindex, "rocksdb.properties"), what))?;
+    let global_sequence = global_sequence(&properties, options.largest_sequence).map_err(|what| {
+        Error::corruption_at(path, metaindex_offset(&metaindex, "rocksdb.properties"), what)
+    })?;
     let dictionary = tail.dictionary(&metaindex)?;
     let range_tombstones = tail.range_tombstones(&metaindex, global_sequence)?;
     let (index_type, index_at) = tail.index_place(&metaindex, &properties)?;
@@ -60,10 +65,7 @@ pub(super) fn open(file: Box<dyn RandomAccessFile>, file_size: u64, options: &Op
 
     let mut reader = TableReader {
         order: InternalKeyComparator::new(table.comparator.clone()),
-        index: IndexHome {
-            top: Home::Cached(index_at),
-            is_two_level: index_type == IndexType::TwoLevel,
-        },
+        index: IndexHome { top: Home::Cached(index_at), is_two_level: index_type == IndexType::TwoLevel },
         filter: FilterHome::None,
         filters_keys: properties.user_flag(properties::WHOLE_KEY_FILTERING, true),
         filter_extractor,
@@ -175,7 +177,8 @@ impl Tail<'_> {
         properties: &TableProperties,
     ) -> Result<()> {
         let place = properties.external_sst_file_global_seqno_offset.checked_sub(at.offset);
-        if let Some(field) = place.and_then(|start| stored.get_mut(start as usize..)?.first_chunk_mut::<8>()) {
+        if let Some(field) = place.and_then(|start| stored.get_mut(start as usize..)?.first_chunk_mut::<8>())
+        {
             *field = [0; 8];
         }
         self.format.verify(BlockRole::Properties, at.offset, &stored)
@@ -228,7 +231,8 @@ impl Tail<'_> {
             return Err(Error::not_supported(message));
         };
         let at = if footer.index.is_null() { find(metaindex, "rocksdb.index") } else { Some(footer.index) };
-        let missing = || self.format.corrupt(BlockRole::Metaindex, footer.metaindex.offset, "it names no index");
+        let missing =
+            || self.format.corrupt(BlockRole::Metaindex, footer.metaindex.offset, "it names no index");
         Ok((index_type, at.ok_or_else(missing)?))
     }
 }
@@ -247,13 +251,19 @@ fn metaindex_offset(metaindex: &[(String, BlockHandle)], name: &str) -> u64 {
 }
 
 /// Refuses tables that need what is not built, and tables of another order or another identity.
-fn check_supported(path: &std::path::Path, properties: &TableProperties, options: &OpenOptions) -> Result<()> {
+fn check_supported(
+    path: &std::path::Path,
+    properties: &TableProperties,
+    options: &OpenOptions,
+) -> Result<()> {
     let unsupported = |what: &str| Err(Error::not_supported(format!("{}: {what}", path.display())));
     if properties.separate_key_value_in_data_block != 0 {
         return unsupported("data blocks with keys and values apart (separate_key_value_in_data_block)");
     }
     if properties.user_defined_timestamps_persisted == 0 {
-        return unsupported("keys without their user-defined timestamps (persist_user_defined_timestamps=false)");
+        return unsupported(
+            "keys without their user-defined timestamps (persist_user_defined_timestamps=false)",
+        );
     }
     if properties.user_collected.contains_key(EMBEDDED_BLOBS) {
         return unsupported("blobs embedded in the table");
@@ -292,7 +302,9 @@ fn global_sequence(
             let sequence = match largest {
                 Some(largest) if stored == 0 => largest.0,
                 Some(largest) if stored != largest.0 => {
-                    return Err("its global sequence number is not the largest one that the MANIFEST has for it");
+                    return Err(
+                        "its global sequence number is not the largest one that the MANIFEST has for it",
+                    );
                 }
                 _ => stored,
             };
@@ -333,7 +345,13 @@ fn cache_file_id(properties: &TableProperties, unused: Option<u64>) -> u64 {
 }
 
 impl TableReader {
-    fn settle_index(&mut self, options: &OpenOptions, at: BlockHandle, tail: &[u8], tail_at: u64) -> Result<()> {
+    fn settle_index(
+        &mut self,
+        options: &OpenOptions,
+        at: BlockHandle,
+        tail: &[u8],
+        tail_at: u64,
+    ) -> Result<()> {
         let context = ReadContext::default();
         if self.cache.is_some() && self.table.cache_index_and_filter_blocks {
             let is_pinned = self.is_pinned(options, self.index.is_two_level);
@@ -411,7 +429,12 @@ impl TableReader {
     ) -> Result<Home<ParsedFilter>> {
         let context = ReadContext::default();
         if !in_cache {
-            return Ok(Home::Resident(ParsedFilter::new(self.tail_raw(BlockRole::Filter, at, tail, tail_at)?)));
+            return Ok(Home::Resident(ParsedFilter::new(self.tail_raw(
+                BlockRole::Filter,
+                at,
+                tail,
+                tail_at,
+            )?)));
         }
         if self.is_pinned(options, false) {
             return Ok(Home::Pinned(self.filter_block(&context, at)?));
@@ -438,7 +461,8 @@ impl TableReader {
             return Ok(FilterHome::Partitioned { top, partitions: None });
         }
         let top = self.decode_index(&self.tail_block(BlockRole::Filter, at, tail, tail_at)?, at)?;
-        let read = |i| Ok(ParsedFilter::new(self.tail_raw(BlockRole::Filter, top.handle(i), tail, tail_at)?));
+        let read =
+            |i| Ok(ParsedFilter::new(self.tail_raw(BlockRole::Filter, top.handle(i), tail, tail_at)?));
         let partitions: Result<Vec<ParsedFilter>> = (0..top.len()).map(read).collect();
         Ok(FilterHome::Partitioned { partitions: Some(partitions?), top: Home::Resident(top) })
     }

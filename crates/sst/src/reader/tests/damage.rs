@@ -30,14 +30,18 @@ fn read_all(fs: &MemFileSystem, table: &Arc<TableOptions>, entries: &Entries) ->
     reader.verify_checksums()
 }
 
-fn small_table(seed: u64, format_version: u32, index_type: IndexType) -> (MemFileSystem, BuildOptions, Entries) {
+fn small_table(
+    seed: u64,
+    format_version: u32,
+    index_type: IndexType,
+) -> (MemFileSystem, BuildOptions, Entries) {
     let mut rng = random(seed);
     let table = TableOptions {
         block_size: 300,
         metadata_block_size: 100,
         format_version,
         index_type,
-        checksum: if format_version % 2 == 0 { ChecksumKind::Xxh3 } else { ChecksumKind::Crc32c },
+        checksum: if format_version.is_multiple_of(2) { ChecksumKind::Xxh3 } else { ChecksumKind::Crc32c },
         filter_policy: Some(FilterPolicy::bloom(10.0)),
         partition_filters: true,
         prefix_extractor: Some(slice_transform::capped_prefix(2)),
@@ -166,7 +170,9 @@ fn wander(fs: &MemFileSystem, table: &Arc<TableOptions>, entries: &Entries) {
         steps += 1;
     }
     for (key, _) in entries {
-        let _ = reader.get(&ReadContext::default(), key.as_key()).map(|found| found.map(|entry| entry.value.len()));
+        let _ = reader
+            .get(&ReadContext::default(), key.as_key())
+            .map(|found| found.map(|entry| entry.value.len()));
         let _ = reader.visit(&ReadContext::default(), key.as_key(), &mut |_| true);
         let _ = iter.seek(key.as_key());
         let _ = iter.seek_for_prev(key.as_key());

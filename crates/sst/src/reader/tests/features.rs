@@ -30,7 +30,13 @@ fn the_block_cache_tier_reads_only_what_is_cached() {
     let cached_only = ReadContext { read_tier: ReadTier::BlockCache, ..ReadContext::default() };
     let key = entries[500].0.as_key();
     assert!(reader.get(&cached_only, key).unwrap_err().is_incomplete());
-    assert!(reader.iter(&TableReadOptions { read: cached_only, ..Default::default() }).seek(key).unwrap_err().is_incomplete());
+    assert!(
+        reader
+            .iter(&TableReadOptions { read: cached_only, ..Default::default() })
+            .seek(key)
+            .unwrap_err()
+            .is_incomplete()
+    );
     assert_eq!(*reader.get(&ReadContext::default(), key).unwrap().unwrap().value, *b"value 500");
     assert_eq!(*reader.get(&cached_only, key).unwrap().unwrap().value, *b"value 500");
     assert_eq!(statistics.ticker(Ticker::BlockCacheDataHit), 1);
@@ -82,13 +88,17 @@ fn entries_of_an_ingested_file_count_as_written_at_its_sequence_number() {
     ];
     let entries: Entries = numbered(500)
         .into_iter()
-        .map(|(key, value)| (InternalKeyBuf::new(key.user_key(), SequenceNumber::ZERO, ValueType::Value), value))
+        .map(|(key, value)| {
+            (InternalKeyBuf::new(key.user_key(), SequenceNumber::ZERO, ValueType::Value), value)
+        })
         .collect();
     let fs = new_fs();
     build(&fs, &options, &entries);
     let open_options = OpenOptions::new(table, FileNumber(7));
-    let reader = open_with(&fs, OpenOptions { largest_sequence: Some(SequenceNumber(77)), ..open_options }).unwrap();
-    let target = |i: usize, sequence| InternalKeyBuf::for_seek(entries[i].0.user_key(), SequenceNumber(sequence));
+    let reader =
+        open_with(&fs, OpenOptions { largest_sequence: Some(SequenceNumber(77)), ..open_options }).unwrap();
+    let target =
+        |i: usize, sequence| InternalKeyBuf::for_seek(entries[i].0.user_key(), SequenceNumber(sequence));
     let context = ReadContext::default();
     assert_eq!(reader.get(&context, target(5, 77).as_key()).unwrap().unwrap().sequence, SequenceNumber(77));
     assert!(reader.get(&context, target(5, 76).as_key()).unwrap().is_none());
@@ -111,7 +121,10 @@ fn options_that_contradict_each_other_are_refused() {
     let default = TableOptions::default;
     assert_eq!(refused(TableOptions { format_version: 7, ..default() }).code(), Code::InvalidArgument);
     assert_eq!(refused(TableOptions { format_version: 1, ..default() }).code(), Code::InvalidArgument);
-    assert_eq!(refused(TableOptions { index_type: IndexType::HashSearch, ..default() }).code(), Code::InvalidArgument);
+    assert_eq!(
+        refused(TableOptions { index_type: IndexType::HashSearch, ..default() }).code(),
+        Code::InvalidArgument
+    );
 }
 
 #[test]

@@ -136,7 +136,10 @@ fn check_seeks(reader: &Arc<TableReader>, entries: &Entries, order: &UserCompara
     }
 }
 
-fn visible<'a>(entries: &'a Entries, target: InternalKey<'a>) -> impl Iterator<Item = &'a (InternalKeyBuf, Vec<u8>)> {
+fn visible<'a>(
+    entries: &'a Entries,
+    target: InternalKey<'a>,
+) -> impl Iterator<Item = &'a (InternalKeyBuf, Vec<u8>)> {
     entries.iter().filter(move |(key, _)| {
         key.user_key() == target.user_key() && key.as_key().trailer() <= target.trailer()
     })
@@ -156,7 +159,12 @@ fn check_gets(reader: &Arc<TableReader>, entries: &Entries, order: &UserComparat
         assert_eq!(found.is_some(), expected.is_some(), "{target:?}");
         found.iter().zip(expected).for_each(|(found, expected)| same(found, expected));
         let mut all = Vec::new();
-        reader.visit(&context, target.as_key(), &mut |entry| { all.push(entry); true }).unwrap();
+        reader
+            .visit(&context, target.as_key(), &mut |entry| {
+                all.push(entry);
+                true
+            })
+            .unwrap();
         assert_eq!(all.len(), visible(entries, target.as_key()).count());
         all.iter().zip(visible(entries, target.as_key())).for_each(|(found, expected)| same(found, expected));
     }

@@ -35,8 +35,12 @@ pub fn table_options(rng: &mut SmallRng) -> TableOptions {
         Some(FilterPolicy::ribbon(10.0, -1)),
         Some(FilterPolicy::new(FilterKind::LegacyBloom, 8.0)),
     ];
-    let index_types =
-        [IndexType::BinarySearch, IndexType::HashSearch, IndexType::TwoLevel, IndexType::BinarySearchWithFirstKey];
+    let index_types = [
+        IndexType::BinarySearch,
+        IndexType::HashSearch,
+        IndexType::TwoLevel,
+        IndexType::BinarySearchWithFirstKey,
+    ];
     let index_type = one_of(rng, &index_types);
     let extractors = [
         None,
@@ -105,7 +109,8 @@ pub fn table_options(rng: &mut SmallRng) -> TableOptions {
 pub fn build_options(rng: &mut SmallRng, mut table: TableOptions) -> BuildOptions {
     let kinds: Vec<_> = CompressionKind::ALL.into_iter().filter(|kind| kind.is_supported()).collect();
     let compression = if table.block_align { CompressionKind::None } else { one_of(rng, &kinds) };
-    table.block_size = if table.block_align { table.block_size.next_power_of_two() } else { table.block_size };
+    table.block_size =
+        if table.block_align { table.block_size.next_power_of_two() } else { table.block_size };
     let mut options = BuildOptions::new(Arc::new(table));
     options.compression = compression;
     if rng.random_bool(0.4) {
