@@ -89,13 +89,14 @@ impl MemoryBudget {
     /// Counts `bytes` for `role` until the reservation is dropped.
     /// `Incomplete` with subcode `MemoryLimit` if that would pass the limit.
     pub fn reserve(self: &Arc<Self>, role: MemoryRole, bytes: usize) -> Result<Reservation> {
-        self.take(role, bytes)?;
-        Ok(Reservation { budget: Arc::clone(self), role, bytes })
+        let mut reservation = Reservation { budget: Arc::clone(self), role, bytes: 0, charged: 0 };
+        reservation.grow(bytes)?;
+        Ok(reservation)
     }
 
     /// Counts `bytes` for `role` even past the limit: for memory that exists already.
     pub fn reserve_unconditionally(self: &Arc<Self>, role: MemoryRole, bytes: usize) -> Reservation {
-        let mut reservation = Reservation { budget: Arc::clone(self), role, bytes: 0 };
+        let mut reservation = Reservation { budget: Arc::clone(self), role, bytes: 0, charged: 0 };
         reservation.set(bytes);
         reservation
     }
@@ -126,25 +127,37 @@ impl MemoryBudget {
         limit != 0 && self.usage() > limit
     }
 
-    fn take(&self, role: MemoryRole, bytes: usize) -> Result<()> {
+    fn count(&self, role: MemoryRole, bytes: usize) {
+        self.total.fetch_add(bytes, Ordering::Relaxed);
+        self.by_role[role as usize].fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn count_within_limit(&self, role: MemoryRole, bytes: usize) -> Result<()> {
         let limit = self.limit();
         // Relaxed: the numbers publish nothing but themselves.
         let fits = |held: usize| held.checked_add(bytes).filter(|&sum| limit == 0 || sum <= limit);
-        if let Err(held) = self.total.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) {
-            return Err(over_limit(role, bytes, held, limit));
+        match self.total.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) {
+            Ok(_) => {
+                self.by_role[role as usize].fetch_add(bytes, Ordering::Relaxed);
+                Ok(())
+            }
+            Err(held) => Err(over_limit(role, bytes, held, limit)),
         }
-        if let Some(target) = &self.target {
-            target.charge(bytes).inspect_err(|_| {
-                self.total.fetch_sub(bytes, Ordering::Relaxed);
-            })?;
-        }
-        self.by_role[role as usize].fetch_add(bytes, Ordering::Relaxed);
-        Ok(())
     }
 
-    fn give_back(&self, role: MemoryRole, bytes: usize) {
+    fn uncount(&self, role: MemoryRole, bytes: usize) {
         self.total.fetch_sub(bytes, Ordering::Relaxed);
         self.by_role[role as usize].fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    fn charge_target(&self, bytes: usize) -> Result<()> {
+        self.target.as_ref().map_or(Ok(()), |target| target.charge(bytes))
+    }
+
+    fn uncharge_target(&self, bytes: usize) {
+        if let Some(target) = self.target.as_ref().filter(|_| bytes > 0) {
+            target.uncharge(bytes);
+        }
     }
 }
 
@@ -159,6 +172,8 @@ pub struct Reservation {
     budget: Arc<MemoryBudget>,
     role: MemoryRole,
     bytes: usize,
+    /// How much of it the target was charged: less than `bytes` after it refused.
+    charged: usize,
 }
 
 impl Reservation {
@@ -169,31 +184,77 @@ impl Reservation {
 
     /// Takes `more` bytes, or fails and changes nothing.
     pub fn grow(&mut self, more: usize) -> Result<()> {
-        self.budget.take(self.role, more)?;
+        self.budget.count_within_limit(self.role, more)?;
+        self.budget.charge_target(more).inspect_err(|_| self.budget.uncount(self.role, more))?;
         self.bytes += more;
+        self.charged += more;
         Ok(())
     }
 
     /// Makes it hold exactly `bytes`, even past the limit.
     pub fn set(&mut self, bytes: usize) {
-        if bytes <= self.bytes {
-            self.shrink(self.bytes - bytes);
-            return;
+        if bytes > self.bytes {
+            let more = bytes - self.bytes;
+            self.budget.count(self.role, more);
+            // A target that refuses is not charged; the memory exists all the same.
+            if self.budget.charge_target(more).is_ok() {
+                self.charged += more;
+            }
+        } else {
+            self.budget.uncount(self.role, self.bytes - bytes);
+            self.budget.uncharge_target(self.charged.saturating_sub(bytes));
+            self.charged = self.charged.min(bytes);
         }
-        let more = bytes - self.bytes;
-        self.budget.total.fetch_add(more, Ordering::Relaxed);
-        self.budget.by_role[self.role as usize].fetch_add(more, Ordering::Relaxed);
         self.bytes = bytes;
-    }
-
-    fn shrink(&mut self, less: usize) {
-        self.budget.give_back(self.role, less);
-        self.bytes -= less;
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.shrink(self.bytes);
+        self.set(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Cache, CacheOptions};
+
+    #[test]
+    fn reservations_come_and_go() {
+        let budget = MemoryBudget::new(100);
+        let mut one = budget.reserve(MemoryRole::Memtable, 60).unwrap();
+        let error = budget.reserve(MemoryRole::Wal, 41).err().unwrap();
+        assert_eq!((error.code(), error.sub_code()), (Code::Incomplete, SubCode::MemoryLimit));
+        assert!(one.grow(41).is_err());
+        one.grow(40).unwrap();
+        assert_eq!((budget.usage(), one.bytes(), budget.is_exceeded()), (100, 100, false));
+        let past = budget.reserve_unconditionally(MemoryRole::Wal, 5);
+        assert_eq!((budget.usage_of(MemoryRole::Wal), budget.is_exceeded()), (5, true));
+        one.set(10);
+        assert_eq!(budget.usage(), 15);
+        drop((one, past));
+        assert_eq!(MemoryRole::ALL.map(|role| budget.usage_of(role)), [0; MemoryRole::ALL.len()]);
+        assert_eq!(budget.usage(), 0);
+    }
+
+    #[test]
+    fn a_cache_makes_room_for_what_is_reserved() {
+        let options = CacheOptions { capacity: 10_000, num_shard_bits: 0, ..CacheOptions::default() };
+        let cache: Arc<Cache<u8>> = Cache::new(options);
+        let budget = MemoryBudget::charged_to(0, Arc::clone(&cache) as Arc<dyn ChargeTarget>);
+        let mut memtable = budget.reserve(MemoryRole::Memtable, 4000).unwrap();
+        assert_eq!(cache.usage(), 4000);
+        cache.set_strict_capacity_limit(true);
+        assert!(memtable.grow(7000).is_err());
+        assert_eq!((budget.usage(), cache.usage()), (4000, 4000));
+        memtable.set(11_000); // The cache refuses to be charged for the rest.
+        assert_eq!((budget.usage(), cache.usage()), (11_000, 4000));
+        memtable.set(5000);
+        assert_eq!((budget.usage(), cache.usage()), (5000, 4000));
+        memtable.set(3000);
+        assert_eq!((budget.usage(), cache.usage()), (3000, 3000));
+        drop(memtable);
+        assert_eq!((budget.usage(), cache.usage()), (0, 0));
     }
 }

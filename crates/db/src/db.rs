@@ -194,7 +194,7 @@ impl Db {
         engine.controller.admit(bytes, options.no_slowdown, &*engine.env.clock, abort)?;
         match engine.pipeline.write(batch, level) {
             Ok(committed) => {
-                if committed.memtable_full || committed.wal_bytes > engine.wal_check_bytes() {
+                if committed.memtable_full || committed.wal_end > engine.wal_check.load(Ordering::Relaxed) {
                     engine.switch_wanted.store(true, Ordering::Relaxed);
                 }
                 if engine.statistics.is_some() {
@@ -474,14 +474,6 @@ impl Engine {
             (false, true) => Ok(LogLevel::Synced),
             (false, false) if self.options.manual_wal_flush => Ok(LogLevel::Buffered),
             (false, false) => Ok(LogLevel::Written),
-        }
-    }
-
-    /// From which size of the current WAL on it is worth looking whether all are too large together.
-    fn wal_check_bytes(&self) -> u64 {
-        match self.options.max_total_wal_size {
-            0 => u64::MAX,
-            limit => limit / 2,
         }
     }
 

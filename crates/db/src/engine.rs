@@ -40,6 +40,8 @@ pub(crate) struct Engine {
     pub(crate) switching: Mutex<()>,
     /// Raised by the write that fills a memtable; the next write switches it. Relaxed: a hint.
     pub(crate) switch_wanted: AtomicBool,
+    /// Where in the log it is worth looking again whether the WALs are too large together. Relaxed: a hint.
+    pub(crate) wal_check: AtomicU64,
     /// Raised with every failure that stops writes, so that writers need no lock to see it.
     pub(crate) writes_stopped: AtomicBool,
     pub(crate) manifest: Mutex<ManifestWriter>,
@@ -116,6 +118,8 @@ pub(crate) struct Family {
     /// Flush what is in `imm` even if it is little.
     pub(crate) flush_requested: bool,
     pub(crate) running: RunningCompactions,
+    /// How many manual compactions wait until nothing else runs: automatic ones hold back for them.
+    pub(crate) exclusive_waits: usize,
     /// Estimated bytes that compaction still has to rewrite.
     pub(crate) pending_bytes: u64,
     /// Set when something changed that may make a compaction due; cleared by a picker that found none.

@@ -24,7 +24,7 @@ use ironstone_version::{
     ColumnFamilyConfig, ManifestOptions, ManifestWriter, RecoverOptions, VersionEdit, VersionSet,
     db_id_from_bits, list_column_families, read_identity, write_identity,
 };
-use ironstone_vfs::Env;
+use ironstone_vfs::{Env, FileSystem};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 
@@ -96,9 +96,9 @@ fn open(
         None
     } else {
         if options.create_if_missing {
-            env.fs.create_dir_all(path)?;
-            env.fs.create_dir_all(&wal_dir)?;
-            env.fs.create_dir_all(&log_dir)?;
+            for dir in [path, &wal_dir, &log_dir] {
+                make_durable_dir(&*env.fs, dir)?;
+            }
         }
         Some(env.fs.lock(&file_name::lock(path)).map_err(|error| not_there(error, path))?)
     };
@@ -220,6 +220,7 @@ fn open(
         tables,
         switching: Mutex::new(()),
         switch_wanted: AtomicBool::new(false),
+        wal_check: AtomicU64::new(0),
         writes_stopped: AtomicBool::new(read_only),
         manifest: Mutex::new(manifest),
         state: Mutex::new(State {
@@ -285,6 +286,21 @@ fn not_there(error: Error, path: &Path) -> Error {
         ));
     }
     error
+}
+
+/// Makes `dir` with its missing parents. Their names are durable then: no sync of a file in them, and
+/// none of theirs, would make them so.
+fn make_durable_dir(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
+    let dir = fs.absolute(dir)?;
+    let mut made = Vec::new();
+    for missing in dir.ancestors() {
+        if fs.exists(missing)? {
+            break;
+        }
+        made.extend(missing.parent());
+    }
+    fs.create_dir_all(&dir)?;
+    made.into_iter().try_for_each(|parent| fs.open_directory(parent)?.sync())
 }
 
 /// There is no CURRENT. A database is created only where there is none: with any file of a database
@@ -443,6 +459,7 @@ impl FamilyBuilder<'_> {
             imm: VecDeque::new(),
             flushing: false,
             flush_requested: false,
+            exclusive_waits: 0,
             pending_bytes: 0,
             compaction_due: true,
         })

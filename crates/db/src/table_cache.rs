@@ -156,18 +156,16 @@ impl Drop for TableSlot {
 }
 
 impl TableOpener {
-    pub(crate) fn open(&self, meta: &FileMetaData, level: u32) -> Result<TableReader> {
-        let hints = OpenHints { direct: self.direct, sequential: false };
-        self.open_with(meta, level, hints, Arc::clone(&self.table))
+    fn open(&self, meta: &FileMetaData, level: u32) -> Result<TableReader> {
+        self.open_with(meta, level, OpenHints { direct: self.direct, sequential: false })
     }
 
-    fn open_with(
-        &self,
-        meta: &FileMetaData,
-        level: u32,
-        hints: OpenHints,
-        table: Arc<TableOptions>,
-    ) -> Result<TableReader> {
+    /// Opens a table for a job of its own that reads it front to back past the page cache.
+    pub(crate) fn open_direct(&self, meta: &FileMetaData, level: u32) -> Result<TableReader> {
+        self.open_with(meta, level, OpenHints { direct: true, sequential: true })
+    }
+
+    fn open_with(&self, meta: &FileMetaData, level: u32, hints: OpenHints) -> Result<TableReader> {
         let file = self.open_file(meta.number, hints)?;
         if file.size() != meta.file_size {
             let found = file.size();
@@ -177,7 +175,7 @@ impl TableOpener {
                 format!("table has {found} bytes, but the MANIFEST says {}", meta.file_size),
             ));
         }
-        let mut options = OpenOptions::new(table, meta.number);
+        let mut options = OpenOptions::new(Arc::clone(&self.table), meta.number);
         options.level = level;
         options.largest_sequence = Some(SequenceNumber(meta.largest_seqno.0));
         TableReader::open(file, meta.file_size, options)

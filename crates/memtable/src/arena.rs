@@ -250,7 +250,7 @@ unsafe impl Send for Block {}
 impl Block {
     fn new(size: usize, huge_pages: bool) -> Self {
         #[cfg(test)]
-        tests::HELD.set(tests::HELD.get() + size);
+        tests::HELD.set(tests::HELD.get() + size as i64);
         if let Some(block) = Self::map(size, huge_pages) {
             return block;
         }
@@ -305,7 +305,7 @@ impl Block {
 impl Drop for Block {
     fn drop(&mut self) {
         #[cfg(test)]
-        tests::HELD.set(tests::HELD.get() - self.size);
+        tests::HELD.set(tests::HELD.get() - self.size as i64);
         match self.origin {
             // SAFETY: allocated with this layout, and nobody uses it any more (2).
             Origin::Heap => unsafe { dealloc(self.pointer.as_ptr(), Self::heap_layout(self.size)) },
@@ -325,8 +325,8 @@ pub(crate) mod tests {
     use std::cell::Cell;
 
     thread_local! {
-        /// Bytes that this thread took from the system and did not give back.
-        pub(crate) static HELD: Cell<usize> = const { Cell::new(0) };
+        /// Bytes that this thread took from the system, less those that it gave back.
+        pub(crate) static HELD: Cell<i64> = const { Cell::new(0) };
     }
 
     fn fill(arena: &Arena, size: usize, byte: u8) -> &[u8] {
@@ -373,7 +373,7 @@ pub(crate) mod tests {
         for size in [10, SMALL, LARGE, LARGE + 1, 2 * BLOCK_SPAN + 1, 100] {
             fill(&arena, size, 1);
         }
-        assert!(HELD.get() >= before + 3 * BLOCK_SPAN);
+        assert!(HELD.get() >= before + 3 * BLOCK_SPAN as i64);
         drop(arena);
         assert_eq!(HELD.get(), before);
     }

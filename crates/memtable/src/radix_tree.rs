@@ -30,7 +30,7 @@ use crate::entry::{Entry, EntryKey, encoded_len, newest_first};
 use crate::prefetch::{CACHE_LINE, prefetch};
 use ironstone_base::UserComparator;
 use ironstone_base::sync::atomic::{
-    AtomicU32,
+    AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 use node::{Child, END_FIRST, END_LAST, LARGEST, Node, Prefix, SMALLEST, Shape, Siblings, Symbol};
@@ -46,6 +46,8 @@ pub(crate) struct RadixTree {
     root: NonNull<u8>,
     /// Half a cache line of `nodes` that waits for the next small node; 0 if there is none.
     spare_half: AtomicU32,
+    /// The node that got the last entry, and that entry: the next one often belongs there too.
+    last_write: AtomicU64,
     order: ByteOrder,
 }
 
@@ -184,7 +186,14 @@ impl RadixTree {
         let shape = Shape { level: 0, prefix: Prefix::Bytes([0; 4]), versions: false };
         // SAFETY: a piece of the right size (3).
         unsafe { Node::create(root, LARGEST, shape) };
-        Some(Self { entries, nodes, root, spare_half: AtomicU32::new(0), order })
+        Some(Self {
+            entries,
+            nodes,
+            root,
+            spare_half: AtomicU32::new(0),
+            last_write: AtomicU64::new(0),
+            order,
+        })
     }
 
     pub fn memory_usage(&self) -> usize {
@@ -221,7 +230,7 @@ impl RadixTree {
         let piece = self.entries.allocate(len);
         // Fresh memory is far away; it comes while the tree is searched.
         prefetch(piece.pointer, len);
-        let mut place = self.find_place(key);
+        let mut place = self.find_place(key, self.likely_start(key));
         // SAFETY: the piece is ours alone and large enough.
         unsafe { Entry::write(piece.pointer, key, value) };
         let entry = piece.index();
@@ -235,17 +244,38 @@ impl RadixTree {
                     self.add_joint(node, symbol, child, fork, key, entry)
                 }
             };
-            if done.is_some() {
+            if let Some(node) = done {
+                if let Some(node) = node {
+                    let write = (u64::from(node.index().0) << 32) | u64::from(entry.0);
+                    self.last_write.store(write, Release);
+                }
                 return true;
             }
-            place = self.find_place(key); // Another writer changed the same place.
+            place = self.find_place(key, self.root());
         }
     }
 
-    /// Where a new entry belongs.
+    /// The node that got the last entry, if it is on the way of `key`; otherwise the root.
     #[inline]
-    fn find_place(&self, key: EntryKey<'_>) -> Place<'_> {
-        let (mut parent, mut node) = (None, self.root());
+    fn likely_start(&self, key: EntryKey<'_>) -> Node<'_> {
+        let last = self.last_write.load(Acquire);
+        if last != 0 {
+            // SAFETY: a node and an entry that are in the tree (1, 2).
+            let node = unsafe { Node::at(self.nodes.locate(PieceIndex((last >> 32) as u32))) };
+            let neighbour = self.entry_at(PieceIndex(last as u32)).user_key();
+            let level = node.level();
+            // The neighbour is below the node, so the node is for keys that start as it does.
+            if level < key.user_key.len() && neighbour.get(..level) == Some(&key.user_key[..level]) {
+                return node;
+            }
+        }
+        self.root()
+    }
+
+    /// Where a new entry belongs, looking from `start` down.
+    #[inline]
+    fn find_place<'a>(&'a self, key: EntryKey<'_>, start: Node<'a>) -> Place<'a> {
+        let (mut parent, mut node) = (None, start);
         loop {
             let symbol = self.order.symbol(key, node.level());
             let depth = node.level() + 1;
@@ -267,8 +297,8 @@ impl RadixTree {
         }
     }
 
-    /// Puts a new node over `child`, with the new entry beside it. Answers nothing if somebody has
-    /// changed the place.
+    /// Puts a new node over `child`, with the new entry beside it. Answers the new node, or nothing
+    /// if somebody has changed the place.
     fn add_joint(
         &self,
         node: Node<'_>,
@@ -277,14 +307,14 @@ impl RadixTree {
         fork: Fork,
         key: EntryKey<'_>,
         entry: PieceIndex,
-    ) -> Option<()> {
+    ) -> Option<Option<Child>> {
         let joint = self.make_joint(key, entry, node.level() + 1, fork, child);
         let mut locked = node.lock()?;
         if locked.child_of(symbol) != Some(child) {
             return None; // The joint is lost to the arena; that is rare.
         }
         locked.replace(symbol, joint);
-        Some(())
+        Some(Some(joint))
     }
 
     /// Where `key` parts from what all keys below `node` share, if it does. It does not before
@@ -353,23 +383,25 @@ impl RadixTree {
         index
     }
 
-    /// Gives `node` a child for a symbol that had none. Answers nothing if somebody was faster.
+    /// Gives `node` a child for a symbol that had none. Answers the node that has it now, if it is
+    /// another one than the last write went to; or nothing if that did not work out: somebody was
+    /// faster, or the node is full and its parent unknown.
     fn add_child(
         &self,
         parent: Option<(Node<'_>, Symbol, Child)>,
         node: Node<'_>,
         symbol: Symbol,
         child: Child,
-    ) -> Option<()> {
+    ) -> Option<Option<Child>> {
         let mut locked = node.lock()?;
         if locked.child_of(symbol).is_some() {
             return None;
         }
         if locked.add(symbol, child) {
-            return Some(());
+            return Some(parent.map(|(_, _, node)| node));
         }
         drop(locked); // Locks are taken from the root down.
-        let (parent, at, full) = parent.expect("the root has room for every symbol");
+        let (parent, at, full) = parent?;
         let mut above = parent.lock()?;
         if above.child_of(at) != Some(full) {
             return None;
@@ -382,9 +414,10 @@ impl RadixTree {
         // SAFETY: the piece is ours alone and has the size of the kind.
         let copy = unsafe { locked.grow_into(piece.pointer) };
         copy.add_unpublished(symbol, child);
-        above.replace(at, Child::node(piece.index()));
+        let copy = Child::node(piece.index());
+        above.replace(at, copy);
         locked.mark_replaced();
-        Some(())
+        Some(Some(copy))
     }
 
     /// The newest entry of `target`'s user key that is not newer than `target`.

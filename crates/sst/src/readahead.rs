@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn walking_back_reads_what_lies_before() {
         let back = reads(Readahead::growing(150, 400, 1, 100_000), (0..10).rev().map(|i| 5000 + i * 100));
-        assert_eq!(back, [(5900, 100), (5800, 100), (5550, 250), (5200, 400), (4600, 500)]);
+        assert_eq!(back, [(5900, 100), (5800, 100), (5550, 250), (5200, 400), (4700, 500)]);
         let fixed = reads(Readahead::fixed(1000, 100_000), (0..30).rev().map(|i| 5000 + i * 100));
         assert_eq!(fixed, [(7900, 1000), (6900, 1000), (5900, 1000), (4900, 1000)]);
     }

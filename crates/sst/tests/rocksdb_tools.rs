@@ -5,6 +5,7 @@
 
 use ironstone_base::checksum::ChecksumKind;
 use ironstone_base::sync::Arc;
+use ironstone_base::sync::atomic::{AtomicU64, Ordering};
 use ironstone_base::{
     FileNumber, InternalKeyBuf, SequenceNumber, SliceTransform, UserComparator, ValueType, slice_transform,
 };
@@ -39,7 +40,9 @@ fn write(path: &Path, mut options: BuildOptions, external: bool) {
     options.db_id = "a database".into();
     options.db_session_id = "ESKYLARFR5J4ACA1WHUT".into();
     options.db_host_id = "somewhere".into();
-    options.file_number = FileNumber(12);
+    // RocksDB finds blocks in its cache by session and number, so no two files may have the same.
+    static NUMBER: AtomicU64 = AtomicU64::new(12);
+    options.file_number = FileNumber(NUMBER.fetch_add(1, Ordering::Relaxed));
     let reverse = matches!(options.table.comparator, UserComparator::ReverseBytewise);
     let file = OsFileSystem::new().create(path, WriteOptions::default()).unwrap();
     let mut builder = TableBuilder::new(options, file).unwrap();
@@ -155,21 +158,23 @@ fn sst_dump_accepts_every_kind() {
 }
 
 const INGEST: &str = r#"
-import sys, tempfile
+import os, sys, tempfile
 import rocksdict
-path, keys = sys.argv[1], int(sys.argv[2])
+directory, keys = sys.argv[1], int(sys.argv[2])
 options = rocksdict.Options(raw_mode=True)
 options.create_if_missing(True)
-with tempfile.TemporaryDirectory() as directory:
-    db = rocksdict.Rdict(directory, options)
-    db.ingest_external_file([path], rocksdict.IngestExternalFileOptions())
-    found = list(db.items())
-    assert len(found) == keys, len(found)
-    for key, value in found:
-        assert db[key] == value
-        assert value.startswith(b"value of %d," % int(key[-6:]))
-    assert db.get(b"not there") is None
-    db.close()
+for name in sorted(os.listdir(directory)):
+    print(name)
+    with tempfile.TemporaryDirectory() as database:
+        db = rocksdict.Rdict(database, options)
+        db.ingest_external_file([os.path.join(directory, name)], rocksdict.IngestExternalFileOptions())
+        found = list(db.items())
+        assert len(found) == keys, len(found)
+        for key, value in found:
+            assert db[key] == value
+            assert value.startswith(b"value of %d," % int(key[-6:]))
+        assert db.get(b"not there") is None
+        db.close()
 "#;
 
 #[test]
@@ -180,16 +185,15 @@ fn rocksdb_ingests_every_kind() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    for (name, options) in (2..=6).step_by(2).flat_map(kinds) {
+    for (name, options) in (2..=6).flat_map(kinds) {
         // The database that takes the file has the default comparator, and the zlib in that package neither
         // compresses nor decompresses.
         let is_reverse = matches!(options.table.comparator, UserComparator::ReverseBytewise);
-        if is_reverse || options.compression == CompressionKind::Zlib {
-            continue;
+        if !is_reverse && options.compression != CompressionKind::Zlib {
+            write(&dir.path().join(name), options, true);
         }
-        let path = dir.path().join("external.sst");
-        write(&path, options, true);
-        let (ok, text) = run("python3", &["-c", INGEST, path.to_str().unwrap(), &KEYS.to_string()]).unwrap();
-        assert!(ok, "{name}: {text}");
     }
+    let (ok, text) =
+        run("python3", &["-c", INGEST, dir.path().to_str().unwrap(), &KEYS.to_string()]).unwrap();
+    assert!(ok, "the last one named is refused: {text}");
 }

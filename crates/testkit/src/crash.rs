@@ -18,7 +18,7 @@ use ironstone_vfs::{Env, SystemClock};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -178,6 +178,8 @@ impl CrashRun {
     /// `seen` carries the fingerprints of images over several runs.
     pub fn explore(&self, seeds: u64, seen: &mut HashSet<u64>) -> Result<Explored, String> {
         let mut explored = Explored::default();
+        // The same image may come back at a later moment, when more has been promised.
+        let mut held_to: HashMap<u64, Option<usize>> = HashMap::new();
         for op in 0..self.op_count() {
             let Some(moment) = self.fs.captured(op) else { continue };
             for policy in CrashPolicy::ALL {
@@ -185,10 +187,13 @@ impl CrashRun {
                 for seed in 0..tries {
                     let image = moment.crash(policy, seed ^ (op << 8));
                     explored.trials += 1;
-                    if !seen.insert(image.fingerprint()) {
+                    let fingerprint = image.fingerprint();
+                    explored.distinct += u64::from(seen.insert(fingerprint));
+                    let promised = self.promised(op, policy);
+                    if held_to.get(&fingerprint).is_some_and(|before| promised <= *before) {
                         continue;
                     }
-                    explored.distinct += 1;
+                    held_to.insert(fingerprint, promised);
                     self.verify(op, policy, image)
                         .map_err(|failure| format!("crash at operation {op}, {policy:?}, seed {seed}: {failure}"))?;
                 }
@@ -197,20 +202,25 @@ impl CrashRun {
         Ok(explored)
     }
 
-    /// Opens a crash image and checks what came back.
-    pub fn verify(&self, op: u64, policy: CrashPolicy, image: MemFileSystem) -> Result<(), String> {
+    /// How many batches must survive a crash at operation `op`. `None`: not even the database was there.
+    fn promised(&self, op: u64, policy: CrashPolicy) -> Option<usize> {
         let killed = policy == CrashPolicy::KeepAll;
         let returned = self.events.iter().filter(|event| event.returned <= op);
-        let floor = returned.map(|event| if killed { event.written } else { event.durable }).max().unwrap_or(0);
+        let batches = returned.map(|event| if killed { event.written } else { event.durable }).max();
+        (op >= self.created).then(|| batches.unwrap_or(0))
+    }
+
+    /// Opens a crash image and checks what came back.
+    pub fn verify(&self, op: u64, policy: CrashPolicy, image: MemFileSystem) -> Result<(), String> {
+        let promised = self.promised(op, policy);
         let ceiling = self.issued.iter().filter(|&&issued| issued <= op).count();
         let options = DbOptions { env: env(image), ..self.options.clone() };
         let db = match self.open(&options) {
             Ok(db) => db,
-            // Nothing was promised before the database was there.
-            Err(_) if op < self.created => return Ok(()),
+            Err(_) if promised.is_none() => return Ok(()),
             Err(error) => return Err(format!("open: {error}")),
         };
-        self.check(&db, floor, ceiling)?;
+        self.check(&db, promised.unwrap_or(0), ceiling)?;
         // It goes on working, and what it did stays.
         let mut batch = WriteBatch::new();
         batch.put(b"after", b"crash");

@@ -1,7 +1,7 @@
 //! Compaction: takes plans from the picker, carries them out, installs the results.
 
 use super::Job;
-use super::job::{Inputs, Outputs, ScopedThreads, build_options, write_options};
+use super::job::{Inputs, Outputs, build_options, write_options};
 use crate::column_family::ColumnFamilyData;
 use crate::engine::{Engine, State};
 use crate::info_log::info;
@@ -11,7 +11,7 @@ use ironstone_base::sync::atomic::{AtomicBool, Ordering};
 use ironstone_base::{Code, ColumnFamilyId, Error, Result, SubCode};
 use ironstone_compaction::{
     CompactionId, CompactionOutput, CompactionPlan, CompactionReason, CompactionStats, JobContext, PickContext,
-    PlanKind, pick_level, run_compaction,
+    PlanKind, ScopedThreads, pick_level, run_compaction,
 };
 use ironstone_version::{Version, VersionEdit};
 
@@ -58,7 +58,8 @@ fn pick(engine: &Engine, state: &mut State) -> Option<Claimed> {
     let State { families, versions, .. } = state;
     let mut due: Vec<_> = families
         .values_mut()
-        .filter(|family| family.compaction_due && !family.data.options.disable_auto_compactions)
+        .filter(|family| family.compaction_due && family.exclusive_waits == 0)
+        .filter(|family| !family.data.options.disable_auto_compactions)
         .collect();
     due.sort_by_key(|family| std::cmp::Reverse(family.pending_bytes));
     for family in due {
@@ -133,7 +134,7 @@ fn rewrite(engine: &Engine, claimed: &Claimed, cancel: &[&AtomicBool]) -> Result
     let context = JobContext {
         env: &engine.env,
         comparator: &data.comparator,
-        tables: &Inputs { data },
+        tables: &Inputs { data, direct: engine.options.use_direct_io_for_flush_and_compaction },
         outputs: &Outputs { dir: &engine.dir, next: &next_number },
         build: &build,
         write: write_options(&engine.options),
@@ -144,7 +145,7 @@ fn rewrite(engine: &Engine, claimed: &Claimed, cancel: &[&AtomicBool]) -> Result
         skip_filters_at_bottom: data.options.optimize_filters_for_hits,
         tombstone_mark_ratio: TOMBSTONE_MARK_RATIO,
         rate_limiter: None,
-        workers: &ScopedThreads { parallelism: plan.max_subcompactions.max(1) },
+        workers: &ScopedThreads(plan.max_subcompactions.max(1)),
         progress: None,
         readahead_size: engine.options.compaction_readahead_size,
         verify_record_count: engine.options.compaction_verify_record_count,

@@ -3,9 +3,9 @@
 use crate::column_family::ColumnFamilyData;
 use crate::engine::Engine;
 use crate::options::DbOptions;
-use ironstone_base::sync::{Arc, thread};
+use ironstone_base::sync::Arc;
 use ironstone_base::{FileNumber, Result, file_name};
-use ironstone_compaction::{OutputFiles, TableSource, Workers};
+use ironstone_compaction::{OutputFiles, TableSource};
 use ironstone_sst::{BuildOptions, TableReader};
 use ironstone_version::FileMetaData;
 use ironstone_vfs::WriteOptions;
@@ -52,36 +52,17 @@ impl OutputFiles for Outputs<'_> {
 /// compactions, files of its own.
 pub(crate) struct Inputs<'a> {
     pub(crate) data: &'a ColumnFamilyData,
+    pub(crate) direct: bool,
 }
 
 impl TableSource for Inputs<'_> {
     fn open(&self, file: &FileMetaData, level: usize) -> Result<Arc<TableReader>> {
         let level = u32::try_from(level).expect("levels are few");
         let opener = &self.data.opener;
+        if self.direct {
+            return Ok(Arc::new(opener.open_direct(file, level)?));
+        }
         opener.cache.slot(&Arc::new(file.clone()), level, opener).reader()
-    }
-}
-
-/// Threads for the parts of one job.
-pub(crate) struct ScopedThreads {
-    pub(crate) parallelism: usize,
-}
-
-impl Workers for ScopedThreads {
-    fn parallelism(&self) -> usize {
-        self.parallelism
-    }
-    fn run<'env>(&self, tasks: Vec<Box<dyn FnOnce() + Send + 'env>>) {
-        thread::scope(|scope| {
-            let mut tasks = tasks.into_iter();
-            let own = tasks.next();
-            for task in tasks {
-                scope.spawn(task);
-            }
-            if let Some(own) = own {
-                own();
-            }
-        });
     }
 }
 

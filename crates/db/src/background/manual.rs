@@ -58,7 +58,15 @@ pub(crate) fn compact_range(
         let version = versions.column_family(cf.id()).ok_or_else(|| dropped(cf))?.current.clone();
         match manual.next(&version, &family.data.compaction, &family.running, &context) {
             ManualPick::Done => return Ok(()),
-            ManualPick::Wait => engine.progress.wait(&mut state),
+            ManualPick::Wait => {
+                let exclusive = usize::from(manual.is_exclusive());
+                family.exclusive_waits += exclusive;
+                engine.progress.wait(&mut state);
+                if let Some(family) = state.families.get_mut(&cf.id()) {
+                    family.exclusive_waits -= exclusive;
+                }
+                engine.work.notify_all();
+            }
             ManualPick::Plan(plan) => {
                 let id = family.running.add(&plan);
                 let claimed = Claimed { data: Arc::clone(&family.data), _version: version, plan: *plan, id };

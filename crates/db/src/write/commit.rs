@@ -96,8 +96,8 @@ struct Ticket {
 pub(crate) struct Committed {
     /// Some memtable has reached its size: switch it before the next write.
     pub(crate) memtable_full: bool,
-    /// Bytes in the current WAL.
-    pub(crate) wal_bytes: u64,
+    /// Log bytes written since the database was opened, over all WALs.
+    pub(crate) wal_end: u64,
 }
 
 impl CommitPipeline {
@@ -144,7 +144,7 @@ impl CommitPipeline {
     pub(crate) fn write(&self, batch: &WriteBatch, level: LogLevel) -> Result<Committed> {
         batch.check()?;
         let targets = targets(batch)?;
-        let (ticket, wal_bytes) = self.reserve(batch, &targets, level)?;
+        let ticket = self.reserve(batch, &targets, level)?;
         // From here on the sequence numbers are taken: they are completed whatever happens.
         let logged = self.log_up_to(ticket.end, level);
         let applied = logged.and_then(|()| apply(batch.data(), &ticket));
@@ -152,10 +152,10 @@ impl CommitPipeline {
             self.publisher.complete(ticket.first, ticket.last);
         }
         applied?;
-        Ok(Committed { memtable_full: ticket.memtables.iter().any(|table| table.is_full()), wal_bytes })
+        Ok(Committed { memtable_full: ticket.memtables.iter().any(|table| table.is_full()), wal_end: ticket.end })
     }
 
-    fn reserve(&self, batch: &WriteBatch, targets: &Targets, level: LogLevel) -> Result<(Ticket, u64)> {
+    fn reserve(&self, batch: &WriteBatch, targets: &Targets, level: LogLevel) -> Result<Ticket> {
         let mut log = self.log.lock();
         let mut memtables = SmallVec::new();
         for id in targets {
@@ -184,7 +184,7 @@ impl CommitPipeline {
             *end += added;
             *wal_bytes += added;
         }
-        Ok((Ticket { first, last, end: log.end, memtables }, log.wal_bytes))
+        Ok(Ticket { first, last, end: log.end, memtables })
     }
 
     /// Returns once the log is at `level` up to `end`. The first to get the io lock does the work
@@ -258,6 +258,11 @@ impl CommitPipeline {
     /// Refuses writes to `cf` from now on.
     pub(crate) fn remove_active(&self, cf: ColumnFamilyId) {
         self.log.lock().active.remove(&cf);
+    }
+
+    /// Log bytes written since the database was opened, over all WALs.
+    pub(crate) fn log_end(&self) -> u64 {
+        self.log.lock().end
     }
 
     /// The number of the WAL that writes go to, and its size.

@@ -34,6 +34,8 @@ impl Engine {
         let (number, reusable) = {
             let mut state = self.state.lock();
             self.switch_wanted.store(false, Ordering::Relaxed);
+            let step = self.wal_limit(&state) / 16;
+            self.wal_check.store(self.pipeline.log_end().saturating_add(step), Ordering::Relaxed);
             if self.chosen(&state, which).is_empty() {
                 return Ok(Vec::new());
             }

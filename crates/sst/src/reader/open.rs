@@ -60,7 +60,8 @@ pub(super) fn open(
     };
     let filter_extractor = filter_extractor(&properties, options);
     let cache = table.block_cache.clone().filter(|_| !table.no_block_cache);
-    let cache_file_id = cache_file_id(&properties, cache.as_ref().map(|cache| cache.new_file_id()));
+    let unused = cache.as_ref().map(|cache| cache.new_file_id());
+    let cache_file_id = cache_file_id(&properties, &footer, file_size, unused);
     let Tail { bytes, .. } = tail;
 
     let mut reader = TableReader {
@@ -334,14 +335,24 @@ fn filter_extractor(
     current.cloned().or_else(|| slice_transform::builtin(name))
 }
 
-/// Stable over closing and opening again where the table knows who it is.
-fn cache_file_id(properties: &TableProperties, unused: Option<u64>) -> u64 {
+/// Stable over closing and opening again where the table knows who it is. Its layout goes in as well, in
+/// case that two files claim the same session and number.
+fn cache_file_id(properties: &TableProperties, footer: &Footer, file_size: u64, unused: Option<u64>) -> u64 {
     let session = properties.db_session_id.as_bytes();
     if session.is_empty() || properties.original_file_number == 0 {
         return unused.unwrap_or(0);
     }
-    let database = hash64(properties.db_id.as_bytes(), properties.original_file_number);
-    hash64(session, database)
+    let layout = [
+        properties.original_file_number,
+        file_size,
+        footer.metaindex.offset,
+        footer.index.offset,
+        properties.data_size,
+        properties.key_smallest_seqno,
+        properties.key_largest_seqno,
+    ];
+    let layout: Vec<u8> = layout.into_iter().flat_map(u64::to_le_bytes).collect();
+    hash64(session, hash64(properties.db_id.as_bytes(), hash64(&layout, 0)))
 }
 
 impl TableReader {
