@@ -27,7 +27,11 @@ pub fn install_oracles() -> Result<(), String> {
 pub fn everything(oracles: bool) -> Result<(), String> {
     run("cargo", &["fmt", "--all", "--check"], &[])?;
     tidy::check()?;
-    run("cargo", &["clippy", "--workspace", "--all-targets", "--profile", "checked", "--", "-D", "warnings"], &[])?;
+    run(
+        "cargo",
+        &["clippy", "--workspace", "--all-targets", "--profile", "checked", "--", "-D", "warnings"],
+        &[],
+    )?;
     let required = if oracles { "1" } else { "0" };
     let environment = [("IRONSTONE_REQUIRE_ORACLES", required)];
     run("cargo", &["test", "--workspace", "--profile", "checked"], &environment)

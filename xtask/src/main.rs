@@ -1,5 +1,6 @@
 //! The project's own commands: `cargo xtask <command>`.
 
+mod bench;
 mod check;
 mod tidy;
 
@@ -13,6 +14,7 @@ usage: cargo xtask <command>
   tidy    check which crate may use which, and what must not be in the repository
   model   the model test with more operations: cargo xtask model [OPERATIONS]
   crash   the crash test with more states: cargo xtask crash [STATES]
+  bench   our db_bench and RocksDB's side by side: cargo xtask bench --help
 ";
 
 fn main() -> ExitCode {
@@ -24,6 +26,7 @@ fn main() -> ExitCode {
         Some("tidy") => tidy::check(),
         Some("model") => check::long_run("model", "IRONSTONE_MODEL_OPS", rest.first()),
         Some("crash") => check::long_run("crash", "IRONSTONE_CRASH_STATES", rest.first()),
+        Some("bench") => bench::run(rest),
         _ => Err(USAGE.to_owned()),
     };
     match result {

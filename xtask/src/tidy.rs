@@ -35,7 +35,8 @@ pub fn check() -> Result<(), String> {
 }
 
 fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
-    let output = Command::new(program).args(arguments).output().map_err(|error| format!("{program}: {error}"))?;
+    let output =
+        Command::new(program).args(arguments).output().map_err(|error| format!("{program}: {error}"))?;
     String::from_utf8(output.stdout).map_err(|error| format!("{program}: {error}"))
 }
 
@@ -80,7 +81,8 @@ fn unsafe_code() -> Result<Vec<String>, String> {
 fn strangers() -> Result<Vec<String>, String> {
     let hosts = ["crates\\.", "io|pypi\\.", "org|registry\\.npm", "js|deb\\.deb", "ian"].concat();
     let listed = output("git", &["grep", "-nIiE", &hosts, "--", ".", ":!*.lock"])?;
-    let mut findings: Vec<String> = listed.lines().map(|line| format!("names a registry's host: {line}")).collect();
+    let mut findings: Vec<String> =
+        listed.lines().map(|line| format!("names a registry's host: {line}")).collect();
     let large = output("git", &["ls-files"])?;
     for file in large.lines().filter(|file| Path::new(file).exists()) {
         let bytes = std::fs::metadata(file).map_err(|error| error.to_string())?.len();

@@ -68,7 +68,8 @@ impl ColumnFamilyOptions {
             index_block_restart_interval: table.index_block_restart_interval as u32,
             metadata_block_size: table.metadata_block_size as usize,
             checksum: table.checksum,
-            format_version: table.format_version,
+            // Version 7 is read, not written; OPTIONS files of RocksDB 11 ask for it.
+            format_version: table.format_version.min(6),
             index_type: table.index_type,
             data_block_index_type: table.data_block_index_type,
             data_block_hash_table_util_ratio: table.data_block_hash_table_util_ratio,

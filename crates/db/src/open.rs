@@ -9,7 +9,7 @@ use crate::engine::{Counters, Engine, Family, State, WalState};
 use crate::info_log::{InfoLog, Rolling, info};
 use crate::options::{ColumnFamilyOptions, DbOptions, Options};
 use crate::snapshot::SnapshotList;
-use crate::table_cache::{TableCache, TableOpener};
+use crate::table_cache::{TableCache, TableOpener, open_all};
 use crate::write::commit::CommitPipeline;
 use crate::write::controller::WriteController;
 use crate::write::switch::{create_wal, new_memtable};
@@ -107,7 +107,7 @@ fn open(
         return Err(Error::invalid_argument(format!("{}: exists (error_if_exists is true)", path.display())));
     }
     if !exists {
-        refuse_to_create(&env, path, &options, read_only)?;
+        refuse_to_create(&env, path, &wal_dir, &options, read_only)?;
     }
     let log = if read_only {
         InfoLog::none(&env)
@@ -147,7 +147,7 @@ fn open(
         let id = db_id_from_bits(random_bits(&env));
         VersionSet::create_new(&env, path, default, Some(id), manifest_options)?
     };
-    let db_id = identity(&env, path, &mut versions, read_only)?;
+    let db_id = identity(&env, path, &mut versions, read_only, options.write_identity_file)?;
 
     // The pipeline starts on a WAL that is only created once the old ones have been replayed.
     let instance = INSTANCES.fetch_add(1, Ordering::Relaxed);
@@ -161,6 +161,12 @@ fn open(
             continue;
         };
         families.insert(family.id, builder.build(family.id, &descriptor.options, &family.name, &versions)?);
+    }
+    if options.paranoid_checks {
+        let views: Vec<_> = families.values().map(|family| family.data.view()).collect();
+        let levels = views.iter().flat_map(|view| &view.levels);
+        let slots: Vec<_> = levels.flat_map(|level| level.tables.iter().cloned()).collect();
+        open_all(&slots)?;
     }
 
     let mut recovery = recover_wals::Recovery {
@@ -305,11 +311,20 @@ fn make_durable_dir(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
 
 /// There is no CURRENT. A database is created only where there is none: with any file of a database
 /// left, its CURRENT was lost, and creating over it would destroy what can still be saved.
-fn refuse_to_create(env: &Env, path: &Path, options: &DbOptions, read_only: bool) -> Result<()> {
-    let names = match env.fs.list(path) {
+fn refuse_to_create(
+    env: &Env,
+    path: &Path,
+    wal_dir: &Path,
+    options: &DbOptions,
+    read_only: bool,
+) -> Result<()> {
+    let mut names = match env.fs.list(path) {
         Ok(names) => names,
         Err(error) => return Err(not_there(error, path)),
     };
+    if wal_dir != path && env.fs.exists(wal_dir)? {
+        names.extend(env.fs.list(wal_dir)?);
+    }
     let remains = names.iter().find(|name| {
         matches!(
             FileKind::parse(name),
@@ -343,7 +358,13 @@ fn refuse_to_create(env: &Env, path: &Path, options: &DbOptions, read_only: bool
 }
 
 /// The database's id: from IDENTITY, from the MANIFEST, or a new one, written where it is missing.
-fn identity(env: &Env, path: &Path, versions: &mut VersionSet, read_only: bool) -> Result<String> {
+fn identity(
+    env: &Env,
+    path: &Path,
+    versions: &mut VersionSet,
+    read_only: bool,
+    write_file: bool,
+) -> Result<String> {
     let from_file = match read_identity(&*env.fs, path) {
         Ok(id) => Some(id),
         Err(error) if error.is_path_not_found() => None,
@@ -353,7 +374,7 @@ fn identity(env: &Env, path: &Path, versions: &mut VersionSet, read_only: bool) 
     let known = versions.db_id().map(str::to_owned);
     let id = known.or_else(|| from_file.clone()).unwrap_or_else(|| db_id_from_bits(random_bits(env)));
     if !read_only {
-        if from_file.as_deref() != Some(&id) {
+        if write_file && from_file.as_deref() != Some(&id) {
             write_identity(&*env.fs, path, &id)?;
         }
         if versions.db_id().is_none() {
@@ -437,6 +458,7 @@ impl FamilyBuilder<'_> {
             dir: self.dir.to_owned(),
             table: Arc::new(options.table_options(self.options)?),
             direct: self.options.use_direct_reads,
+            verify_unique_id: self.options.verify_sst_unique_id_in_manifest,
             cache: Arc::clone(self.tables),
         });
         let comparator = ironstone_base::InternalKeyComparator::new(options.comparator.clone());

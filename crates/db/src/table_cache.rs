@@ -2,7 +2,7 @@
 
 use arc_swap::ArcSwapOption;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use ironstone_base::sync::{Arc, Mutex, Weak};
+use ironstone_base::sync::{Arc, Mutex, Weak, thread};
 use ironstone_base::{FileNumber, Result, SequenceNumber, file_name};
 use ironstone_sst::{OpenOptions, TableOptions, TableReader};
 use ironstone_version::FileMetaData;
@@ -26,6 +26,8 @@ pub(crate) struct TableOpener {
     pub(crate) dir: PathBuf,
     pub(crate) table: Arc<TableOptions>,
     pub(crate) direct: bool,
+    /// Compare the unique id in each file with that in the MANIFEST.
+    pub(crate) verify_unique_id: bool,
     pub(crate) cache: Arc<TableCache>,
 }
 
@@ -109,6 +111,31 @@ impl TableCache {
     }
 }
 
+/// How many tables are opened at once when all of them are.
+const MAX_OPENING_THREADS: usize = 16;
+
+/// Opens all of `slots`, or finds one that cannot be opened.
+pub(crate) fn open_all(slots: &[Arc<TableSlot>]) -> Result<()> {
+    let next = AtomicUsize::new(0);
+    let failure = Mutex::new(None);
+    let open = || {
+        while let Some(slot) = slots.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if let Err(error) = slot.reader() {
+                failure.lock().get_or_insert(error);
+                return;
+            }
+        }
+    };
+    thread::scope(|scope| {
+        // A few are opened sooner than a thread is started.
+        for _ in 0..(slots.len() / 8).min(MAX_OPENING_THREADS - 1) {
+            scope.spawn(open);
+        }
+        open();
+    });
+    failure.into_inner().map_or(Ok(()), Err)
+}
+
 impl TableSlot {
     /// The table, if it is open.
     pub(crate) fn open_reader(&self) -> Option<Arc<TableReader>> {
@@ -178,6 +205,8 @@ impl TableOpener {
         let mut options = OpenOptions::new(Arc::clone(&self.table), meta.number);
         options.level = level;
         options.largest_sequence = Some(SequenceNumber(meta.largest_seqno.0));
+        options.tail_size = meta.tail_size;
+        options.expected_unique_id = self.verify_unique_id.then_some(meta.unique_id);
         TableReader::open(file, meta.file_size, options)
     }
 

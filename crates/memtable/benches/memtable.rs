@@ -1,12 +1,13 @@
 //! Speed and size of the memtable kinds.
 //!
 //! ```text
-//! cargo bench -p ironstone-memtable -- [--kinds radix,skiplist,vector] [--keys rand,dbb,user,seq]
+//! cargo bench -p ironstone-memtable -- [--kinds radix,skiplist,vector] [--keys rand,dbb,user,seq,path]
 //!     [--entries N] [--repeats N] [--writers N] [--readers N] [--insert-only]
 //! ```
 //! Single-thread numbers are CPU time per operation, the best of the repeats; those with several
 //! threads are wall time. Keys: `rand` 16 random bytes; `dbb` db_bench's keys (8 bytes big-endian,
-//! padded to 16 with `0`) in random order; `user` "user%012d" shuffled; `seq` the same ascending.
+//! padded to 16 with `0`) in random order; `user` "user%012d" shuffled; `seq` the same ascending;
+//! `path` 36 bytes, "tenant-%03d/user/%010x/item-%02d".
 #![allow(clippy::disallowed_methods, missing_docs)]
 
 use ironstone_base::internal_key::{InternalKeyBuf, SequenceNumber, ValueType};
@@ -15,11 +16,31 @@ use ironstone_iter::InternalIterator;
 use ironstone_memtable::{MemTable, MemTableKind, MemTableOptions};
 use rustix::time::{ClockId, clock_gettime};
 use std::hint::black_box;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-const KEY_LEN: usize = 16;
-type Key = [u8; KEY_LEN];
+/// A key of up to 47 bytes, and its length: no pointer to follow, so that only the memtable misses.
+#[derive(Clone, Copy)]
+struct Key {
+    bytes: [u8; 47],
+    len: u8,
+}
+
+impl Deref for Key {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.len as usize]
+    }
+}
+
+impl Key {
+    fn new(bytes: &[u8]) -> Self {
+        let mut key = Self { bytes: [0; 47], len: bytes.len() as u8 };
+        key.bytes[..bytes.len()].copy_from_slice(bytes);
+        key
+    }
+}
 
 fn seconds(clock: ClockId) -> f64 {
     let now = clock_gettime(clock);
@@ -49,32 +70,32 @@ fn shuffled(entries: u64) -> Vec<u64> {
 }
 
 fn key(pattern: &str, number: u64) -> Key {
-    let mut key = [b'0'; KEY_LEN];
+    let (first, second) = (mix(number), mix(!number));
     match pattern {
-        "rand" => {
-            key[..8].copy_from_slice(&mix(number).to_be_bytes());
-            key[8..].copy_from_slice(&mix(!number).to_be_bytes());
-        }
-        "dbb" => key[..8].copy_from_slice(&number.to_be_bytes()),
-        _ => key.copy_from_slice(format!("user{number:012}").as_bytes()),
+        "rand" => Key::new(&[first.to_be_bytes(), second.to_be_bytes()].concat()),
+        "dbb" => Key::new(&[number.to_be_bytes(), *b"00000000"].concat()),
+        "path" => Key::new(
+            format!("tenant-{:03}/user/{:010x}/item-{:02}", first % 300, second >> 30, number % 100)
+                .as_bytes(),
+        ),
+        _ => Key::new(format!("user{number:012}").as_bytes()),
     }
-    key
 }
 
 fn keys(pattern: &str, entries: u64, present: bool) -> Vec<Key> {
-    match pattern {
-        "seq" if present => (0..entries).map(|at| key(pattern, at)).collect(),
-        // Absent keys lie between the present ones, as keys that only tables hold do.
-        _ if !present => shuffled(entries)
-            .into_iter()
-            .map(|at| {
-                let mut key = key(pattern, at);
-                key[KEY_LEN - 1] ^= 0x40;
-                key
-            })
-            .collect(),
-        _ => shuffled(entries).into_iter().map(|at| key(pattern, at)).collect(),
+    if pattern == "seq" && present {
+        return (0..entries).map(|at| key(pattern, at)).collect();
     }
+    let keys = shuffled(entries).into_iter().map(|at| key(pattern, at));
+    if present {
+        return keys.collect();
+    }
+    // Absent keys lie between the present ones, as keys that only tables hold do.
+    keys.map(|mut key| {
+        key.bytes[key.len as usize - 1] ^= 0x40;
+        key
+    })
+    .collect()
 }
 
 fn make(kind: MemTableKind, entries: u64) -> Arc<MemTable> {
@@ -132,21 +153,12 @@ fn one_thread(kind: MemTableKind, pattern: &str, entries: u64, repeats: usize) {
         note(start, entries);
 
         let start = cpu();
-        let found = absent.iter().filter(|key| table.get(&key[..], SequenceNumber::MAX).is_some()).count();
+        let found = absent.iter().filter(|key| table.get(key, SequenceNumber::MAX).is_some()).count();
         assert!(found < entries as usize / 10);
         note(start, entries);
 
         let mut iter = table.iter();
         for forward in [true, false] {
-            if let Some(rounds) = std::env::var("SCANS").ok() {
-                for _ in 0..rounds.parse::<u32>().unwrap() {
-                    let mut more = iter.seek_to_first().unwrap();
-                    while more {
-                        black_box(iter.key().as_bytes()[0] as u64 + iter.value()[7] as u64);
-                        more = iter.next().unwrap();
-                    }
-                }
-            }
             let start = cpu();
             let mut sum = 0;
             let mut more = if forward { iter.seek_to_first() } else { iter.seek_to_last() }.unwrap();
@@ -158,9 +170,9 @@ fn one_thread(kind: MemTableKind, pattern: &str, entries: u64, repeats: usize) {
             note(start, entries);
         }
 
-        let seeks = entries / 4 * if std::env::var_os("SEEKS").is_some() { 100 } else { 1 };
+        let seeks = entries / 4;
         let start = cpu();
-        for probe in probes.iter().cycle().take(seeks as usize) {
+        for probe in &probes[..seeks as usize] {
             let target = InternalKeyBuf::for_seek(probe, SequenceNumber::MAX);
             let mut more = iter.seek(target.as_key()).unwrap();
             for _ in 0..10 {
@@ -250,7 +262,7 @@ fn main() {
     let number = |name: &str, default: &str| option(name, default).parse::<u64>().expect("a number");
     let (entries, repeats) = (number("--entries", "450000"), number("--repeats", "3") as usize);
     let (writers, readers) = (number("--writers", "0"), number("--readers", "0"));
-    for pattern in option("--keys", "rand,dbb,user,seq").split(',') {
+    for pattern in option("--keys", "rand,dbb,user,seq,path").split(',') {
         for name in option("--kinds", "radix,skiplist,vector").split(',') {
             let kind = match name {
                 "radix" => MemTableKind::RadixTree,

@@ -24,17 +24,19 @@
 //! 4. A half in `spare_half` is taken out (swap) by one writer only, who is its only owner then.
 
 mod node;
+mod walk;
+
+pub(crate) use walk::Walk;
 
 use crate::arena::{Arena, PieceIndex};
 use crate::entry::{Entry, EntryKey, encoded_len, newest_first};
-use crate::prefetch::{CACHE_LINE, prefetch};
+use crate::prefetch::prefetch;
 use ironstone_base::UserComparator;
 use ironstone_base::sync::atomic::{
     AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
-use node::{Child, END_FIRST, END_LAST, LARGEST, Node, Prefix, SMALLEST, Shape, Siblings, Symbol};
-use smallvec::SmallVec;
+use node::{Child, END_FIRST, END_LAST, LARGEST, Node, Prefix, SMALLEST, Shape, Symbol};
 use std::cmp::Ordering;
 use std::ptr::NonNull;
 
@@ -44,9 +46,10 @@ pub(crate) struct RadixTree {
     nodes: Arena,
     /// A node of the largest kind at level 0: never full, never replaced.
     root: NonNull<u8>,
+    root_name: Child,
     /// Half a cache line of `nodes` that waits for the next small node; 0 if there is none.
     spare_half: AtomicU32,
-    /// The node that got the last entry, and that entry: the next one often belongs there too.
+    /// A [`LastWrite`]. Released after node and entry are in the tree, for others to start from.
     last_write: AtomicU64,
     order: ByteOrder,
 }
@@ -71,57 +74,41 @@ struct Fork {
     there: Symbol,
 }
 
-/// Where a new entry belongs.
-enum Place<'a> {
-    /// It is there already.
-    Taken,
-    /// In a node that has nothing for its symbol. The parent says where it has that node.
-    Empty { parent: Option<(Node<'a>, Symbol, Child)>, node: Node<'a>, symbol: Symbol },
-    /// Beside `child`, which is in `node` for the same symbol but parts from it further on.
-    Fork { node: Node<'a>, symbol: Symbol, child: Child, fork: Fork },
+/// A node and what it is called in its parent.
+#[derive(Clone, Copy)]
+struct Named<'a> {
+    node: Node<'a>,
+    name: Child,
 }
 
-/// The nodes from the root to an entry.
-type Path = SmallVec<[Frame; 8]>;
-
-/// A place in the tree, and where it was last heading. A walk that goes on in one direction finds
-/// entries ahead of time, so that their memory comes while others are looked at.
-#[derive(Default)]
-pub(crate) struct Walk {
-    path: Path,
-    /// Entries already found in this direction, nearest first. While there are some, or the walk
-    /// has `ended`, `path` is not at the current entry.
-    ahead: Ahead,
-    direction: Direction,
-    ended: bool,
-    /// How many entries to find ahead.
-    width: usize,
-}
-
-/// A short queue of children.
-#[derive(Default)]
-struct Ahead {
-    ring: [Option<Child>; Self::ROOM],
-    first: usize,
-    len: usize,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-enum Direction {
-    #[default]
-    Forward,
-    Backward,
-}
-
-/// A node, and at which child of it a walk is.
-struct Frame {
-    node: NonNull<u8>,
+/// Where a new entry belongs: in `at`, for `symbol`.
+struct Place<'a> {
+    /// The parent of `at` and where it has that, unless `at` is where the search started.
+    parent: Option<(Node<'a>, Symbol)>,
+    at: Named<'a>,
     symbol: Symbol,
-    siblings: Option<Siblings>,
+    /// What is there now, and where that parts from the new key.
+    beside: Option<(Child, Fork)>,
 }
 
-const BEFORE_ALL: Symbol = END_FIRST - 1;
-const AFTER_ALL: Symbol = END_LAST + 1;
+/// The node that got the last entry, and that entry: the next one often belongs there too. `again`
+/// says that it did the last time.
+#[derive(Clone, Copy)]
+struct LastWrite {
+    node: Child,
+    entry: PieceIndex,
+    again: bool,
+}
+
+impl LastWrite {
+    fn to_bits(self) -> u64 {
+        u64::from(self.again) << 63 | u64::from(self.node.index().0) << 32 | u64::from(self.entry.0)
+    }
+    fn from_bits(bits: u64) -> Self {
+        let node = Child::node(PieceIndex((bits << 1 >> 33) as u32));
+        Self { node, entry: PieceIndex(bits as u32), again: bits >> 63 != 0 }
+    }
+}
 
 impl ByteOrder {
     /// The symbol of `key` at `position`, which is below the number of its symbols.
@@ -182,18 +169,13 @@ impl RadixTree {
             UserComparator::Custom(_) => return None,
         };
         let (entries, nodes) = (arena(), arena());
-        let root = nodes.allocate(node::size_of_kind(LARGEST)).pointer;
+        let root = nodes.allocate(node::size_of_kind(LARGEST));
         let shape = Shape { level: 0, prefix: Prefix::Bytes([0; 4]), versions: false };
         // SAFETY: a piece of the right size (3).
-        unsafe { Node::create(root, LARGEST, shape) };
-        Some(Self {
-            entries,
-            nodes,
-            root,
-            spare_half: AtomicU32::new(0),
-            last_write: AtomicU64::new(0),
-            order,
-        })
+        unsafe { Node::create(root.pointer, LARGEST, shape) };
+        let root_name = Child::node(root.index());
+        let (spare_half, last_write) = (AtomicU32::new(0), AtomicU64::new(0));
+        Some(Self { entries, nodes, root: root.pointer, root_name, spare_half, last_write, order })
     }
 
     pub fn memory_usage(&self) -> usize {
@@ -201,9 +183,12 @@ impl RadixTree {
     }
 
     #[inline]
-    fn root(&self) -> Node<'_> {
+    fn root_node(&self) -> Node<'_> {
         // SAFETY: made by `new` (1).
         unsafe { Node::at(self.root) }
+    }
+    fn root(&self) -> Named<'_> {
+        Named { node: self.root_node(), name: self.root_name }
     }
     /// Call on a child that is a node.
     #[inline]
@@ -230,91 +215,121 @@ impl RadixTree {
         let piece = self.entries.allocate(len);
         // Fresh memory is far away; it comes while the tree is searched.
         prefetch(piece.pointer, len);
-        let mut place = self.find_place(key, self.likely_start(key));
+        let last = LastWrite::from_bits(self.last_write.load(Acquire));
+        let mut found = self.find_place(key, self.likely_start(key, last));
         // SAFETY: the piece is ours alone and large enough.
         unsafe { Entry::write(piece.pointer, key, value) };
         let entry = piece.index();
-        loop {
-            let done = match place {
-                Place::Taken => return false,
-                Place::Empty { parent, node, symbol } => {
-                    self.add_child(parent, node, symbol, Child::entry(entry))
-                }
-                Place::Fork { node, symbol, child, fork } => {
-                    self.add_joint(node, symbol, child, fork, key, entry)
-                }
+        while let Some(place) = found {
+            let holder = match place.beside {
+                None => self.add_child(&place, Child::entry(entry)),
+                Some((child, fork)) => self.add_joint(&place, child, fork, key, entry),
             };
-            if let Some(node) = done {
-                if let Some(node) = node {
-                    let write = (u64::from(node.index().0) << 32) | u64::from(entry.0);
-                    self.last_write.store(write, Release);
+            if let Some(node) = holder {
+                let again = place.at.name == last.node;
+                if !(again && last.again && node == last.node) {
+                    self.last_write.store(LastWrite { node, entry, again }.to_bits(), Release);
                 }
                 return true;
             }
-            place = self.find_place(key, self.root());
+            // Another writer was faster, or the node is full and its parent not known.
+            found = self.find_place(key, self.root());
         }
+        false
     }
 
-    /// The node that got the last entry, if it is on the way of `key`; otherwise the root.
+    /// Where to start the search for `key`'s place: the root, or further down if that is sure.
     #[inline]
-    fn likely_start(&self, key: EntryKey<'_>) -> Node<'_> {
-        let last = self.last_write.load(Acquire);
-        if last != 0 {
-            // SAFETY: a node and an entry that are in the tree (1, 2).
-            let node = unsafe { Node::at(self.nodes.locate(PieceIndex((last >> 32) as u32))) };
-            let neighbour = self.entry_at(PieceIndex(last as u32)).user_key();
+    fn likely_start(&self, key: EntryKey<'_>, last: LastWrite) -> Named<'_> {
+        if last.again {
+            let node = self.node(last.node);
+            let neighbour = self.entry_at(last.entry).user_key();
             let level = node.level();
             // The neighbour is below the node, so the node is for keys that start as it does.
             if level < key.user_key.len() && neighbour.get(..level) == Some(&key.user_key[..level]) {
-                return node;
+                return Named { node, name: last.node };
             }
         }
         self.root()
     }
 
-    /// Where a new entry belongs, looking from `start` down.
+    /// Where `key` belongs, looking from `start` down; nothing if it is there already.
     #[inline]
-    fn find_place<'a>(&'a self, key: EntryKey<'_>, start: Node<'a>) -> Place<'a> {
-        let (mut parent, mut node) = (None, start);
+    fn find_place<'a>(&'a self, key: EntryKey<'_>, start: Named<'a>) -> Option<Place<'a>> {
+        let (mut parent, mut at) = (None, start);
         loop {
-            let symbol = self.order.symbol(key, node.level());
-            let depth = node.level() + 1;
-            let Some(child) = node.child_of(symbol) else { return Place::Empty { parent, node, symbol } };
+            let symbol = self.order.symbol(key, at.node.level());
+            let depth = at.node.level() + 1;
+            let Some(child) = at.node.child_of(symbol) else {
+                return Some(Place { parent, at, symbol, beside: None });
+            };
             if child.is_entry() {
                 let there = self.entry(child).key();
                 let position = first_difference(key, there, depth);
                 if is_same_write(key, position) {
-                    return Place::Taken;
+                    return None;
                 }
                 let fork = Fork { position, there: self.order.symbol(there, position) };
-                return Place::Fork { node, symbol, child, fork };
+                return Some(Place { parent, at, symbol, beside: Some((child, fork)) });
             }
             let below = self.node(child);
             if let Some(fork) = self.fork_above(below, key, depth) {
-                return Place::Fork { node, symbol, child, fork };
+                return Some(Place { parent, at, symbol, beside: Some((child, fork)) });
             }
-            (parent, node) = (Some((node, symbol, child)), below);
+            parent = Some((at.node, symbol));
+            at = Named { node: below, name: child };
         }
     }
 
-    /// Puts a new node over `child`, with the new entry beside it. Answers the new node, or nothing
-    /// if somebody has changed the place.
+    /// Puts the entry where nothing is yet. Answers the node that has it then, or nothing if that did
+    /// not work out.
+    fn add_child(&self, place: &Place<'_>, entry: Child) -> Option<Child> {
+        let Place { at, symbol, .. } = *place;
+        let mut locked = at.node.lock()?;
+        if locked.child_of(symbol).is_some() {
+            return None;
+        }
+        if locked.add(symbol, entry) {
+            return Some(at.name);
+        }
+        drop(locked); // Locks are taken from the root down.
+        let (parent, its_symbol) = place.parent?;
+        let mut above = parent.lock()?;
+        if above.child_of(its_symbol) != Some(at.name) {
+            return None;
+        }
+        let locked = at.node.lock()?;
+        if locked.child_of(symbol).is_some() {
+            return None;
+        }
+        let piece = self.nodes.allocate(node::size_of_kind(locked.larger_kind()));
+        // SAFETY: the piece is ours alone and has the size of the kind.
+        let copy = unsafe { locked.grow_into(piece.pointer) };
+        copy.add_unpublished(symbol, entry);
+        let name = Child::node(piece.index());
+        above.replace(its_symbol, name);
+        locked.mark_replaced();
+        Some(name)
+    }
+
+    /// Puts a new node in the place of `child`, for it and the new entry. Answers that node, or
+    /// nothing if that did not work out.
     fn add_joint(
         &self,
-        node: Node<'_>,
-        symbol: Symbol,
+        place: &Place<'_>,
         child: Child,
         fork: Fork,
         key: EntryKey<'_>,
         entry: PieceIndex,
-    ) -> Option<Option<Child>> {
+    ) -> Option<Child> {
+        let node = place.at.node;
         let joint = self.make_joint(key, entry, node.level() + 1, fork, child);
         let mut locked = node.lock()?;
-        if locked.child_of(symbol) != Some(child) {
+        if locked.child_of(place.symbol) != Some(child) {
             return None; // The joint is lost to the arena; that is rare.
         }
-        locked.replace(symbol, joint);
-        Some(Some(joint))
+        locked.replace(place.symbol, joint);
+        Some(joint)
     }
 
     /// Where `key` parts from what all keys below `node` share, if it does. It does not before
@@ -383,47 +398,10 @@ impl RadixTree {
         index
     }
 
-    /// Gives `node` a child for a symbol that had none. Answers the node that has it now, if it is
-    /// another one than the last write went to; or nothing if that did not work out: somebody was
-    /// faster, or the node is full and its parent unknown.
-    fn add_child(
-        &self,
-        parent: Option<(Node<'_>, Symbol, Child)>,
-        node: Node<'_>,
-        symbol: Symbol,
-        child: Child,
-    ) -> Option<Option<Child>> {
-        let mut locked = node.lock()?;
-        if locked.child_of(symbol).is_some() {
-            return None;
-        }
-        if locked.add(symbol, child) {
-            return Some(parent.map(|(_, _, node)| node));
-        }
-        drop(locked); // Locks are taken from the root down.
-        let (parent, at, full) = parent?;
-        let mut above = parent.lock()?;
-        if above.child_of(at) != Some(full) {
-            return None;
-        }
-        let locked = node.lock()?;
-        if locked.child_of(symbol).is_some() {
-            return None;
-        }
-        let piece = self.nodes.allocate(node::size_of_kind(locked.larger_kind()));
-        // SAFETY: the piece is ours alone and has the size of the kind.
-        let copy = unsafe { locked.grow_into(piece.pointer) };
-        copy.add_unpublished(symbol, child);
-        let copy = Child::node(piece.index());
-        above.replace(at, copy);
-        locked.mark_replaced();
-        Some(Some(copy))
-    }
-
     /// The newest entry of `target`'s user key that is not newer than `target`.
     #[inline]
     pub fn get(&self, target: EntryKey<'_>) -> Option<Entry<'_>> {
-        let mut node = self.root();
+        let mut node = self.root_node();
         loop {
             let child = match target.user_key.get(node.level()) {
                 Some(byte) => node.child_of_byte(byte ^ self.order.flip)?,
@@ -446,250 +424,11 @@ impl RadixTree {
         if !node.has_versions_only() || self.entry_at(witness).user_key() != target.user_key {
             return None;
         }
-        let mut path = Path::new();
-        path.push(Frame::new(node, BEFORE_ALL));
-        let newest = self.step_forward(&mut path).map(|child| self.entry(child));
-        let newest = newest.filter(|entry| entry.key().trailer <= target.trailer);
+        let newest = self.first_below(node).filter(|entry| entry.key().trailer <= target.trailer);
         // If `target` parts from what they share, all are newer: the newest one was.
         if newest.is_some() || self.fork_above(node, target, target.user_key.len() + 1).is_some() {
             return newest;
         }
-        path.clear();
-        self.seek_below(node, &mut path, target).map(|child| self.entry(child))
-    }
-
-    /// Moves to the first entry.
-    pub fn seek_to_first(&self, walk: &mut Walk) -> Option<Entry<'_>> {
-        let path = walk.restart();
-        path.push(Frame::new(self.root(), BEFORE_ALL));
-        self.step_forward(path).map(|child| self.entry(child))
-    }
-
-    /// Moves to the last entry.
-    pub fn seek_to_last(&self, walk: &mut Walk) -> Option<Entry<'_>> {
-        let path = walk.restart();
-        path.push(Frame::new(self.root(), AFTER_ALL));
-        self.step_back(path).map(|child| self.entry(child))
-    }
-
-    /// Moves to the first entry at or after `key`.
-    pub fn seek(&self, walk: &mut Walk, key: EntryKey<'_>) -> Option<Entry<'_>> {
-        self.seek_below(self.root(), walk.restart(), key).map(|child| self.entry(child))
-    }
-
-    fn seek_below(&self, from: Node<'_>, path: &mut Path, key: EntryKey<'_>) -> Option<Child> {
-        match self.descend(from, path, key) {
-            Some((child, Ordering::Equal | Ordering::Greater)) if child.is_entry() => return Some(child),
-            Some((child, Ordering::Greater)) => path.push(Frame::new(self.node(child), BEFORE_ALL)),
-            _ => {}
-        }
-        self.step_forward(path)
-    }
-
-    /// Moves to the last entry at or before `key`.
-    pub fn seek_for_prev(&self, walk: &mut Walk, key: EntryKey<'_>) -> Option<Entry<'_>> {
-        let path = walk.restart();
-        match self.descend(self.root(), path, key) {
-            Some((child, Ordering::Equal | Ordering::Less)) if child.is_entry() => {
-                return Some(self.entry(child));
-            }
-            Some((child, Ordering::Less)) => path.push(Frame::new(self.node(child), AFTER_ALL)),
-            _ => {}
-        }
-        self.step_back(path).map(|child| self.entry(child))
-    }
-
-    /// Follows `key` down as far as it goes. Answers the child where it stops, if there is one, and
-    /// how everything in it compares to `key`.
-    fn descend(&self, from: Node<'_>, path: &mut Path, key: EntryKey<'_>) -> Option<(Child, Ordering)> {
-        let mut node = from;
-        loop {
-            let symbol = self.order.symbol(key, node.level());
-            path.push(Frame::new(node, symbol));
-            let child = node.child_of(symbol)?;
-            if child.is_entry() {
-                return Some((child, self.order.compare(self.entry(child).key(), key)));
-            }
-            let below = self.node(child);
-            if let Some(fork) = self.fork_above(below, key, node.level() + 1) {
-                return Some((child, fork.there.cmp(&self.order.symbol(key, fork.position))));
-            }
-            node = below;
-        }
-    }
-
-    /// Moves from `current`, where the walk is, to the next entry.
-    #[inline]
-    pub fn next(&self, walk: &mut Walk, current: Entry<'_>) -> Option<Entry<'_>> {
-        self.go(walk, Direction::Forward, current)
-    }
-    /// Moves from `current`, where the walk is, to the previous entry.
-    #[inline]
-    pub fn prev(&self, walk: &mut Walk, current: Entry<'_>) -> Option<Entry<'_>> {
-        self.go(walk, Direction::Backward, current)
-    }
-
-    #[inline]
-    fn go(&self, walk: &mut Walk, direction: Direction, current: Entry<'_>) -> Option<Entry<'_>> {
-        if walk.direction != direction {
-            if walk.ended || walk.ahead.len > 0 {
-                let found = self.seek(walk, current.key());
-                debug_assert!(found.is_some_and(|found| found.address() == current.address()));
-            }
-            walk.direction = direction;
-        }
-        if walk.ahead.len * 2 <= walk.width && !walk.ended {
-            self.look_ahead(walk);
-        }
-        walk.ahead.pop().map(|child| self.entry(child))
-    }
-
-    /// Finds more entries ahead, each time twice as many, up to a limit.
-    fn look_ahead(&self, walk: &mut Walk) {
-        if walk.width == 0
-            && let [.., above, _] = &mut walk.path[..]
-        {
-            self.ask_for_sibling(above, walk.direction);
-        }
-        walk.width = (walk.width * 2).clamp(4, Ahead::ROOM);
-        while walk.ahead.len < walk.width {
-            let child = match walk.direction {
-                Direction::Forward => self.step_forward(&mut walk.path),
-                Direction::Backward => self.step_back(&mut walk.path),
-            };
-            let Some(child) = child else {
-                walk.ended = true;
-                return;
-            };
-            prefetch(self.entry(child).address(), 2 * CACHE_LINE);
-            walk.ahead.push(child);
-        }
-    }
-
-    /// Moves `path` to the next entry.
-    fn step_forward(&self, path: &mut Path) -> Option<Child> {
-        loop {
-            let frame = path.last_mut()?;
-            match self.next_child(frame) {
-                Some(child) if child.is_entry() => return Some(child),
-                Some(child) => {
-                    self.ask_for_sibling(frame, Direction::Forward);
-                    path.push(Frame::new(self.node(child), BEFORE_ALL));
-                }
-                None => drop(path.pop()),
-            }
-        }
-    }
-
-    /// Prefetches the node that the walk will come to when it is done with the one it is at.
-    #[inline]
-    fn ask_for_sibling(&self, frame: &mut Frame, direction: Direction) {
-        // SAFETY: a node of this tree (3).
-        let node = unsafe { Node::at(frame.node) };
-        let sibling = node.peek(&mut frame.siblings, frame.symbol, direction == Direction::Forward);
-        if let Some(sibling) = sibling.filter(|sibling| !sibling.is_entry()) {
-            prefetch(self.node(sibling).address(), CACHE_LINE);
-        }
-    }
-
-    /// Moves `path` to the previous entry.
-    fn step_back(&self, path: &mut Path) -> Option<Child> {
-        loop {
-            let frame = path.last_mut()?;
-            match self.prev_child(frame) {
-                Some(child) if child.is_entry() => return Some(child),
-                Some(child) => {
-                    self.ask_for_sibling(frame, Direction::Backward);
-                    path.push(Frame::new(self.node(child), AFTER_ALL));
-                }
-                None => drop(path.pop()),
-            }
-        }
-    }
-
-    #[inline]
-    fn next_child(&self, frame: &mut Frame) -> Option<Child> {
-        // SAFETY: a node of this tree (3).
-        let node = unsafe { Node::at(frame.node) };
-        let from = frame.symbol;
-        let end = |frame: &mut Frame| {
-            frame.symbol = self.order.end;
-            node.child_of(self.order.end)
-        };
-        if self.order.end == END_FIRST && from < END_FIRST {
-            let child = end(frame);
-            if child.is_some() {
-                return child;
-            }
-        }
-        if let Some((symbol, child)) = node.next_by_byte(&mut frame.siblings, from) {
-            frame.symbol = symbol;
-            return Some(child);
-        }
-        if self.order.end == END_LAST && from < END_LAST { end(frame) } else { None }
-    }
-
-    fn prev_child(&self, frame: &mut Frame) -> Option<Child> {
-        // SAFETY: a node of this tree (3).
-        let node = unsafe { Node::at(frame.node) };
-        let from = frame.symbol;
-        let end = |frame: &mut Frame| {
-            frame.symbol = self.order.end;
-            node.child_of(self.order.end)
-        };
-        if self.order.end == END_LAST && from > END_LAST {
-            let child = end(frame);
-            if child.is_some() {
-                return child;
-            }
-        }
-        if let Some((symbol, child)) = node.prev_by_byte(&mut frame.siblings, from) {
-            frame.symbol = symbol;
-            return Some(child);
-        }
-        if self.order.end == END_FIRST && from > END_FIRST { end(frame) } else { None }
-    }
-
-    /// About which part of the entries comes before `key`, if every child weighs the same.
-    pub fn share_before(&self, key: EntryKey<'_>) -> f64 {
-        let mut path = Path::new();
-        self.descend(self.root(), &mut path, key);
-        path.iter().rev().fold(0.0, |below, frame| {
-            // SAFETY: a node of this tree (3).
-            let node = unsafe { Node::at(frame.node) };
-            node.share_before(frame.symbol, below, self.order.end)
-        })
-    }
-}
-
-impl Ahead {
-    const ROOM: usize = 16;
-
-    /// Call while there is room.
-    fn push(&mut self, child: Child) {
-        self.ring[(self.first + self.len) % Self::ROOM] = Some(child);
-        self.len += 1;
-    }
-    #[inline]
-    fn pop(&mut self) -> Option<Child> {
-        self.len = self.len.checked_sub(1)?;
-        let child = self.ring[self.first];
-        self.first = (self.first + 1) % Self::ROOM;
-        child
-    }
-}
-
-impl Walk {
-    fn restart(&mut self) -> &mut Path {
-        self.path.clear();
-        self.ahead.len = 0;
-        (self.ended, self.width) = (false, 0);
-        &mut self.path
-    }
-}
-
-impl Frame {
-    fn new(node: Node<'_>, symbol: Symbol) -> Self {
-        Self { node: node.address(), symbol, siblings: None }
+        self.first_at_or_after_below(node, target)
     }
 }

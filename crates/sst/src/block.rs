@@ -214,20 +214,38 @@ pub(crate) fn entry_at(entries: &[u8], at: u32) -> Result<Entry, Corrupt> {
         // Cannot overflow: `at` is within the entries, whose end fits with room for the footer.
         return if entry.end() as usize <= entries.len() { Ok(entry) } else { Err(BAD_ENTRY) };
     }
-    entry_with_long_lengths(entries, at)
-}
-
-#[inline(never)]
-fn entry_with_long_lengths(entries: &[u8], at: u32) -> Result<Entry, Corrupt> {
-    let all = entries.get(at as usize..).ok_or(BAD_ENTRY)?;
-    let mut rest = all;
-    let lengths = (|| Some((get_varint32(&mut rest)?, get_varint32(&mut rest)?, get_varint32(&mut rest)?)))();
-    let (shared, key_len, value_len) = lengths.ok_or(BAD_ENTRY)?;
-    if u64::from(key_len) + u64::from(value_len) > rest.len() as u64 {
+    // In registers: were the entry to come back in memory, every reader of it, also on the fast path, would
+    // have to wait for its parts to be written.
+    let (shared_and_place, lengths) = entry_with_long_lengths(entries, at);
+    if shared_and_place == NO_ENTRY {
         return Err(BAD_ENTRY);
     }
-    let key_at = at + (all.len() - rest.len()) as u32;
-    Ok(Entry { shared, key_at, key_len, value_len })
+    Ok(Entry {
+        shared: shared_and_place as u32,
+        key_at: (shared_and_place >> 32) as u32,
+        key_len: lengths as u32,
+        value_len: (lengths >> 32) as u32,
+    })
+}
+
+/// Instead of an entry's place; no entry is there, since blocks are smaller than 4 GiB.
+const NO_ENTRY: u64 = u64::MAX;
+
+/// Answers `shared | key_at << 32` and `key_len | value_len << 32`.
+#[inline(never)]
+fn entry_with_long_lengths(entries: &[u8], at: u32) -> (u64, u64) {
+    let parse = || {
+        let all = entries.get(at as usize..)?;
+        let mut rest = all;
+        let shared = get_varint32(&mut rest)?;
+        let key_len = get_varint32(&mut rest)?;
+        let value_len = get_varint32(&mut rest)?;
+        let fits = u64::from(key_len) + u64::from(value_len) <= rest.len() as u64;
+        let key_at = u64::from(at) + (all.len() - rest.len()) as u64;
+        let lengths = u64::from(key_len) | u64::from(value_len) << 32;
+        fits.then_some((u64::from(shared) | key_at << 32, lengths))
+    };
+    parse().unwrap_or((NO_ENTRY, 0))
 }
 
 #[cfg(test)]

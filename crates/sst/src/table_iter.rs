@@ -15,8 +15,10 @@ pub struct TableIter {
     options: TableReadOptions,
     /// `None` before the first move, or if the index could not be had.
     blocks: Option<IndexCursor>,
-    /// The block stood in.
+    /// The block stood in, or the last one.
     block: Option<BlockRef>,
+    /// Where that is in the file.
+    block_at: u64,
     cursor: Cursor,
     readahead: Readahead,
     /// The key stood on with the table's sequence number, for tables whose entries carry none.
@@ -32,6 +34,7 @@ impl TableIter {
             options: options.clone(),
             blocks: None,
             block: None,
+            block_at: 0,
             cursor,
             readahead,
             patched_key: None,
@@ -59,7 +62,7 @@ impl TableIter {
 
     /// Opens the index if that was not done yet, and stands nowhere.
     fn start(&mut self) -> Result<()> {
-        self.leave();
+        self.cursor.reset();
         if self.blocks.is_none() {
             let mut blocks = IndexCursor::new(&self.reader, &self.options.read)?;
             if let Some(bound) = &self.options.upper_bound {
@@ -105,14 +108,21 @@ impl TableIter {
         bad.at(self.reader.path(), handle.map_or(0, |handle| handle.offset))
     }
 
-    /// Reads the block that the index stands on.
+    /// Reads the block that the index stands on, unless it is the one at hand.
     fn load(&mut self) -> Result<()> {
-        self.leave();
+        self.cursor.reset();
         let Some((index, at)) = self.blocks.as_ref().and_then(|blocks| blocks.current(&self.reader)) else {
+            self.block = None;
             return Ok(());
         };
+        let offset = index.handle(at).offset;
+        if self.block.is_some() && self.block_at == offset {
+            return Ok(());
+        }
+        self.block = None;
         let block = self.reader.data_block_ahead(&self.options.read, index, at, &mut self.readahead)?;
         self.block = Some(block);
+        self.block_at = offset;
         if self.entries().is_none() {
             return Err(self.damaged(Corrupt("the cache has another block in the place of a data block")));
         }

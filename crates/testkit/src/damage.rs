@@ -146,8 +146,29 @@ impl Sample {
         sample.fill(&db);
         // The power goes while the database is open: what every sync promised is there.
         sample.fs = sample.fs.crash(CrashPolicy::DropUnsynced, 0);
+        sample.remove_obsolete(&db);
         drop(db);
         sample
+    }
+
+    /// Removes what the database was about to: damage to it would prove nothing.
+    fn remove_obsolete(&self, db: &Db) {
+        let live: Vec<_> = db.live_files().iter().map(|file| file.number).collect();
+        let oldest = db.int_property("rocksdb.min-log-number-to-keep").expect("a known property");
+        for path in self.files() {
+            let obsolete = match kind(&path) {
+                FileKind::Table(number) => !live.contains(&number),
+                FileKind::Wal(number) => number.0 < oldest,
+                _ => false,
+            };
+            if obsolete {
+                self.fs.remove(&path).expect("it was listed");
+            }
+        }
+        for dir in ["/", DIR] {
+            let synced = self.fs.open_directory(Path::new(dir)).and_then(|dir| dir.sync());
+            synced.expect("healthy");
+        }
     }
 
     fn open(&self, options: &DbOptions) -> ironstone::Result<Db> {

@@ -14,7 +14,7 @@ use ironstone_version::{VersionEdit, VersionSet};
 use ironstone_vfs::Env;
 use ironstone_wal::{Damage, LogRead, LogReader, ReaderOptions, WalRecoveryMode};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// What recovery works on.
 pub(crate) struct Recovery<'a> {
@@ -47,28 +47,34 @@ impl Recovery<'_> {
         // The last write replayed: what the MANIFEST says may be newer than a whole WAL.
         let mut replayed = None;
         let mut sizes = BTreeMap::new();
-        let mut stopped: Option<PathBuf> = None;
+        let mut stopped: Option<Dropped> = None;
+        let mut dropped = Vec::new();
         for number in numbers {
             self.versions.mark_file_number_used(number);
             let path = file_name::wal(self.wal_dir, number);
             if let Some(at) = &stopped {
                 // A later WAL continues only where its first write follows the last one replayed.
                 if !self.continues(&path, number, replayed)? {
-                    warning!(self.log, "{}: not replayed, since recovery stopped in {}", path.display(), at.display());
+                    warning!(self.log, "{}: not replayed, since recovery stopped: {}", path.display(), at.error);
                     continue;
                 }
                 stopped = None;
             }
-            let whole = self.replay_one(&path, number, &mut replayed)?;
+            let short = self.replay_one(&path, number, &mut replayed)?;
             last = last.max(replayed.unwrap_or_default());
             sizes.insert(number, self.env.fs.size(&path)?);
-            if !whole {
-                stopped = Some(path);
+            match self.options.wal_recovery_mode {
+                WalRecoveryMode::PointInTimeRecovery => stopped = short,
+                _ => dropped.extend(short),
             }
         }
+        dropped.extend(stopped);
+        dropped.iter().try_for_each(|dropped| self.check_not_ahead(dropped))?;
         // Once a part of a WAL is in a table, the rest must follow: replayed a second time, a single
-        // delete would meet the second copy of its put and leave the first one standing.
-        let keep = self.read_only || (self.options.avoid_flush_during_recovery && self.edits.is_empty());
+        // delete would meet the second copy of its put and leave the first one standing. And a WAL with
+        // a hole is not kept: what is written now would follow it with a gap.
+        let may_keep = self.options.avoid_flush_during_recovery && self.edits.is_empty() && dropped.is_empty();
+        let keep = self.read_only || may_keep;
         if !keep {
             let ids: Vec<_> = self.families.keys().copied().collect();
             for id in ids {
@@ -115,23 +121,48 @@ impl Recovery<'_> {
         }
     }
 
-    /// Replays one WAL. Answers whether it was read to its end.
+    /// Tables must not hold writes from behind those that were dropped: a batch that went to several
+    /// column families would be there in part.
+    fn check_not_ahead(&self, dropped: &Dropped) -> Result<()> {
+        // With holes allowed, this is one.
+        if self.options.wal_recovery_mode == WalRecoveryMode::SkipAnyCorruptedRecords {
+            return Ok(());
+        }
+        // A column family without tables was created later, and is whole.
+        let mut families = self.versions.column_families();
+        let ahead = families.find(|family| family.log_number > dropped.wal && family.current.num_files() > 0);
+        match ahead {
+            Some(family) => Err(Error::corruption(format!(
+                "{}; tables of column family {} hold later writes",
+                dropped.error.message(),
+                family.name
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Replays one WAL. Answers what of it was dropped.
     fn replay_one(
         &mut self,
         path: &Path,
         number: FileNumber,
         last: &mut Option<SequenceNumber>,
-    ) -> Result<bool> {
+    ) -> Result<Option<Dropped>> {
         let mut reader = self.reader(path, number)?;
         let mut records = 0u64;
-        let whole = loop {
+        let mut dropped = None;
+        loop {
             let offset = match reader.next_record()? {
                 LogRead::Record { offset } => offset,
-                LogRead::End => break true,
-                LogRead::Damage(damage) => match self.judge(path, damage)? {
-                    Judged::Stop => break false,
-                    Judged::GoOn => continue,
-                },
+                LogRead::End => break,
+                LogRead::Damage(damage) => {
+                    let judged = self.judge(path, &damage)?;
+                    dropped = dropped.or_else(|| Some(Dropped { wal: number, error: damage.error(path) }));
+                    match judged {
+                        Judged::Stop => break,
+                        Judged::GoOn => continue,
+                    }
+                }
             };
             let record = reader.record();
             let applied = self.apply(record, number).map_err(|error| locate(error, path, offset));
@@ -139,20 +170,23 @@ impl Recovery<'_> {
                 Ok(end) => *last = Some(end).max(*last),
                 Err(error) if error.is_corruption() => match self.options.wal_recovery_mode {
                     // The checksum was right, so this is what was written: no tear explains it.
-                    WalRecoveryMode::SkipAnyCorruptedRecords => warning!(self.log, "record skipped: {error}"),
+                    WalRecoveryMode::SkipAnyCorruptedRecords => {
+                        warning!(self.log, "record skipped: {error}");
+                        dropped = dropped.or(Some(Dropped { wal: number, error }));
+                    }
                     _ => return Err(error),
                 },
                 Err(error) => return Err(error),
             }
             records += 1;
             self.flush_full()?;
-        };
+        }
         info!(self.log, "{}: replayed {records} records, up to {last:?}", path.display());
-        Ok(whole)
+        Ok(dropped)
     }
 
     /// What the recovery mode says about damage.
-    fn judge(&self, path: &Path, damage: Damage) -> Result<Judged> {
+    fn judge(&self, path: &Path, damage: &Damage) -> Result<Judged> {
         let error = damage.error(path);
         warning!(self.log, "{error}");
         if let Some(statistics) = &self.options.statistics {
@@ -237,6 +271,13 @@ impl Recovery<'_> {
         }
         Ok(())
     }
+}
+
+/// Bytes of a WAL that recovery went on without.
+struct Dropped {
+    wal: FileNumber,
+    /// What is wrong with them, and where.
+    error: Error,
 }
 
 enum Judged {

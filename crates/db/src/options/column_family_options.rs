@@ -24,10 +24,6 @@ option_struct! {
         max_write_buffer_number: i32 = 2, Mutable, V7;
         /// So many closed memtables are flushed together.
         min_write_buffer_number_to_merge: i32 = 1, Fixed, V7;
-        /// A Bloom filter in the memtable takes this part of `write_buffer_size`; at most 0.25; 0: none.
-        memtable_prefix_bloom_size_ratio: f64 = 0.0, Mutable, V7;
-        /// Whole keys go into that filter, not only prefixes.
-        memtable_whole_key_filtering: bool = false, Mutable, V7;
         /// The codec where nothing below says otherwise. (RocksDB before 11: Snappy.)
         compression: CompressionKind = CompressionKind::Lz4, Mutable, V7;
         /// The codec of level 0, then of the base level and those after it; the last entry holds for the rest.
@@ -93,9 +89,11 @@ option_struct! {
         alias("block_based_table_factory", "BlockBasedTableOptions", Change::Mutable, |options, text| options.table.set_pairs(text), "table_factory");
         alias("memtable", "MemTableRepFactory", Change::Fixed, |options: &mut ColumnFamilyOptions, text| options.memtable_factory.set(text), "memtable_factory");
         refused("plain_table_factory", "PlainTableOptions", &[], Change::Mutable, Since::Later, "plain tables");
+        ignored("memtable_whole_key_filtering", "bool", "false", Change::Mutable, Since::V7, "only the speed of memtable reads depends on it");
+        ignored("memtable_prefix_bloom_size_ratio", "double", "0.000000", Change::Mutable, Since::V7, "only the speed of memtable reads depends on it");
         ignored("report_bg_io_stats", "bool", "false", Change::Mutable, Since::V7, "only statistics depend on it");
         ignored("target_file_size_is_upper_bound", "bool", "false", Change::Mutable, Since::Later, "files may be a little larger than asked for");
-        ignored("arena_block_size", "size", "1048576", Change::Mutable, Since::V7, "arenas grow by their own rule");
+        ignored("arena_block_size", "size", "0", Change::Mutable, Since::V7, "arenas grow by their own rule");
         ignored("inplace_update_num_locks", "size", "10000", Change::Mutable, Since::V7, "nothing is updated in place");
         ignored("strict_max_successive_merges", "bool", "false", Change::Mutable, Since::Later, "there are no merges");
         ignored("memtable_huge_page_size", "size", "0", Change::Mutable, Since::V7, "arenas ask for huge pages themselves");

@@ -40,12 +40,6 @@ option_struct! {
         /// When WALs take so many bytes, the memtables that keep the oldest one alive are flushed.
         /// 0: four times what all memtables may take.
         max_total_wal_size: u64 = 0, Mutable, V7;
-        /// Bytes that the memtables of all column families may take; 0: no limit.
-        db_write_buffer_size: usize = 0, Fixed, V7;
-        /// Full scans for files that nobody needs, so many microseconds apart.
-        delete_obsolete_files_period_micros: u64 = 21_600_000_000, Mutable, V7;
-        /// Statistics go to LOG so many seconds apart; 0: never.
-        stats_dump_period_sec: u32 = 600, Mutable, V7;
         /// How many table files may be open at once; -1: all of them.
         max_open_files: i32 = -1, Mutable, V7;
         /// Start writing back table files after each so many bytes; 0 leaves it to the system.
@@ -56,8 +50,6 @@ option_struct! {
         compaction_readahead_size: usize = 2 << 20, Mutable, V7;
         /// A MANIFEST that is larger is replaced by a new one.
         max_manifest_file_size: u64 = 1 << 30, Mutable, V7;
-        /// Disk space reserved for a MANIFEST at a time.
-        manifest_preallocation_size: u64 = 4 << 20, Mutable, V7;
         /// Tell the system that table files are read at random.
         advise_random_on_open: bool = true, Fixed, V7;
         /// Reserve disk space for files before they are written.
@@ -102,8 +94,6 @@ option_struct! {
         wal_recovery_mode: WalRecoveryMode = WalRecoveryMode::PointInTimeRecovery, Fixed, V7;
         /// Writes stay in memory until `flush_wal` is called.
         manual_wal_flush: bool = false, Fixed, V7;
-        /// How many bytes of writes one leader takes along.
-        max_write_batch_group_size_bytes: u64 = 1 << 20, Fixed, V7;
         /// The least severe lines that go to LOG.
         info_log_level: InfoLogLevel = InfoLogLevel::Info, Fixed, V7;
         /// Write the database's id to the MANIFEST.
@@ -118,6 +108,11 @@ option_struct! {
         statistics: Option<Arc<Statistics>> = None, Fixed, Later;
     }
     rows {
+        refused("db_write_buffer_size", "size", &["0"], Change::Fixed, Since::V7, "write buffer managers");
+        ignored("max_write_batch_group_size_bytes", "uint64", "1048576", Change::Fixed, Since::V7, "a leader takes along what waits");
+        ignored("stats_dump_period_sec", "uint", "600", Change::Mutable, Since::V7, "only the LOG depends on it");
+        ignored("manifest_preallocation_size", "size", "4194304", Change::Fixed, Since::V7, "only speed depends on it");
+        ignored("delete_obsolete_files_period_micros", "uint64", "21600000000", Change::Mutable, Since::V7, "files are removed as soon as nobody needs them");
         ignored("strict_bytes_per_sync", "bool", "false", Change::Mutable, Since::V7, "only the pace of writing back depends on it");
         ignored("stats_persist_period_sec", "uint", "600", Change::Mutable, Since::V7, "no history of statistics is kept");
         ignored("stats_history_buffer_size", "size", "1048576", Change::Mutable, Since::V7, "no history of statistics is kept");

@@ -31,8 +31,6 @@ impl ColumnFamilyOptions {
         self.table.data_block_hash_table_util_ratio = 0.75;
         self.table.filter_policy = Some(FilterPolicy::bloom(10.0));
         self.table.block_cache = Some(cache_of(usize::try_from(block_cache_mib << 20).unwrap_or(usize::MAX)));
-        self.memtable_prefix_bloom_size_ratio = 0.02;
-        self.memtable_whole_key_filtering = true;
         self
     }
 

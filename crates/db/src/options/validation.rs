@@ -173,8 +173,6 @@ impl ColumnFamilyOptions {
         let merge = cf.min_write_buffer_number_to_merge.min(cf.max_write_buffer_number - 1).max(1);
         adjust!(notes, cf.min_write_buffer_number_to_merge, merge, "less than max_write_buffer_number");
         adjust!(notes, cf.num_levels, cf.num_levels.max(2), "levelled compaction has at least two");
-        let ratio = cf.memtable_prefix_bloom_size_ratio.clamp(0.0, 0.25);
-        adjust!(notes, cf.memtable_prefix_bloom_size_ratio, ratio, "0 to 0.25");
         let multiplier = cf.max_bytes_for_level_multiplier;
         let positive = if multiplier > 0.0 { multiplier } else { 1.0 };
         adjust!(notes, cf.max_bytes_for_level_multiplier, positive, "above 0");

@@ -113,35 +113,27 @@ pub(crate) struct LockedNode<'a> {
     meta: u32,
 }
 
-/// The children of a node in the order of their bytes, as they were when a walk first went from
-/// one to another, and where it is. The largest kind needs no list: its slots are sorted.
-pub(crate) struct Siblings {
+/// The slots of a node in order, as they were when a walk first went from one child to another, and
+/// where the walk is.
+pub(crate) struct SlotOrder {
     slots: [u8; 64],
     len: u8,
     /// How many children come before the place of the walk.
     before: u8,
-    /// Whether the walk stands on one (and not between two).
+    /// Whether the walk stands on a child (and not between two).
     on_child: bool,
+    kind: u8,
 }
 
-impl Siblings {
-    /// The children of `node`, for a walk that is at `symbol`.
-    fn new(node: Node<'_>, symbol: Symbol) -> Self {
-        let meta = node.meta().load(Acquire); // (4)
-        let mut siblings = Self { slots: [0; 64], len: 0, before: 0, on_child: false };
-        match kind_of(meta) {
-            0 | 1 => siblings.sort::<16>(node, meta),
-            2 => siblings.sort::<32>(node, meta),
-            3 => siblings.sort::<64>(node, meta),
-            _ => return siblings,
-        }
-        let symbols = siblings.slots[..siblings.len as usize].iter().map(|slot| node.at_slot(*slot).0);
-        let before = symbols.clone().take_while(|other| *other < symbol).count();
-        siblings.on_child = symbols.clone().nth(before) == Some(symbol);
-        siblings.before = before as u8;
-        siblings
-    }
+/// Which way a walk goes.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Direction {
+    #[default]
+    Forward,
+    Backward,
+}
 
+impl SlotOrder {
     /// Counts for each of at most N keys how many others are smaller: that is its place.
     fn sort<const N: usize>(&mut self, node: Node<'_>, meta: u32) {
         let (kind, used) = (kind_of(meta), used_slots(meta));
@@ -150,17 +142,49 @@ impl Siblings {
             *word = node.keys_from(kind, first).to_le_bytes();
         }
         let in_use = (0..count_of(meta)).filter(|slot| (used >> slot) & 1 != 0);
-        let mut smaller = [0u8; N];
+        let mut places = [self.len; N];
         for slot in in_use.clone() {
             let key = keys[slot];
-            for (smaller, other) in smaller.iter_mut().zip(&keys) {
-                *smaller += u8::from(*other > key);
+            for (place, other) in places.iter_mut().zip(&keys) {
+                *place += u8::from(*other > key);
             }
         }
         for slot in in_use {
-            self.slots[smaller[slot] as usize % 64] = slot as u8;
+            self.slots[places[slot] as usize % 64] = slot as u8;
             self.len += 1;
         }
+    }
+
+    fn add_end_slot(&mut self, meta: u32) {
+        if let Some(slot) = end_slot(meta) {
+            self.slots[self.len as usize] = slot as u8;
+            self.len += 1;
+        }
+    }
+
+    /// Moves to the next child, if there is one. Answers its slot.
+    #[inline]
+    fn step(&mut self, direction: Direction) -> Option<u8> {
+        match direction {
+            Direction::Forward => {
+                self.before += u8::from(self.on_child);
+                self.on_child = self.before < self.len;
+            }
+            Direction::Backward => {
+                self.on_child = self.before > 0;
+                self.before -= u8::from(self.on_child);
+            }
+        }
+        self.on_child.then(|| self.slots[self.before as usize % 64])
+    }
+
+    /// The slot that a step would lead to.
+    fn peek(&self, direction: Direction) -> Option<u8> {
+        let index = match direction {
+            Direction::Forward => self.before + u8::from(self.on_child),
+            Direction::Backward => self.before.checked_sub(1)?,
+        };
+        (index < self.len).then(|| self.slots[index as usize])
     }
 }
 
@@ -319,7 +343,7 @@ impl<'a> Node<'a> {
             (Some(byte), FULL) => Some(byte as usize),
             (Some(byte), _) => self.slot_of_byte(meta, byte),
             (None, FULL) => Some(END_CHILD),
-            (None, _) => ((meta & END) >> END_AT).checked_sub(1).map(|slot| slot as usize),
+            (None, _) => end_slot(meta),
         }
     }
 
@@ -341,54 +365,60 @@ impl<'a> Node<'a> {
         Child::from_slot(self.child_slot(kind_of(meta), slot).load(Acquire))
     }
 
-    /// The next child by byte after `symbol`, where the walk is that uses `siblings`.
-    #[inline]
-    pub fn next_by_byte(self, siblings: &mut Option<Siblings>, symbol: Symbol) -> Option<(Symbol, Child)> {
-        if kind_of(self.meta().load(Relaxed)) == FULL {
-            return (symbol.max(-1) + 1..=255).find_map(|next| Some((next, self.child_of_byte(next as u8)?)));
+    /// The order of the children for a walk that is at `symbol`; nothing for the largest kind, whose
+    /// slots are in order. `end` is the place of the end in the order.
+    pub fn slot_order(self, symbol: Symbol, end: Symbol) -> Option<SlotOrder> {
+        let meta = self.meta().load(Acquire); // (4)
+        let kind = kind_of(meta);
+        if kind == FULL {
+            return None;
         }
-        let siblings = siblings.get_or_insert_with(|| Siblings::new(self, symbol));
-        siblings.before += u8::from(siblings.on_child);
-        siblings.on_child = siblings.before < siblings.len;
-        siblings.on_child.then(|| self.at_slot(siblings.slots[siblings.before as usize]))
+        let mut order = SlotOrder { slots: [0; 64], len: 0, before: 0, on_child: false, kind: kind as u8 };
+        if end == END_FIRST {
+            order.add_end_slot(meta);
+        }
+        match kind {
+            0 | 1 => order.sort::<16>(self, meta),
+            2 => order.sort::<32>(self, meta),
+            _ => order.sort::<64>(self, meta),
+        }
+        if end == END_LAST {
+            order.add_end_slot(meta);
+        }
+        let symbol_of = |slot: &u8| match end_slot(meta) {
+            Some(at) if at == *slot as usize => end,
+            _ => self.key_of_slot(kind, *slot as usize) as Symbol,
+        };
+        let slots = &order.slots[..order.len as usize];
+        let before = slots.iter().take_while(|slot| symbol_of(slot) < symbol).count();
+        order.on_child = slots.get(before).is_some_and(|slot| symbol_of(slot) == symbol);
+        order.before = before as u8;
+        Some(order)
     }
 
-    /// The previous child by byte before `symbol`, where the walk is that uses `siblings`.
+    /// Moves `order`, which is of this node, to the next child.
     #[inline]
-    pub fn prev_by_byte(self, siblings: &mut Option<Siblings>, symbol: Symbol) -> Option<(Symbol, Child)> {
-        if kind_of(self.meta().load(Relaxed)) == FULL {
-            return (0..symbol.min(256)).rev().find_map(|prev| Some((prev, self.child_of_byte(prev as u8)?)));
-        }
-        let siblings = siblings.get_or_insert_with(|| Siblings::new(self, symbol));
-        siblings.on_child = siblings.before > 0;
-        siblings.before -= u8::from(siblings.on_child);
-        siblings.on_child.then(|| self.at_slot(siblings.slots[siblings.before as usize]))
+    pub fn step(self, order: &mut SlotOrder, direction: Direction) -> Option<Child> {
+        order.step(direction).map(|slot| self.child_at(order.kind, slot))
+    }
+    /// The child that [`step`](Self::step) would lead to.
+    #[inline]
+    pub fn peek(self, order: &SlotOrder, direction: Direction) -> Option<Child> {
+        order.peek(direction).map(|slot| self.child_at(order.kind, slot))
+    }
+    #[inline]
+    fn child_at(self, kind: u8, slot: u8) -> Child {
+        Child(self.child_slot(kind as usize, slot as usize).load(Acquire))
     }
 
-    /// What [`next_by_byte`](Self::next_by_byte) or [`prev_by_byte`](Self::prev_by_byte) would
-    /// answer, without going there.
-    pub fn peek(self, siblings: &mut Option<Siblings>, symbol: Symbol, forward: bool) -> Option<Child> {
-        if let Some(siblings) = siblings {
-            let index = if forward {
-                siblings.before + u8::from(siblings.on_child)
-            } else {
-                siblings.before.checked_sub(1)?
-            };
-            return (index < siblings.len).then(|| self.at_slot(siblings.slots[index as usize]).1);
+    /// The child next to `symbol` in a node of the largest kind.
+    pub fn neighbour(self, symbol: Symbol, end: Symbol, direction: Direction) -> Option<(Symbol, Child)> {
+        let (first, last) = (end.min(0), end.max(255));
+        let found = |symbol| Some((symbol, self.child_of(symbol)?));
+        match direction {
+            Direction::Forward => (first.max(symbol + 1)..=last).find_map(found),
+            Direction::Backward => (first..=last.min(symbol - 1)).rev().find_map(found),
         }
-        let found =
-            if forward { self.next_by_byte(siblings, symbol) } else { self.prev_by_byte(siblings, symbol) };
-        *siblings = None;
-        found.map(|(_, child)| child)
-    }
-
-    /// The byte and the child of a slot in use.
-    #[inline]
-    fn at_slot(self, slot: u8) -> (Symbol, Child) {
-        let kind = kind_of(self.meta().load(Relaxed));
-        let byte = self.key_of_slot(kind, slot as usize);
-        let child = self.child_slot(kind, slot as usize).load(Acquire);
-        (byte as Symbol, Child(child))
     }
 
     fn key_of_slot(self, kind: usize, slot: usize) -> u8 {
@@ -495,11 +525,11 @@ impl<'a> LockedNode<'a> {
         // SAFETY: the caller's word.
         let copy = unsafe { Node::create(address, self.larger_kind(), self.node.shape()) };
         let kind = kind_of(self.meta);
-        let end = ((self.meta & END) >> END_AT) as usize;
+        let end = end_slot(self.meta);
         for slot in 0..count_of(self.meta) {
             let child = Child(self.node.child_slot(kind, slot).load(Relaxed)); // Changed under the lock only.
             let byte = self.node.key_of_slot(kind, slot);
-            copy.add_unpublished(if slot + 1 == end { END_FIRST } else { byte as Symbol }, child);
+            copy.add_unpublished(if end == Some(slot) { END_FIRST } else { byte as Symbol }, child);
         }
         copy
     }
@@ -514,6 +544,12 @@ impl Drop for LockedNode<'_> {
     fn drop(&mut self) {
         self.node.meta().store(self.meta, Release); // (4)
     }
+}
+
+/// The slot of the child for keys that end here, in a node that has keys.
+#[inline]
+fn end_slot(meta: u32) -> Option<usize> {
+    (((meta & END) >> END_AT) as usize).checked_sub(1)
 }
 
 /// The slots that have a byte.
@@ -550,3 +586,6 @@ fn matches16(low: u64, high: u64, byte: u8) -> u64 {
         matches8(low, byte) | matches8(high, byte) << 8
     }
 }
+
+#[cfg(test)]
+mod tests;

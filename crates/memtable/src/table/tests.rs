@@ -33,8 +33,12 @@ fn table(kind: MemTableKind, order: &UserComparator) -> Arc<MemTable> {
     Arc::new(MemTable::new(kind, InternalKeyComparator::new(order.clone()), &options))
 }
 
-/// Keys that are hard on tries and prefixes: empty, zero bytes, prefixes of each other, long.
+/// Keys that are hard on tries and prefixes: empty, zero bytes, prefixes of each other, long; and
+/// short ones of all bytes, which make nodes of every size.
 fn key(random: &mut SmallRng) -> Vec<u8> {
+    if random.random_range(0..3) == 0 {
+        return (0..random.random_range(1..4)).map(|_| random.random()).collect();
+    }
     let alphabet: &[u8] = &[0, 1, b'a', b'b', 0x7f, 0x80, 0xff];
     let len = match random.random_range(0..10) {
         0 => 0,
@@ -395,9 +399,10 @@ fn readers_see_what_was_announced_while_writers_write() {
     let spread = |id: u64| id.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec();
     let ascending = |id: u64| format!("user{id:012}").into_bytes();
     let few_keys = |id: u64| format!("key{:03}", id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54).into_bytes();
+    let nested = |id: u64| vec![b'a'; (id % 61) as usize];
     for kind in KINDS {
         for order in orders() {
-            for make_key in [spread, ascending, few_keys] {
+            for make_key in [spread, ascending, few_keys, nested] {
                 stress(kind, &order, make_key);
             }
         }

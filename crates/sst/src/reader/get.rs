@@ -189,13 +189,14 @@ impl TableReader {
             })
             .collect();
         let mut places: Vec<usize> = wanted.iter().filter_map(|at| *at.as_ref().ok()?).collect();
+        places.sort_unstable(); // They are, if the caller kept to the order.
         places.dedup();
         let blocks = self.data_blocks(context, index, &places);
         let answer = |(at, &target): (Result<Option<usize>>, &InternalKey<'_>)| {
             let Some(at) = at? else {
                 return Ok(None);
             };
-            let block = match places.iter().position(|&place| place == at).map(|i| &blocks[i]) {
+            let block = match places.binary_search(&at).ok().map(|i| &blocks[i]) {
                 Some(Ok(block)) => block.clone(),
                 Some(Err(error)) => return Err(error.clone()),
                 None => return Ok(None),

@@ -156,12 +156,15 @@ impl Tail<'_> {
         };
         let stored = self.stored_unchecked(role, at)?;
         let verified = self.format.verify(role, at.offset, &stored);
-        let raw = self.unpack(role, at, stored.clone())?;
-        let parsed = Block::new(raw).and_then(|block| TableProperties::decode(&block, at.offset));
+        // Of two failures the checksum's says more: bad bytes may seem to ask for an unknown codec.
+        let parsed = self.unpack(role, at, stored.clone()).and_then(|raw| {
+            let decoded = Block::new(raw).and_then(|block| TableProperties::decode(&block, at.offset));
+            decoded.map_err(|bad| self.format.corrupt(role, at.offset, bad.0))
+        });
         let properties = match (parsed, &verified) {
             (Ok(properties), _) => properties,
-            (Err(_), Err(_)) => return Err(verified.expect_err("just matched")),
-            (Err(bad), Ok(())) => return Err(self.format.corrupt(role, at.offset, bad.0)),
+            (Err(_), Err(error)) => return Err(error.clone()),
+            (Err(error), Ok(())) => return Err(error),
         };
         if let Err(error) = verified {
             self.verify_without_global_sequence(at, stored, &properties).map_err(|_| error)?;

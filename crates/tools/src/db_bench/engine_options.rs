@@ -3,7 +3,7 @@
 
 use super::flag::Role;
 use super::flags::{ENGINE_DECIDES, Flags};
-use ironstone::options::{OptionStruct, Status};
+use ironstone::options::{LoadOptions, OptionStruct, OptionsFile, Status};
 use ironstone::statistics::StatsLevel;
 use ironstone::{
     BlockCache, CacheOptions, ChecksumKind, ColumnFamilyOptions, CompactionPriority, CompressionKind,
@@ -11,6 +11,7 @@ use ironstone::{
     MemTableKind, Result, Statistics, options, slice_transform,
 };
 use ironstone_base::sync::Arc;
+use std::path::Path;
 
 /// What a database is opened with.
 pub struct EngineOptions {
@@ -28,11 +29,19 @@ impl EngineOptions {
     pub fn new(flags: &Flags) -> Result<Self> {
         let mut options =
             Self { db: DbOptions::default(), cf: ColumnFamilyOptions::default(), notes: flags.notes.clone() };
-        options.set_by_name(flags)?;
-        options.set_database(flags)?;
-        options.set_levels(flags)?;
-        options.set_compression(flags)?;
-        options.set_tables(flags)?;
+        if flags.options_file.is_empty() {
+            options.set_by_name(flags)?;
+            options.db.max_subcompactions = in_range("subcompactions", flags.subcompactions)?;
+            options.set_levels(flags)?;
+            options.set_compression(flags)?;
+            options.set_tables(flags)?;
+        } else {
+            let path = Path::new(&flags.options_file);
+            let file = OptionsFile::load(&*options.db.env.fs, path, &LoadOptions::default())?;
+            options.db = file.db;
+            options.cf = file.column_families.into_iter().next().map(|(_, cf)| cf).unwrap_or_default();
+        }
+        options.set_shared(flags)?;
         Ok(options)
     }
 
@@ -63,10 +72,10 @@ impl EngineOptions {
         Ok(())
     }
 
-    fn set_database(&mut self, flags: &Flags) -> Result<()> {
+    /// What a run needs, wherever the other options come from.
+    fn set_shared(&mut self, flags: &Flags) -> Result<()> {
         self.db.create_if_missing = true;
         self.db.create_missing_column_families = true;
-        self.db.max_subcompactions = in_range("subcompactions", flags.subcompactions)?;
         if flags.statistics {
             let statistics = Statistics::new();
             let level: u8 = in_range("stats_level", flags.stats_level)?;
@@ -77,6 +86,29 @@ impl EngineOptions {
         }
         if flags.use_stderr_info_logger {
             self.db.info_log = Some(Arc::new(StderrLog));
+        }
+        let table = &mut self.cf.table;
+        if table.filter_policy.is_none() && flags.bloom_bits > 0.0 {
+            table.filter_policy = Some(match flags.use_ribbon_filter {
+                true => FilterPolicy::ribbon(flags.bloom_bits, 0),
+                false => FilterPolicy::bloom(flags.bloom_bits),
+            });
+        }
+        match flags.cache_type.as_str() {
+            "lru_cache" | "hyper_clock_cache" | "auto_hyper_clock_cache" | "fixed_hyper_clock_cache" => {}
+            other => return Err(bad("cache_type", other)),
+        }
+        match usize::try_from(flags.cache_size) {
+            Ok(capacity) if capacity > 0 => {
+                let num_shard_bits = flags.cache_numshardbits;
+                table.block_cache = Some(BlockCache::new(CacheOptions {
+                    capacity,
+                    num_shard_bits,
+                    ..CacheOptions::default()
+                }));
+            }
+            _ if flags.options_file.is_empty() => table.no_block_cache = true,
+            _ => {}
         }
         Ok(())
     }
@@ -166,26 +198,6 @@ impl EngineOptions {
         } else {
             DataBlockIndexType::BinarySearch
         };
-        table.filter_policy = match flags.bloom_bits {
-            bits if bits <= 0.0 => None,
-            bits if flags.use_ribbon_filter => Some(FilterPolicy::ribbon(bits, 0)),
-            bits => Some(FilterPolicy::bloom(bits)),
-        };
-        match flags.cache_type.as_str() {
-            "lru_cache" | "hyper_clock_cache" | "auto_hyper_clock_cache" | "fixed_hyper_clock_cache" => {}
-            other => return Err(bad("cache_type", other)),
-        }
-        match usize::try_from(flags.cache_size).ok().filter(|&capacity| capacity > 0) {
-            Some(capacity) => {
-                let num_shard_bits = flags.cache_numshardbits;
-                table.block_cache = Some(BlockCache::new(CacheOptions {
-                    capacity,
-                    num_shard_bits,
-                    ..CacheOptions::default()
-                }));
-            }
-            None => table.no_block_cache = true,
-        }
         Ok(())
     }
 }

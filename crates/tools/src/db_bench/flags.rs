@@ -122,6 +122,8 @@ flags! {
         readahead_size: i32 = 0;
         #[doc = "Read the blocks of a multi_get at once where the system can"]
         async_io: bool = false;
+        #[doc = "Take the options from this OPTIONS file, and from flags only what it does not say"]
+        options_file: String = String::new();
         #[doc = "Bytes of the block cache; 0: no cache"]
         cache_size: i64 = 32 << 20;
         #[doc = "log2 of the number of shards of the block cache; negative: by its size"]
@@ -494,7 +496,6 @@ flags! {
         refused("num_multi_db", Int32, "0", "several databases in one run");
         refused("open_as_follower", Bool, "false", "followers");
         refused("optimistic_transaction_db", Bool, "false", "transactions");
-        refused("options_file", Text, "", "an options file");
         refused("persistent_entries_batch_size", Uint64, "0", "entries that are deleted again");
         refused("read_cache_path", Text, "", "a cache on a device");
         refused("row_cache_size", Int64, "0", "a row cache");

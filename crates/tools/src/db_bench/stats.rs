@@ -7,6 +7,7 @@ use ironstone::statistics::HistogramCounts;
 use ironstone_base::sync::Arc;
 use ironstone_vfs::{Clock, SystemClock};
 use std::fmt::Write;
+use std::io::{IsTerminal, stderr};
 
 /// What is timed together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,7 +58,8 @@ impl Reporting {
             interval: flags.stats_interval.max(0) as u64,
             interval_seconds: flags.stats_interval_seconds.max(0) as u64,
             engine_state: flags.stats_per_interval > 0,
-            progress: flags.progress_reports,
+            // Without --stats_interval the lines overwrite each other, which only a terminal shows.
+            progress: flags.progress_reports && (flags.stats_interval > 0 || stderr().is_terminal()),
         }
     }
 }
