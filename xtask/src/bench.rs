@@ -44,6 +44,8 @@ pub(crate) const SIDES: [&str; 2] = ["ours", "theirs"];
 pub fn run(arguments: &[String]) -> Result<(), String> {
     let plan = Plan::parse(arguments)?;
     let groups = case::groups(plan.keys, plan.small_keys, plan.reads)?;
+    let order: Vec<String> =
+        groups.iter().flat_map(|group| &group.cases).map(|case| case.name.clone()).collect();
     let unknown = plan.only.iter().find(|name| !groups.iter().any(|group| group.has(name)));
     if let Some(name) = unknown {
         return Err(format!("there is no line {name}"));
@@ -61,7 +63,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         let results = run_group(&plan, group, &programs)?;
         report::store(group, &results, &machine)?;
     }
-    report::write_table()
+    report::write_table(&order)
 }
 
 impl Plan {
@@ -128,16 +130,18 @@ fn run_group(plan: &Plan, group: &Group, programs: &[PathBuf; 2]) -> Result<Resu
                 measured[side] = Some(measure::run(&programs[side], case, &dirs[side])?);
             }
             let [Some(ours), Some(theirs)] = measured else { return Err("both sides have run".to_owned()) };
-            println!(
-                "{:<24} pair {} ours {:>9.0} theirs {:>9.0} ops/s  ratio {:.2}   memory {:>5.0} and {:>5.0} MB",
-                case.name,
-                pair + 1,
-                ours.operations_per_second,
-                theirs.operations_per_second,
-                ours.operations_per_second / theirs.operations_per_second,
-                ours.peak_memory_mib,
-                theirs.peak_memory_mib,
-            );
+            if case.measured {
+                println!(
+                    "{:<24} pair {} ours {:>9.0} theirs {:>9.0} ops/s  ratio {:.2}   memory {:>5.0} and {:>5.0} MB",
+                    case.name,
+                    pair + 1,
+                    ours.operations_per_second,
+                    theirs.operations_per_second,
+                    ours.operations_per_second / theirs.operations_per_second,
+                    ours.peak_memory_mib,
+                    theirs.peak_memory_mib,
+                );
+            }
             results.push([ours, theirs]);
         }
         dirs.iter().try_for_each(|dir| remove(dir))?;

@@ -143,8 +143,19 @@ mod tests {
         assert_eq!(kind(temporary(dir, n)), Some(FileKind::Temporary(n)));
         assert_eq!(FileKind::parse("OPTIONS-000012.dbtmp"), Some(FileKind::Temporary(n)));
         assert_eq!(FileKind::parse("LOG.old.1700000000000000"), Some(FileKind::InfoLog));
-        for strange in ["", "foo", "1x.sst", "100.", ".sst", "-1.log", "+1.log", "100.log.x", "MANIFEST-",
-            "99999999999999999999.sst", "CURRENT2"] {
+        for strange in [
+            "",
+            "foo",
+            "1x.sst",
+            "100.",
+            ".sst",
+            "-1.log",
+            "+1.log",
+            "100.log.x",
+            "MANIFEST-",
+            "99999999999999999999.sst",
+            "CURRENT2",
+        ] {
             assert_eq!(FileKind::parse(strange), None, "{strange}");
         }
     }

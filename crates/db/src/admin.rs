@@ -1,5 +1,6 @@
 //! What keeps a database in shape: column families, flushes, manual compaction, background errors.
 
+use crate::Db;
 use crate::background::flush::flush_and_wait;
 use crate::background::manual::{self, CompactFilesOptions, CompactRangeOptions};
 use crate::column_family::ColumnFamily;
@@ -8,7 +9,6 @@ use crate::info_log::{info, warning};
 use crate::open::FamilyBuilder;
 use crate::options::ColumnFamilyOptions;
 use crate::write::switch::Which;
-use crate::Db;
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::Ordering;
 use ironstone_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity};

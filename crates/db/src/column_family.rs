@@ -116,9 +116,8 @@ fn build_view(
     number: u64,
     cleaner: &Arc<Cleaner>,
 ) -> SuperVersion {
-    let level = |(index, files)| {
-        LevelView::build(files, index, opener, old.and_then(|old| old.levels.get(index)))
-    };
+    let level =
+        |(index, files)| LevelView::build(files, index, opener, old.and_then(|old| old.levels.get(index)));
     let levels = version.levels.iter().enumerate().map(level).collect();
     let (comparator, cleaner) = (comparator.clone(), Arc::clone(cleaner));
     SuperVersion { mem, imm, levels, version, comparator, number, cleaner }

@@ -372,7 +372,8 @@ impl Db {
         let comparator = &cf.0.comparator;
         let mut children: Vec<BoxedIterator> = Vec::new();
         if options.read_tier != ReadTier::Persisted {
-            children.extend(view.memtables().map(|memtable| Box::new(memtable.table().iter()) as BoxedIterator));
+            children
+                .extend(view.memtables().map(|memtable| Box::new(memtable.table().iter()) as BoxedIterator));
         }
         if options.read_tier == ReadTier::Memtable {
             return Err(Error::not_supported("iterators over memtables only"));

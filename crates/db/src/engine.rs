@@ -237,7 +237,8 @@ impl Engine {
     /// Records a failure that stops writes. The first one stays until `resume`.
     pub(crate) fn stop_writes(&self, state: &mut State, error: Error, act: &str) {
         self.counters.background_errors.fetch_add(1, Ordering::Relaxed);
-        let error = if error.severity() < Severity::Hard { error.with_severity(Severity::Hard) } else { error };
+        let error =
+            if error.severity() < Severity::Hard { error.with_severity(Severity::Hard) } else { error };
         crate::info_log::warning!(self.log, "{act} failed, writes are stopped: {error}");
         state.background_error.get_or_insert(error);
         self.writes_stopped.store(true, Ordering::Release);

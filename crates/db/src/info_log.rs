@@ -156,14 +156,11 @@ struct Stamp(u64);
 impl fmt::Display for Stamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = i64::try_from(self.0 / 1_000_000).unwrap_or(0);
-        let at = time::OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(time::OffsetDateTime::UNIX_EPOCH);
+        let at =
+            time::OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(time::OffsetDateTime::UNIX_EPOCH);
         let (year, month, day) = (at.year(), u8::from(at.month()), at.day());
         let (hour, minute, second) = at.to_hms();
-        write!(
-            f,
-            "{year:04}/{month:02}/{day:02}-{hour:02}:{minute:02}:{second:02}.{:06}",
-            self.0 % 1_000_000
-        )
+        write!(f, "{year:04}/{month:02}/{day:02}-{hour:02}:{minute:02}:{second:02}.{:06}", self.0 % 1_000_000)
     }
 }
 

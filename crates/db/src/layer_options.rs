@@ -62,10 +62,10 @@ impl ColumnFamilyOptions {
         Ok(TableOptions {
             comparator: self.comparator.clone(),
             prefix_extractor: self.prefix_extractor.clone(),
-            block_size: table.block_size as usize,
-            block_size_deviation: table.block_size_deviation as u32,
-            block_restart_interval: table.block_restart_interval as u32,
-            index_block_restart_interval: table.index_block_restart_interval as u32,
+            block_size: table.block_size,
+            block_size_deviation: table.block_size_deviation,
+            block_restart_interval: table.block_restart_interval,
+            index_block_restart_interval: table.index_block_restart_interval,
             metadata_block_size: table.metadata_block_size as usize,
             checksum: table.checksum,
             // Version 7 is read, not written; OPTIONS files of RocksDB 11 ask for it.
@@ -85,7 +85,8 @@ impl ColumnFamilyOptions {
             verify_compression: table.verify_compression,
             block_align: table.block_align,
             cache_index_and_filter_blocks: table.cache_index_and_filter_blocks,
-            cache_index_and_filter_blocks_with_high_priority: table.cache_index_and_filter_blocks_with_high_priority,
+            cache_index_and_filter_blocks_with_high_priority: table
+                .cache_index_and_filter_blocks_with_high_priority,
             pin_l0_filter_and_index_blocks_in_cache: table.pin_l0_filter_and_index_blocks_in_cache,
             pin_top_level_index_and_filter: table.pin_top_level_index_and_filter,
             block_cache: table.block_cache.clone(),

@@ -54,11 +54,11 @@ pub use read::read_options::ReadOptions;
 pub use snapshot::Snapshot;
 pub use write_batch::{BatchIter, BatchRecord, MAX_SLICE_BYTES, WriteBatch};
 
+pub use ironstone_base::checksum::ChecksumKind;
 pub use ironstone_base::{
     Code, ColumnFamilyId, Comparator, Error, FileNumber, Result, SequenceNumber, Severity, SliceTransform,
     Statistics, SubCode, UserComparator, slice_transform, statistics,
 };
-pub use ironstone_base::checksum::ChecksumKind;
 pub use ironstone_cache::CacheOptions;
 pub use ironstone_compaction::{BottommostPolicy, CompactionPriority};
 pub use ironstone_compress::{CompressionKind, CompressionOptions};

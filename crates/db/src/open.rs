@@ -16,9 +16,7 @@ use crate::write::switch::{create_wal, new_memtable};
 use crate::{ColumnFamilyDescriptor, Db};
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ironstone_base::sync::{Arc, Condvar, Mutex};
-use ironstone_base::{
-    ColumnFamilyId, Error, FileKind, FileNumber, Result, file_name,
-};
+use ironstone_base::{ColumnFamilyId, Error, FileKind, FileNumber, Result, file_name};
 use ironstone_compaction::RunningCompactions;
 use ironstone_version::{
     ColumnFamilyConfig, ManifestOptions, ManifestWriter, RecoverOptions, VersionEdit, VersionSet,
@@ -81,7 +79,8 @@ fn open(
     let mut notes = options.sanitize();
     let env = options.env.clone();
     if !descriptors.iter().any(|descriptor| descriptor.name == DEFAULT_COLUMN_FAMILY) {
-        descriptors.insert(0, ColumnFamilyDescriptor::new(DEFAULT_COLUMN_FAMILY, ColumnFamilyOptions::default()));
+        descriptors
+            .insert(0, ColumnFamilyDescriptor::new(DEFAULT_COLUMN_FAMILY, ColumnFamilyOptions::default()));
     }
     for descriptor in &mut descriptors {
         notes.extend(descriptor.options.sanitize());
@@ -154,7 +153,14 @@ fn open(
     let tables = TableCache::new(usize::try_from(options.max_open_files).ok());
     let cleaner = Arc::new(Cleaner::default());
     let session_id = session_id(&env, instance);
-    let builder = FamilyBuilder { env: &env, dir: path, options: &options, instance, tables: &tables, cleaner: &cleaner };
+    let builder = FamilyBuilder {
+        env: &env,
+        dir: path,
+        options: &options,
+        instance,
+        tables: &tables,
+        cleaner: &cleaner,
+    };
     let mut families = BTreeMap::new();
     for family in versions.column_families() {
         let Some(descriptor) = descriptors.iter().find(|descriptor| descriptor.name == family.name) else {
@@ -335,10 +341,8 @@ fn refuse_to_create(
         // A creation that was interrupted leaves MANIFEST-000001 and nothing else; nothing was
         // acknowledged then.
         let only_first_manifest = names.iter().all(|name| {
-            !matches!(
-                FileKind::parse(name),
-                Some(FileKind::Table(_) | FileKind::Wal(_) | FileKind::Blob(_))
-            ) && FileKind::parse(name).is_none_or(|kind| !matches!(kind, FileKind::Manifest(n) if n.0 > 1))
+            !matches!(FileKind::parse(name), Some(FileKind::Table(_) | FileKind::Wal(_) | FileKind::Blob(_)))
+                && FileKind::parse(name).is_none_or(|kind| !matches!(kind, FileKind::Manifest(n) if n.0 > 1))
         });
         if !only_first_manifest {
             return Err(Error::corruption_at(
@@ -523,4 +527,3 @@ impl Db {
         found.map(|family| ColumnFamily(Arc::clone(&family.data)))
     }
 }
-

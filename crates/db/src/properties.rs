@@ -85,7 +85,9 @@ impl Db {
             "dbstats" => Some(self.database_stats()),
             "levelstats" => Some(level_stats(&cf.0.view())),
             "sstables" => Some(tables(&cf.0.view())),
-            "options-statistics" => Some(self.engine().statistics.as_ref().map_or_else(String::new, |s| s.to_string())),
+            "options-statistics" => {
+                Some(self.engine().statistics.as_ref().map_or_else(String::new, |s| s.to_string()))
+            }
             "aggregated-table-properties" => Some(aggregated(&cf.0.view())),
             _ => None,
         }
@@ -103,20 +105,30 @@ impl Db {
             "estimate-num-keys" => estimate_keys(&view),
             "estimate-table-readers-mem" => readers_memory(&view),
             "current-super-version-number" => view.number,
-            "total-sst-files-size" | "live-sst-files-size" | "estimate-live-data-size" => view.version.total_bytes(),
+            "total-sst-files-size" | "live-sst-files-size" | "estimate-live-data-size" => {
+                view.version.total_bytes()
+            }
             "base-level" => LevelShape::new(&view.version, &cf.0.compaction).base_level as u64,
             "cur-size-active-mem-table" => view.mem.table().memory_usage() as u64,
             "cur-size-all-mem-tables" | "size-all-mem-tables" => {
                 view.memtables().map(|memtable| memtable.table().memory_usage() as u64).sum()
             }
             "num-entries-active-mem-table" => view.mem.table().num_entries(),
-            "num-entries-imm-mem-tables" => view.imm.iter().map(|memtable| memtable.table().num_entries()).sum(),
+            "num-entries-imm-mem-tables" => {
+                view.imm.iter().map(|memtable| memtable.table().num_entries()).sum()
+            }
             "num-deletes-active-mem-table" => view.mem.table().num_deletes(),
-            "num-deletes-imm-mem-tables" => view.imm.iter().map(|memtable| memtable.table().num_deletes()).sum(),
+            "num-deletes-imm-mem-tables" => {
+                view.imm.iter().map(|memtable| memtable.table().num_deletes()).sum()
+            }
             "num-immutable-mem-table" => view.imm.len() as u64,
             "num-immutable-mem-table-flushed" | "num-blob-files" => 0,
-            "block-cache-capacity" => cf.0.opener.table.block_cache.as_ref().map_or(0, |cache| cache.capacity() as u64),
-            "block-cache-usage" => cf.0.opener.table.block_cache.as_ref().map_or(0, |cache| cache.usage() as u64),
+            "block-cache-capacity" => {
+                cf.0.opener.table.block_cache.as_ref().map_or(0, |cache| cache.capacity() as u64)
+            }
+            "block-cache-usage" => {
+                cf.0.opener.table.block_cache.as_ref().map_or(0, |cache| cache.usage() as u64)
+            }
             "block-cache-pinned-usage" => {
                 cf.0.opener.table.block_cache.as_ref().map_or(0, |cache| cache.pinned_usage() as u64)
             }
@@ -125,7 +137,9 @@ impl Db {
             "is-write-stopped" => u64::from(self.engine().controller.state().0),
             "num-snapshots" => self.engine().snapshots.summary().0,
             "oldest-snapshot-time" => self.engine().snapshots.summary().1.unwrap_or(0),
-            "oldest-snapshot-sequence" => self.engine().snapshots.summary().2.map_or(0, |sequence| sequence.0),
+            "oldest-snapshot-sequence" => {
+                self.engine().snapshots.summary().2.map_or(0, |sequence| sequence.0)
+            }
             _ => self.state_property(cf, name)?,
         })
     }
@@ -167,7 +181,8 @@ impl Db {
                 0.0
             };
             let megabytes = files.bytes() as f64 / (1 << 20) as f64;
-            writeln!(text, "  L{level:<4} {:>7} {megabytes:>10.2} {score:>7.2}", files.len()).expect("text grows");
+            writeln!(text, "  L{level:<4} {:>7} {megabytes:>10.2} {score:>7.2}", files.len())
+                .expect("text grows");
         }
         let total = view.version.total_bytes() as f64 / (1 << 20) as f64;
         writeln!(text, " Sum   {:>7} {total:>10.2}", view.version.num_files()).expect("text grows");
@@ -181,8 +196,14 @@ impl Db {
         let (delayed, stops, delays) = engine.controller.totals();
         let (stopped, rate) = engine.controller.state();
         let mut text = String::from("\n** DB Stats **\n");
-        writeln!(text, "Flushes: {} jobs, {} bytes, {} us", load(&c.flushes), load(&c.flush_bytes), load(&c.flush_micros))
-            .expect("text grows");
+        writeln!(
+            text,
+            "Flushes: {} jobs, {} bytes, {} us",
+            load(&c.flushes),
+            load(&c.flush_bytes),
+            load(&c.flush_micros)
+        )
+        .expect("text grows");
         writeln!(
             text,
             "Compactions: {} jobs, {} bytes read, {} bytes written, {} us",

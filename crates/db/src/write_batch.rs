@@ -293,7 +293,9 @@ impl<'a> BatchIter<'a> {
             ValueType::Value | ValueType::ColumnFamilyValue => {
                 BatchRecord::Put { cf, key: slice()?, value: slice()? }
             }
-            ValueType::Deletion | ValueType::ColumnFamilyDeletion => BatchRecord::Delete { cf, key: slice()? },
+            ValueType::Deletion | ValueType::ColumnFamilyDeletion => {
+                BatchRecord::Delete { cf, key: slice()? }
+            }
             ValueType::SingleDeletion | ValueType::ColumnFamilySingleDeletion => {
                 BatchRecord::SingleDelete { cf, key: slice()? }
             }

@@ -159,8 +159,7 @@ impl Arena {
 
     /// Takes a block from the system and gives it a number; its first byte has offset `start`.
     fn own_block(&self, blocks: &mut Blocks, size: usize, start: usize) -> usize {
-        // Huge pages come whole: only an arena that has become large may take them.
-        let block = Block::new(size, self.huge_pages && size >= BLOCK_SPAN);
+        let block = Block::new(size, self.huge_pages);
         let number = blocks.owned.len();
         if number == blocks.table().len() {
             self.table.store(blocks.grow_table(number * 2), Release);

@@ -34,7 +34,7 @@ pub enum MemTableKind {
     Vector,
 }
 
-/// Memtables of at least this size use huge pages.
+/// Memtables of at least this size use huge pages: they come whole, used or not.
 const HUGE_PAGES_FROM: usize = 16 << 20;
 
 /// What a memtable is made for.

@@ -10,8 +10,8 @@ use crate::random_options::{random_db_options, random_family_options};
 use crate::random_run::compare;
 use ironstone::options::DbOptions;
 use ironstone::{
-    ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db, FlushOptions, ReadOptions, WriteBatch,
-    WriteOptions,
+    ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db, FlushOptions, ReadOptions,
+    WriteBatch, WriteOptions,
 };
 use ironstone_vfs::mem::{CrashPolicy, MemFileSystem};
 use ironstone_vfs::{Env, SystemClock};
@@ -75,7 +75,8 @@ impl CrashRun {
         let env = Env { fs: Arc::new(fs.clone()), clock: Arc::new(SystemClock::new()) };
         let mut options = random_db_options(&mut rng, &env);
         options.manual_wal_flush = rng.random_bool(0.2);
-        let families: Vec<ColumnFamilyOptions> = FAMILIES.iter().map(|_| random_family_options(&mut rng)).collect();
+        let families: Vec<ColumnFamilyOptions> =
+            FAMILIES.iter().map(|_| random_family_options(&mut rng)).collect();
         let mut model = Model::new();
         model.create(FAMILIES[1]);
         let mut run = Self {
@@ -94,7 +95,8 @@ impl CrashRun {
                 0..82 => run.write(&db, &mut rng)?,
                 82..88 => run.call(|run| run.states.len() - 1, || db.flush_wal(true))?,
                 88..93 => {
-                    let cfs: Vec<_> = FAMILIES.iter().map(|name| db.column_family(name).expect("open")).collect();
+                    let cfs: Vec<_> =
+                        FAMILIES.iter().map(|name| db.column_family(name).expect("open")).collect();
                     run.call(
                         |run| run.states.len() - 1,
                         || db.flush_cfs(&FlushOptions::default(), &cfs.iter().collect::<Vec<_>>()),
@@ -194,8 +196,9 @@ impl CrashRun {
                         continue;
                     }
                     held_to.insert(fingerprint, promised);
-                    self.verify(op, policy, image)
-                        .map_err(|failure| format!("crash at operation {op}, {policy:?}, seed {seed}: {failure}"))?;
+                    self.verify(op, policy, image).map_err(|failure| {
+                        format!("crash at operation {op}, {policy:?}, seed {seed}: {failure}")
+                    })?;
                 }
             }
         }
@@ -239,7 +242,8 @@ impl CrashRun {
         let mut at = None;
         for name in FAMILIES {
             let cf = db.column_family(name).expect("open");
-            let mark = db.get_cf(&ReadOptions::default(), &cf, MARK).map_err(|error| format!("get: {error}"))?;
+            let mark =
+                db.get_cf(&ReadOptions::default(), &cf, MARK).map_err(|error| format!("get: {error}"))?;
             let number: usize = match &mark {
                 None => 0,
                 Some(mark) => String::from_utf8_lossy(mark).parse().map_err(|_| "the mark is no number")?,

@@ -9,8 +9,8 @@
 use crate::model::{Change, Model};
 use ironstone::options::DbOptions;
 use ironstone::{
-    BottommostPolicy, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, CompressionKind, Db, Error,
-    FilterPolicy, IndexType, ReadOptions, WalRecoveryMode, WriteBatch, WriteOptions,
+    BottommostPolicy, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, CompressionKind, Db,
+    Error, FilterPolicy, IndexType, ReadOptions, WalRecoveryMode, WriteBatch, WriteOptions,
 };
 use ironstone_base::{FileKind, file_name};
 use ironstone_vfs::mem::{CrashPolicy, MemFileSystem};
@@ -184,8 +184,10 @@ impl Sample {
         };
         self.write(db, 0..40);
         flush(&[0, 1]);
-        let rewrite =
-            CompactRangeOptions { bottommost_level_compaction: BottommostPolicy::Force, ..Default::default() };
+        let rewrite = CompactRangeOptions {
+            bottommost_level_compaction: BottommostPolicy::Force,
+            ..Default::default()
+        };
         db.compact_range(&rewrite, &both[0], None, None).expect("healthy");
         self.write(db, 30..60);
         flush(&[0, 1]);
@@ -219,7 +221,8 @@ impl Sample {
             for name in FAMILIES {
                 let cf = db.column_family(name).expect("created");
                 let key = format!("key{:04}", number * 37 % 101).into_bytes();
-                let value = format!("{name} {number} {}", "v".repeat((number * 13 % 60) as usize)).into_bytes();
+                let value =
+                    format!("{name} {number} {}", "v".repeat((number * 13 % 60) as usize)).into_bytes();
                 batch.put_cf(&cf, &key, &value);
                 model.apply(&Change::Put(name.to_owned(), key.clone(), value));
                 self.keys.insert(key);
@@ -303,7 +306,8 @@ impl Sample {
         };
         match kind(path) {
             FileKind::Wal(number) => {
-                let before = |(wal, end): &&(PathBuf, u64)| number_of(wal) < number.0 || (wal == path && *end <= at);
+                let before =
+                    |(wal, end): &&(PathBuf, u64)| number_of(wal) < number.0 || (wal == path && *end <= at);
                 Some((self.batches.iter().take_while(before).count(), "what stands before the damage"))
             }
             _ => None,
@@ -330,7 +334,8 @@ impl Sample {
         if !names {
             return Err(format!("the error does not name {}: {text}", path.display()));
         }
-        let bytes_are_bad = matches!(damage, Damage::Bit { .. } | Damage::Byte { .. } | Damage::Zeroed { .. });
+        let bytes_are_bad =
+            matches!(damage, Damage::Bit { .. } | Damage::Byte { .. } | Damage::Zeroed { .. });
         if bytes_are_bad && error.is_corruption() && !names_a_place(&text) {
             return Err(format!("the error names no offset: {text}"));
         }

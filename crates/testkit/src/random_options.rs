@@ -1,7 +1,9 @@
 //! Random options: small buffers and files, so that everything happens often, and every format.
 
 use ironstone::options::{DbOptions, Options};
-use ironstone::{ColumnFamilyOptions, CompressionKind, FilterKind, FilterPolicy, MemTableKind, slice_transform};
+use ironstone::{
+    ColumnFamilyOptions, CompressionKind, FilterKind, FilterPolicy, MemTableKind, slice_transform,
+};
 use ironstone_base::checksum::ChecksumKind;
 use ironstone_vfs::Env;
 use rand::Rng;
@@ -61,7 +63,8 @@ pub fn random_family_options(rng: &mut impl Rng) -> ColumnFamilyOptions {
         options.compression_opts.zstd_max_train_bytes = *[0, 16 << 10].choose(rng).expect("not empty");
     }
     if rng.random_bool(0.1) {
-        options.memtable_factory = *[MemTableKind::Vector, MemTableKind::SkipList].choose(rng).expect("not empty");
+        options.memtable_factory =
+            *[MemTableKind::Vector, MemTableKind::SkipList].choose(rng).expect("not empty");
     }
     if rng.random_bool(0.3) {
         options.prefix_extractor = Some(slice_transform::capped_prefix(rng.random_range(1..5)));
@@ -78,8 +81,13 @@ fn random_table_options(rng: &mut impl Rng, options: &mut ColumnFamilyOptions) {
     table.block_restart_interval = *[1, 2, 16].choose(rng).expect("not empty");
     table.index_block_restart_interval = *[1, 4].choose(rng).expect("not empty");
     table.format_version = rng.random_range(2..=6);
-    let checksums =
-        [ChecksumKind::None, ChecksumKind::Crc32c, ChecksumKind::XxHash, ChecksumKind::XxHash64, ChecksumKind::Xxh3];
+    let checksums = [
+        ChecksumKind::None,
+        ChecksumKind::Crc32c,
+        ChecksumKind::XxHash,
+        ChecksumKind::XxHash64,
+        ChecksumKind::Xxh3,
+    ];
     table.checksum = *checksums.choose(rng).expect("not empty");
     let mut indexes = vec![IndexType::BinarySearch, IndexType::TwoLevel, IndexType::BinarySearchWithFirstKey];
     if with_prefix {

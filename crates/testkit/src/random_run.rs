@@ -5,8 +5,8 @@ use crate::model::{Change, Model};
 use crate::random_options::{random_db_options, random_family_options};
 use ironstone::options::DbOptions;
 use ironstone::{
-    ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db, DbIterator, FlushOptions,
-    ReadOptions, Snapshot, WriteBatch, WriteOptions,
+    ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db, DbIterator,
+    FlushOptions, ReadOptions, Snapshot, WriteBatch, WriteOptions,
 };
 use ironstone_vfs::Env;
 use rand::rngs::StdRng;
@@ -98,8 +98,11 @@ impl RandomRun {
     }
 
     fn open(&mut self) -> Result<(), Failure> {
-        let descriptors =
-            self.families.iter().map(|(name, options)| ColumnFamilyDescriptor::new(name, options.clone())).collect();
+        let descriptors = self
+            .families
+            .iter()
+            .map(|(name, options)| ColumnFamilyDescriptor::new(name, options.clone()))
+            .collect();
         let db = Db::open_column_families(&self.db_options, &self.dir, descriptors)
             .map_err(|error| format!("open: {error}"))?;
         self.db = Some(db);
@@ -317,7 +320,9 @@ impl RandomRun {
             path.push(match step {
                 2 => format!("seek {}", target.escape_ascii()),
                 3 => format!("seek_for_prev {}", target.escape_ascii()),
-                step => ["first", "last", "", "", "next", "next", "next", "prev", "prev", "prev"][step].to_owned(),
+                step => {
+                    ["first", "last", "", "", "next", "next", "next", "prev", "prev", "prev"][step].to_owned()
+                }
             });
             let valid = result.map_err(|error| format!("iterator: {error}"))?;
             let found = iter.key().map(<[u8]>::to_vec);
@@ -444,7 +449,8 @@ impl RandomRun {
 
     /// Compares a whole column family, forward and backward.
     fn compare_family(&self, family: &str, options: &ReadOptions, model: &Model) -> Result<(), Failure> {
-        let iter = self.db().iter_cf(options, &self.family(family)).map_err(|error| format!("iter: {error}"))?;
+        let iter =
+            self.db().iter_cf(options, &self.family(family)).map_err(|error| format!("iter: {error}"))?;
         compare(iter, model, family)
     }
 }
@@ -460,7 +466,9 @@ pub fn compare(mut iter: DbIterator, model: &Model, family: &str) -> Result<(), 
     let mut more = iter.seek_to_first().map_err(|error| format!("scan: {error}"))?;
     loop {
         let want = expected.next();
-        if iter.key() != want.map(|(key, _)| key.as_slice()) || iter.value() != want.map(|(_, v)| v.as_slice()) {
+        if iter.key() != want.map(|(key, _)| key.as_slice())
+            || iter.value() != want.map(|(_, v)| v.as_slice())
+        {
             return Err(describe("forward", iter.key(), want.map(|(key, _)| key)));
         }
         if !more {
@@ -472,7 +480,9 @@ pub fn compare(mut iter: DbIterator, model: &Model, family: &str) -> Result<(), 
     let mut more = iter.seek_to_last().map_err(|error| format!("scan: {error}"))?;
     loop {
         let want = expected.next();
-        if iter.key() != want.map(|(key, _)| key.as_slice()) || iter.value() != want.map(|(_, v)| v.as_slice()) {
+        if iter.key() != want.map(|(key, _)| key.as_slice())
+            || iter.value() != want.map(|(_, v)| v.as_slice())
+        {
             return Err(describe("backward", iter.key(), want.map(|(key, _)| key)));
         }
         if !more {

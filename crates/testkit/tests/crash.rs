@@ -10,7 +10,8 @@ use std::collections::HashSet;
 fn no_power_loss_takes_an_acknowledged_synced_write() {
     let wanted: u64 =
         std::env::var("IRONSTONE_CRASH_STATES").map_or(20_000, |count| count.parse().expect("a number"));
-    let replay: Option<u64> = std::env::var("IRONSTONE_SEED").ok().map(|seed| seed.parse().expect("a number"));
+    let replay: Option<u64> =
+        std::env::var("IRONSTONE_SEED").ok().map(|seed| seed.parse().expect("a number"));
     let mut seen = HashSet::new();
     let (mut distinct, mut trials) = (0, 0);
     for seed in replay.unwrap_or(0).. {

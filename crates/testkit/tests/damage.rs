@@ -35,9 +35,18 @@ fn probe() {
             let len = sample.len(&path);
             println!("{:?} {} {len}", sample.shape(), path.display());
             for offset in 0..len {
-                for damage in [Damage::Bit { offset, bit: (offset % 8) as u8 }, Damage::Byte { offset }, Damage::Cut { len: offset }] {
+                for damage in [
+                    Damage::Bit { offset, bit: (offset % 8) as u8 },
+                    Damage::Byte { offset },
+                    Damage::Cut { len: offset },
+                ] {
                     if offset % 3 == 0 {
-                    trials.push(Trial { sample, path: path.clone(), damage, mode: WalRecoveryMode::PointInTimeRecovery });
+                        trials.push(Trial {
+                            sample,
+                            path: path.clone(),
+                            damage,
+                            mode: WalRecoveryMode::PointInTimeRecovery,
+                        });
                     }
                 }
             }
@@ -52,12 +61,22 @@ fn probe() {
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(trial) = trials.get(at) else { break };
-                    let what = format!("{:?} {} {}", trial.sample.shape(), trial.path.display(), trial.damage);
+                    let what =
+                        format!("{:?} {} {}", trial.sample.shape(), trial.path.display(), trial.damage);
                     let _watched = watchdog.watch(what.clone());
                     let run = || trial.sample.try_damage(&trial.path, &trial.damage, trial.mode);
                     let outcome = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err("panic".into()));
-                    let name = match kind(&trial.path) { FileKind::Wal(_) => "WAL", FileKind::Table(_) => "SST", FileKind::Manifest(_) => "MANIFEST", FileKind::Current => "CURRENT", FileKind::Identity => "IDENTITY", FileKind::Options(_) => "OPTIONS", _ => "other" };
-                    let dk = format!("{:?}", trial.damage); let dk = dk.split(' ').next().unwrap();
+                    let name = match kind(&trial.path) {
+                        FileKind::Wal(_) => "WAL",
+                        FileKind::Table(_) => "SST",
+                        FileKind::Manifest(_) => "MANIFEST",
+                        FileKind::Current => "CURRENT",
+                        FileKind::Identity => "IDENTITY",
+                        FileKind::Options(_) => "OPTIONS",
+                        _ => "other",
+                    };
+                    let dk = format!("{:?}", trial.damage);
+                    let dk = dk.split(' ').next().unwrap();
                     let mut rows = rows.lock().unwrap();
                     let row = rows.entry(format!("{:?} {name} {dk}", trial.sample.shape())).or_default();
                     row.trials += 1;
@@ -72,7 +91,16 @@ fn probe() {
         }
     });
     for (name, row) in rows.into_inner().unwrap() {
-        println!("{name:30} trials {:6} error {:6} correct {:6} tolerated {:6} failures {}", row.trials, row.error, row.correct, row.tolerated, row.failures.len());
-        for f in row.failures.iter().take(3) { println!("      {}", f.chars().take(300).collect::<String>()); }
+        println!(
+            "{name:30} trials {:6} error {:6} correct {:6} tolerated {:6} failures {}",
+            row.trials,
+            row.error,
+            row.correct,
+            row.tolerated,
+            row.failures.len()
+        );
+        for f in row.failures.iter().take(3) {
+            println!("      {}", f.chars().take(300).collect::<String>());
+        }
     }
 }

@@ -25,7 +25,8 @@ fn random_operations_agree_with_the_model() {
     if let Ok(seed) = std::env::var("IRONSTONE_SEED") {
         return run(seed.parse().expect("IRONSTONE_SEED is a number"));
     }
-    let ops: usize = std::env::var("IRONSTONE_MODEL_OPS").map_or(1_000_000, |ops| ops.parse().expect("a number"));
+    let ops: usize =
+        std::env::var("IRONSTONE_MODEL_OPS").map_or(1_000_000, |ops| ops.parse().expect("a number"));
     let runs = (ops / OPS_PER_RUN).max(1) as u64;
     let next = AtomicU64::new(0);
     std::thread::scope(|scope| {

@@ -40,27 +40,29 @@ pub fn store(group: &Group, results: &Results, machine: &Value) -> Result<(), St
     std::fs::write(&path, text + "\n").map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Makes the table from all results that there are.
-pub fn write_table() -> Result<(), String> {
-    let mut files: Vec<_> = std::fs::read_dir(DIRECTORY)
+/// Makes the table from all results that there are, its rows in `order`.
+pub fn write_table(order: &[String]) -> Result<(), String> {
+    let files: Vec<_> = std::fs::read_dir(DIRECTORY)
         .map_err(|error| format!("{DIRECTORY}: {error}"))?
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
         .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
         .collect();
-    files.sort();
-    let mut rows = String::new();
+    let mut rows = Vec::new();
     let mut machines = Vec::new();
     for path in files {
         let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let file: Value =
             serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
         for case in file["cases"].as_array().into_iter().flatten().filter(|case| case["measured"] == true) {
-            rows += &row(case);
+            let place = order.iter().position(|name| case["name"] == name.as_str());
+            rows.push((place, row(case)));
             if !machines.contains(&case["machine"]) {
                 machines.push(case["machine"].clone());
             }
         }
     }
+    rows.sort();
+    let rows: String = rows.into_iter().map(|(_, row)| row).collect();
     std::fs::write(TABLE, page(&rows, &machines)).map_err(|error| format!("{TABLE}: {error}"))?;
     println!("{TABLE} is up to date");
     Ok(())

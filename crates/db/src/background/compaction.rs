@@ -10,8 +10,8 @@ use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::{AtomicBool, Ordering};
 use ironstone_base::{Code, ColumnFamilyId, Error, Result, SubCode};
 use ironstone_compaction::{
-    CompactionId, CompactionOutput, CompactionPlan, CompactionReason, CompactionStats, JobContext, PickContext,
-    PlanKind, ScopedThreads, pick_level, run_compaction,
+    CompactionId, CompactionOutput, CompactionPlan, CompactionReason, CompactionStats, JobContext,
+    PickContext, PlanKind, ScopedThreads, pick_level, run_compaction,
 };
 use ironstone_version::{Version, VersionEdit};
 
@@ -21,7 +21,8 @@ pub(crate) const TOMBSTONE_MARK_RATIO: f64 = 0.5;
 
 /// What a manual compaction answers once it was told to stop.
 pub(crate) fn manual_compaction_canceled() -> Error {
-    Error::new(Code::Incomplete, "manual compaction was canceled").with_sub_code(SubCode::ManualCompactionPaused)
+    Error::new(Code::Incomplete, "manual compaction was canceled")
+        .with_sub_code(SubCode::ManualCompactionPaused)
 }
 
 /// A plan that was claimed and waits to be carried out.

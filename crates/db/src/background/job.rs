@@ -12,7 +12,12 @@ use ironstone_vfs::WriteOptions;
 use std::path::{Path, PathBuf};
 
 /// What every table of a column family is built with.
-pub(crate) fn build_options(data: &ColumnFamilyData, db_id: &str, session_id: &str, host: &str) -> BuildOptions {
+pub(crate) fn build_options(
+    data: &ColumnFamilyData,
+    db_id: &str,
+    session_id: &str,
+    host: &str,
+) -> BuildOptions {
     BuildOptions {
         column_family_id: data.id,
         column_family_name: data.name.clone(),

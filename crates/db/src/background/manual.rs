@@ -40,9 +40,13 @@ pub(crate) fn compact_range(
     options: &CompactRangeOptions,
 ) -> Result<()> {
     let mut state = engine.state.lock();
-    let mut manual =
-        ManualCompaction::new(begin, end, options.bottommost_level_compaction, state.versions.next_file_number())
-            .exclusive(options.exclusive_manual_compaction);
+    let mut manual = ManualCompaction::new(
+        begin,
+        end,
+        options.bottommost_level_compaction,
+        state.versions.next_file_number(),
+    )
+    .exclusive(options.exclusive_manual_compaction);
     if let Some(count) = options.max_subcompactions {
         manual = manual.max_subcompactions(count);
     }
@@ -102,8 +106,15 @@ pub(crate) fn compact_files(
         max_subcompactions: options.max_subcompactions,
         ..NamedFilesOptions::default()
     };
-    let plan =
-        pick_files(&version, &family.data.compaction, &family.running, &context, numbers, output_level, named)?;
+    let plan = pick_files(
+        &version,
+        &family.data.compaction,
+        &family.running,
+        &context,
+        numbers,
+        output_level,
+        named,
+    )?;
     let id = family.running.add(&plan);
     let claimed = Claimed { data: Arc::clone(&family.data), _version: version, plan, id };
     state.running_compactions += 1;

@@ -18,7 +18,11 @@ pub(crate) fn remove_obsolete(engine: &Engine) {
         if state.deletions_disabled > 0 || engine.read_only {
             return;
         }
-        (state.versions.take_obsolete_files(), obsolete_wals(engine, &mut state), state.versions.live_manifests())
+        (
+            state.versions.take_obsolete_files(),
+            obsolete_wals(engine, &mut state),
+            state.versions.live_manifests(),
+        )
     };
     for table in tables {
         engine.tables.forget(table.number);
@@ -26,10 +30,7 @@ pub(crate) fn remove_obsolete(engine: &Engine) {
         let legacy = file_name::leveldb_table(&engine.dir, table.number);
         let path = if matches!(engine.env.fs.exists(&path), Ok(false)) { legacy } else { path };
         remove(engine, &path);
-        engine.log.event(
-            "table_file_deletion",
-            serde_json::json!({ "file_number": table.number.0 }),
-        );
+        engine.log.event("table_file_deletion", serde_json::json!({ "file_number": table.number.0 }));
     }
     for wal in wals {
         match wal {
@@ -41,7 +42,8 @@ pub(crate) fn remove_obsolete(engine: &Engine) {
     if engine.purged_manifest.swap(newest.0, ironstone_base::sync::atomic::Ordering::Relaxed) != newest.0 {
         let names = engine.env.fs.list(&engine.dir).unwrap_or_default();
         for name in names {
-            if matches!(FileKind::parse(&name), Some(FileKind::Manifest(n)) if n < newest && !manifests.contains(&n)) {
+            if matches!(FileKind::parse(&name), Some(FileKind::Manifest(n)) if n < newest && !manifests.contains(&n))
+            {
                 remove(engine, &engine.dir.join(name));
             }
         }
@@ -84,7 +86,8 @@ fn remove(engine: &Engine, path: &Path) {
 fn archive(engine: &Engine, path: &Path) {
     let archive = file_name::archive_dir(&engine.wal_dir);
     let Some(name) = path.file_name() else { return };
-    let moved = engine.env.fs.create_dir_all(&archive).and_then(|()| engine.env.fs.rename(path, &archive.join(name)));
+    let moved =
+        engine.env.fs.create_dir_all(&archive).and_then(|()| engine.env.fs.rename(path, &archive.join(name)));
     if let Err(error) = moved {
         warning!(engine.log, "{error}");
     }

@@ -55,7 +55,12 @@ impl Recovery<'_> {
             if let Some(at) = &stopped {
                 // A later WAL continues only where its first write follows the last one replayed.
                 if !self.continues(&path, number, replayed)? {
-                    warning!(self.log, "{}: not replayed, since recovery stopped: {}", path.display(), at.error);
+                    warning!(
+                        self.log,
+                        "{}: not replayed, since recovery stopped: {}",
+                        path.display(),
+                        at.error
+                    );
                     continue;
                 }
                 stopped = None;
@@ -73,7 +78,8 @@ impl Recovery<'_> {
         // Once a part of a WAL is in a table, the rest must follow: replayed a second time, a single
         // delete would meet the second copy of its put and leave the first one standing. And a WAL with
         // a hole is not kept: what is written now would follow it with a gap.
-        let may_keep = self.options.avoid_flush_during_recovery && self.edits.is_empty() && dropped.is_empty();
+        let may_keep =
+            self.options.avoid_flush_during_recovery && self.edits.is_empty() && dropped.is_empty();
         let keep = self.read_only || may_keep;
         if !keep {
             let ids: Vec<_> = self.families.keys().copied().collect();
@@ -196,7 +202,11 @@ impl Recovery<'_> {
             WalRecoveryMode::SkipAnyCorruptedRecords => Ok(Judged::GoOn),
             WalRecoveryMode::AbsoluteConsistency => Err(error),
             WalRecoveryMode::TolerateCorruptedTailRecords => {
-                if damage.is_torn_tail() { Ok(Judged::GoOn) } else { Err(error) }
+                if damage.is_torn_tail() {
+                    Ok(Judged::GoOn)
+                } else {
+                    Err(error)
+                }
             }
             WalRecoveryMode::PointInTimeRecovery => {
                 if self.options.strict_wal_recovery && damage.verdict.is_rot() {
@@ -236,8 +246,12 @@ impl Recovery<'_> {
         if self.read_only {
             return Ok(());
         }
-        let full: Vec<_> =
-            self.families.values().filter(|family| family.mem.is_full()).map(|family| family.data.id).collect();
+        let full: Vec<_> = self
+            .families
+            .values()
+            .filter(|family| family.mem.is_full())
+            .map(|family| family.data.id)
+            .collect();
         full.into_iter().try_for_each(|id| self.flush(id))
     }
 

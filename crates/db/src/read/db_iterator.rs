@@ -87,7 +87,8 @@ impl Bounds {
         }
     }
     fn note_seek(&mut self, target: &[u8]) {
-        self.start_prefix = self.prefix.as_ref().and_then(|prefix| prefix.transform(target)).map(<[u8]>::to_vec);
+        self.start_prefix =
+            self.prefix.as_ref().and_then(|prefix| prefix.transform(target)).map(<[u8]>::to_vec);
     }
 }
 
@@ -320,7 +321,8 @@ impl DbIterator {
             self.inner.next()?;
         } else {
             *skips = 0;
-            let last = InternalKeyBuf::new(&self.saved_key, SequenceNumber::ZERO, ValueType::FOR_SEEK_FOR_PREV);
+            let last =
+                InternalKeyBuf::new(&self.saved_key, SequenceNumber::ZERO, ValueType::FOR_SEEK_FOR_PREV);
             self.inner.seek(last.as_key())?;
             // The seek lands on that very entry if it exists.
             if self.inner.valid() && self.inner.key() == last.as_key() {

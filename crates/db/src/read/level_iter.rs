@@ -17,7 +17,11 @@ pub(crate) struct LevelIter {
 }
 
 impl LevelIter {
-    pub(crate) fn new(level: Arc<LevelView>, options: TableReadOptions, comparator: InternalKeyComparator) -> Self {
+    pub(crate) fn new(
+        level: Arc<LevelView>,
+        options: TableReadOptions,
+        comparator: InternalKeyComparator,
+    ) -> Self {
         Self { level, options, comparator, at: 0, current: None }
     }
 

@@ -28,7 +28,8 @@ impl SuperVersion {
         let mut pending = self.not_in_memtables(keys, at, context, &mut results);
         if context.read_tier == ReadTier::Memtable {
             for key in pending {
-                results[key.index] = Err(Error::incomplete("the key is in no memtable, and the read may not go further"));
+                results[key.index] =
+                    Err(Error::incomplete("the key is in no memtable, and the read may not go further"));
             }
             return results;
         }
@@ -94,8 +95,7 @@ impl SuperVersion {
         while end > 0 {
             let table = view.files.find(&self.comparator, pending[end - 1].target.as_key());
             let mut begin = end - 1;
-            while begin > 0
-                && view.files.find(&self.comparator, pending[begin - 1].target.as_key()) == table
+            while begin > 0 && view.files.find(&self.comparator, pending[begin - 1].target.as_key()) == table
             {
                 begin -= 1;
             }

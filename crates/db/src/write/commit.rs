@@ -152,7 +152,10 @@ impl CommitPipeline {
             self.publisher.complete(ticket.first, ticket.last);
         }
         applied?;
-        Ok(Committed { memtable_full: ticket.memtables.iter().any(|table| table.is_full()), wal_end: ticket.end })
+        Ok(Committed {
+            memtable_full: ticket.memtables.iter().any(|table| table.is_full()),
+            wal_end: ticket.end,
+        })
     }
 
     fn reserve(&self, batch: &WriteBatch, targets: &Targets, level: LogLevel) -> Result<Ticket> {
@@ -201,7 +204,8 @@ impl CommitPipeline {
             LogLevel::Written | LogLevel::Synced => {}
         }
         let mut io = self.io.lock();
-        if let Some((.., error)) = io.lost.iter().find(|(after, through, _)| *after < end && end <= *through) {
+        if let Some((.., error)) = io.lost.iter().find(|(after, through, _)| *after < end && end <= *through)
+        {
             return Err(error.clone());
         }
         let done = if level == LogLevel::Synced { io.synced } else { io.written };

@@ -62,7 +62,8 @@ impl StallLimits {
     pub(crate) fn debt(&self, state: StallState) -> Option<Debt> {
         let memtables = if state.unflushed_memtables >= self.max_write_buffer_number {
             Some(1.0)
-        } else if self.max_write_buffer_number > 3 && state.unflushed_memtables + 1 >= self.max_write_buffer_number
+        } else if self.max_write_buffer_number > 3
+            && state.unflushed_memtables + 1 >= self.max_write_buffer_number
         {
             Some(0.0)
         } else {
@@ -71,7 +72,8 @@ impl StallLimits {
         let mut debts = vec![(StallCause::Memtables, memtables)];
         if !self.compactions_disabled {
             let between = |value: f64, low: f64, high: f64| {
-                (low > 0.0 && value >= low).then(|| if high > low { (value - low) / (high - low) } else { 1.0 })
+                (low > 0.0 && value >= low)
+                    .then(|| if high > low { (value - low) / (high - low) } else { 1.0 })
             };
             let files = state.level0_files as f64;
             debts.push((
@@ -80,10 +82,12 @@ impl StallLimits {
             ));
             let bytes = state.pending_bytes as f64;
             let soft = self.soft_pending_bytes as f64;
-            let hard = if self.hard_pending_bytes == 0 { f64::INFINITY } else { self.hard_pending_bytes as f64 };
+            let hard =
+                if self.hard_pending_bytes == 0 { f64::INFINITY } else { self.hard_pending_bytes as f64 };
             debts.push((StallCause::PendingCompactionBytes, between(bytes, soft, hard)));
         }
-        let known = debts.into_iter().filter_map(|(cause, amount)| amount.map(|amount| Debt { cause, amount }));
+        let known =
+            debts.into_iter().filter_map(|(cause, amount)| amount.map(|amount| Debt { cause, amount }));
         known.max_by(|a, b| a.amount.total_cmp(&b.amount))
     }
 }
@@ -134,11 +138,8 @@ impl WriteController {
     pub(crate) fn note_drained(&self, bytes: u64, nanos: u64) {
         let sample = bytes as f64 * 1e9 / nanos.max(1) as f64;
         let mut drain = self.drain.lock();
-        drain.bytes_per_second = if drain.bytes_per_second == 0.0 {
-            sample
-        } else {
-            0.7 * drain.bytes_per_second + 0.3 * sample
-        };
+        drain.bytes_per_second =
+            if drain.bytes_per_second == 0.0 { sample } else { 0.7 * drain.bytes_per_second + 0.3 * sample };
     }
 
     /// Sets the rate from the largest debt of any column family.

@@ -114,6 +114,10 @@ fn options() -> Options {
     let mut options = Options::default();
     options.db.create_if_missing = true;
     options.db.error_if_exists = true;
+    // Small enough for a million rows to be flushed and compacted many times.
+    options.cf.write_buffer_size = 8 << 20;
+    options.cf.target_file_size_base = 8 << 20;
+    options.cf.max_bytes_for_level_base = 32 << 20;
     options.cf.table.filter_policy = Some(FilterPolicy::bloom(10.0));
     options
 }

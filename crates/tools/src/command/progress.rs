@@ -27,7 +27,7 @@ impl Progress {
     /// Starts a phase of about `total` rows.
     pub fn start(name: &'static str, total: u64, clock: &Arc<SystemClock>) -> Self {
         let bar = stderr().is_terminal().then(|| {
-            let style = "{prefix:<12} {bar:24.cyan/blue} {human_pos:>11}/{human_len} rows  {msg}";
+            let style = "{prefix} {wide_bar:.cyan/blue} {percent}%  {msg}";
             let style = ProgressStyle::with_template(style).expect("the template is well formed");
             ProgressBar::new(total).with_style(style).with_prefix(name)
         });
@@ -55,7 +55,7 @@ impl Progress {
         }
         let seconds = (now - self.started) as f64 / 1e9;
         let rate = if seconds > 0.0 { done as f64 / seconds } else { 0.0 };
-        let state = format!("{rate:>9.0} rows/s  {}  levels {}", self.stalls(db), levels(db));
+        let state = format!("{rate:.0} rows/s  {}  levels {}", self.stalls(db), levels(db));
         match &self.bar {
             Some(bar) => {
                 bar.set_length(self.total.max(done));

@@ -24,10 +24,10 @@ pub fn print(clock: &SystemClock) {
             let pairs = text.lines().filter_map(|line| line.split_once(':'));
             pairs.filter(move |(name, _)| name.trim() == wanted).map(|(_, value)| value.trim())
         };
-        if let Some(model) = values("model name").last() {
+        if let Some(model) = values("model name").next_back() {
             eprintln!("CPU:        {} * {model}", values("model name").count());
         }
-        if let Some(cache) = values("cache size").last() {
+        if let Some(cache) = values("cache size").next_back() {
             eprintln!("CPUCache:   {cache}");
         }
     }

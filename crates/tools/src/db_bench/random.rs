@@ -22,7 +22,7 @@ impl Random {
 
     /// 64 random bits.
     #[inline]
-    pub fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         let [a, b, c, d] = self.state;
         let result = a.wrapping_add(d).rotate_left(23).wrapping_add(a);
         let (c, d) = (c ^ a, d ^ b);
@@ -33,13 +33,13 @@ impl Random {
     /// A number below `bound`, all as likely as each other but for 2^-64; 0 for 0.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
+        ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }
 
     /// A number from 0 up to, but not including, 1.
     #[inline]
     pub fn fraction(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// A number around `mean`, normally distributed (Box and Muller).
@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn numbers_are_the_published_ones() {
         let mut random = Random { state: [1, 2, 3, 4] };
-        let numbers: Vec<u64> = (0..4).map(|_| random.next()).collect();
+        let numbers: Vec<u64> = (0..4).map(|_| random.bits()).collect();
         assert_eq!(numbers, [41943041, 58720359, 3588806011781223, 3591011842654386]);
     }
 

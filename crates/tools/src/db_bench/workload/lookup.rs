@@ -87,7 +87,7 @@ pub fn fast(worker: &mut Worker<'_>) -> Result<()> {
     let mut pace = worker.pace(run.amounts.reads);
     loop {
         for _ in 0..100 {
-            let number = worker.random.next() & (range - 1);
+            let number = worker.random.bits() & (range - 1);
             read += 1;
             missing += u64::from(number >= num);
             let value = db.get_cf(&run.read_options, run.target.family(number), key.set(number));
