@@ -2,9 +2,18 @@
 //!
 //! Every write of the database was synced, so nothing that is damaged was ever in flight. An answer
 //! must be right, or an error that names the damaged file (and the place, where bytes of a checked
-//! format are bad). What a log format cannot tell from an append that a power loss interrupted is
-//! counted apart, as *tolerated*, and held to what recovery promises: a prefix of the writes, with
-//! everything that stands before the damage.
+//! format are bad).
+//!
+//! What a log cannot tell from an append that a power loss interrupted is counted apart, as
+//! *tolerated*, and held to what recovery then promises:
+//!
+//! * WAL: a prefix of the writes, with all that stand before the damage. (With
+//!   `SkipAnyCorruptedRecords`: all but the one that is damaged.)
+//! * A WAL that ends between two records, with a later WAL behind it; a MANIFEST that ends anywhere, or
+//!   whose last commit is bad: nothing in the file says that it was longer. Writes are missing, but
+//!   every value that is found is one that its key had.
+
+pub mod sweep;
 
 use crate::model::{Change, Model};
 use ironstone::options::DbOptions;
@@ -12,11 +21,10 @@ use ironstone::{
     BottommostPolicy, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, CompressionKind, Db,
     Error, FilterPolicy, IndexType, ReadOptions, WalRecoveryMode, WriteBatch, WriteOptions,
 };
-use ironstone_base::{FileKind, file_name};
+use ironstone_base::FileKind;
 use ironstone_vfs::mem::{CrashPolicy, MemFileSystem};
 use ironstone_vfs::{Env, FileSystem, OpKind, SystemClock};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -34,11 +42,13 @@ pub enum Shape {
     Recycled,
     /// Nothing is left in WALs: every file but the newest WAL was made by the last flush.
     Flushed,
+    /// Writes that fill a block of a WAL, so that most records are in fragments.
+    Long,
 }
 
 impl Shape {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Plain, Self::Rich, Self::Recycled, Self::Flushed];
+    pub const ALL: [Self; 5] = [Self::Plain, Self::Rich, Self::Recycled, Self::Flushed, Self::Long];
 }
 
 /// A small database as a power loss leaves it, and what it must answer.
@@ -49,15 +59,25 @@ pub struct Sample {
     families: Vec<ColumnFamilyDescriptor>,
     /// `states[m]`: after the first `m` of `batches`.
     states: Vec<Model>,
-    /// The writes that stand in WALs that are needed: which WAL, and where the next one begins.
-    batches: Vec<(PathBuf, u64)>,
-    /// Where the commits of the MANIFEST end.
-    commits: Vec<u64>,
+    /// The states before, back to the empty database.
+    history: Vec<Model>,
+    /// The writes that stand in WALs that are needed.
+    batches: Vec<Logged>,
+    /// Where the last commit of the MANIFEST begins.
+    last_commit: u64,
     keys: BTreeSet<Vec<u8>>,
 }
 
+/// A write, and where it stands.
+struct Logged {
+    wal: PathBuf,
+    /// Where the next one begins.
+    end: u64,
+    changes: Vec<Change>,
+}
+
 /// What is done to a file.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Damage {
     /// One bit is flipped.
     Bit {
@@ -97,10 +117,13 @@ pub enum Damage {
     },
 }
 
-impl fmt::Display for Damage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
-    }
+/// How the database is opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// As usual.
+    ReadWrite,
+    /// For reading only.
+    ReadOnly,
 }
 
 /// What became of a trial.
@@ -112,6 +135,14 @@ pub enum Outcome {
     Correct,
     /// Writes at the end of a log are gone, and their remains look like an interrupted append.
     Tolerated,
+}
+
+/// What may be missing without an error.
+enum Residue {
+    /// The writes from this one on.
+    From(usize),
+    /// Any.
+    Any,
 }
 
 fn env(fs: MemFileSystem) -> Env {
@@ -138,8 +169,9 @@ impl Sample {
             options,
             families,
             states: vec![model],
+            history: Vec::new(),
             batches: Vec::new(),
-            commits: Vec::new(),
+            last_commit: 0,
             keys: BTreeSet::new(),
         };
         let db = sample.open(&sample.options).expect("nothing is damaged yet");
@@ -200,44 +232,49 @@ impl Sample {
             flush(&[0]); // The WAL so far is still needed for the other one.
             self.write(db, 70..90);
         }
-        let newest = self.files().into_iter().rfind(|path| matches!(kind(path), FileKind::Manifest(_)));
-        let newest = newest.expect("every database has one");
         let log = self.fs.log();
-        let syncs = log.iter().filter(|entry| entry.kind == OpKind::Sync && *entry.path == *newest);
-        self.commits = syncs.map(|entry| entry.len).collect();
+        let is_manifest = |path: &Path| matches!(kind(path), FileKind::Manifest(_));
+        let commits = log.iter().filter(|entry| entry.kind == OpKind::Sync && is_manifest(&entry.path));
+        self.last_commit = commits.rev().nth(1).expect("there were several commits").len;
     }
 
     /// Everything so far is in tables.
     fn begin_unflushed(&mut self) {
-        self.states.drain(..self.states.len() - 1);
+        let before = self.states.len() - 1;
+        self.history.extend(self.states.drain(..before));
         self.batches.clear();
     }
 
     /// Writes one synced batch for each number.
     fn write(&mut self, db: &Db, numbers: std::ops::Range<u32>) {
+        let filler = if self.shape == Shape::Long { 300 } else { 1 };
         for number in numbers {
-            let mut model = self.states.last().expect("never empty").clone();
-            let mut batch = WriteBatch::new();
+            let mut changes = Vec::new();
             for name in FAMILIES {
-                let cf = db.column_family(name).expect("created");
                 let key = format!("key{:04}", number * 37 % 101).into_bytes();
-                let value =
-                    format!("{name} {number} {}", "v".repeat((number * 13 % 60) as usize)).into_bytes();
-                batch.put_cf(&cf, &key, &value);
-                model.apply(&Change::Put(name.to_owned(), key.clone(), value));
-                self.keys.insert(key);
+                let value = format!("{name} {number} {}", "v".repeat((number * 13 % 60 * filler) as usize));
+                self.keys.insert(key.clone());
+                changes.push(Change::Put(name.to_owned(), key, value.into_bytes()));
                 if number % 5 == 4 {
                     let gone = format!("key{:04}", (number - 3) * 37 % 101).into_bytes();
-                    batch.delete_cf(&cf, &gone);
-                    model.apply(&Change::Delete(name.to_owned(), gone));
+                    changes.push(Change::Delete(name.to_owned(), gone));
+                }
+            }
+            let mut model = self.states.last().expect("never empty").clone();
+            let mut batch = WriteBatch::new();
+            for change in &changes {
+                model.apply(change);
+                match change {
+                    Change::Put(name, key, value) => batch.put_cf(&family(db, name), key, value),
+                    Change::Delete(name, key) => batch.delete_cf(&family(db, name), key),
                 }
             }
             db.write(&batch, &WriteOptions::synced()).expect("healthy");
-            let wal = self.files().into_iter().filter(|path| matches!(kind(path), FileKind::Wal(_)));
-            let wal = wal.max_by_key(|path| number_of(path)).expect("a WAL is open");
             let log = self.fs.log();
-            let synced = log.iter().rfind(|entry| entry.kind == OpKind::Sync && *entry.path == *wal);
-            self.batches.push((wal, synced.expect("the write was synced").len));
+            let is_wal = |path: &Path| matches!(kind(path), FileKind::Wal(_));
+            let synced = log.iter().rfind(|entry| entry.kind == OpKind::Sync && is_wal(&entry.path));
+            let synced = synced.expect("the write was synced");
+            self.batches.push(Logged { wal: synced.path.to_path_buf(), end: synced.len, changes });
             self.states.push(model);
         }
     }
@@ -263,61 +300,101 @@ impl Sample {
 
     /// Damages `path`, opens the database under `mode` and reads everything. The error of this
     /// function says which promise was broken.
-    pub fn try_damage(&self, path: &Path, damage: &Damage, mode: WalRecoveryMode) -> Result<Outcome, String> {
+    pub fn try_damage(
+        &self,
+        path: &Path,
+        damage: &Damage,
+        mode: WalRecoveryMode,
+        access: Access,
+    ) -> Result<Outcome, String> {
         let fs = self.fs.fork();
         apply(&fs, path, damage);
         let options = DbOptions { env: env(fs), wal_recovery_mode: mode, ..self.options.clone() };
         let blame = |error: &Error| self.check_blame(error, path, damage);
-        let db = match self.open(&options) {
-            Ok(db) => db,
+        let opened = match access {
+            Access::ReadWrite => self.open(&options),
+            Access::ReadOnly => Db::open_read_only(&options, DIR, self.families.clone()),
+        };
+        let reading = match opened {
+            Ok(db) => Reading::of(&db, &self.keys)?,
             Err(error) => return blame(&error).map(|()| Outcome::Error),
         };
-        let reading = Reading::of(&db, &self.keys);
-        let last = self.states.len() - 1;
+        let last = &self.states[self.batches.len()];
         if !reading.errors.is_empty() {
             reading.errors.iter().try_for_each(blame)?;
-            reading.agrees_with(&self.states[last])?;
+            reading.agrees_with(last)?;
             return Ok(Outcome::Error);
         }
-        let broken = match reading.agrees_with(&self.states[last]) {
-            Ok(()) => return Ok(Outcome::Correct),
-            Err(broken) => broken,
-        };
-        let (floor, what) = match self.floor(path, damage) {
-            Some(floor) => floor,
-            None => return Err(format!("silently wrong: {broken}")),
-        };
-        if mode == WalRecoveryMode::SkipAnyCorruptedRecords {
-            return reading.came_from(&self.states).map(|()| Outcome::Tolerated);
-        }
-        match (floor..last).rev().find(|&at| reading.agrees_with(&self.states[at]).is_ok()) {
-            Some(_) => Ok(Outcome::Tolerated),
-            None => Err(format!("not the state after any of the batches {floor}..{last} ({what}): {broken}")),
+        let Err(broken) = reading.agrees_with(last) else { return Ok(Outcome::Correct) };
+        self.check_residue(&reading, path, damage, mode)
+            .map(|()| Outcome::Tolerated)
+            .map_err(|residue| format!("silently wrong: {broken}; {residue}"))
+    }
+
+    /// What is not right must be what is missing by the rules.
+    fn check_residue(
+        &self,
+        reading: &Reading,
+        path: &Path,
+        damage: &Damage,
+        mode: WalRecoveryMode,
+    ) -> Result<(), String> {
+        match self.residue(path, damage) {
+            None => Err("nothing excuses it".to_owned()),
+            Some(Residue::Any) => reading.came_from(self.history.iter().chain(&self.states)),
+            Some(Residue::From(first)) if mode == WalRecoveryMode::SkipAnyCorruptedRecords => {
+                // A cut takes all that follow in that WAL, anything else the one write that it hit.
+                let in_wal = |at: usize| self.batches[at].wal == path;
+                let hit = |at: usize| match damage {
+                    Damage::Cut { .. } => at >= first && in_wal(at),
+                    _ => at == first,
+                };
+                reading.agrees_with(&self.state_without(hit))
+            }
+            Some(Residue::From(first)) => {
+                let mut prefixes = self.states[first..self.batches.len()].iter().rev();
+                match prefixes.any(|state| reading.agrees_with(state).is_ok()) {
+                    true => Ok(()),
+                    false => Err(format!("it is not the state after {first} or more of the writes")),
+                }
+            }
         }
     }
 
-    /// How many batches must be there whatever recovery makes of the damage; `None` if all.
-    fn floor(&self, path: &Path, damage: &Damage) -> Option<(usize, &'static str)> {
+    fn residue(&self, path: &Path, damage: &Damage) -> Option<Residue> {
         let at = match *damage {
             Damage::Bit { offset, .. } | Damage::Byte { offset } | Damage::Zeroed { offset } => offset,
             Damage::Cut { len } => len,
             Damage::Missing => 0,
             Damage::Grown { .. } | Damage::Directory | Damage::Swapped { .. } => return None,
         };
+        let is_cut = matches!(damage, Damage::Cut { .. } | Damage::Missing);
         match kind(path) {
-            FileKind::Wal(number) => {
-                let before =
-                    |(wal, end): &&(PathBuf, u64)| number_of(wal) < number.0 || (wal == path && *end <= at);
-                Some((self.batches.iter().take_while(before).count(), "what stands before the damage"))
+            FileKind::Wal(_) => {
+                let (own, next) = self.place(path, at);
+                // The WAL seems whole, and what follows it goes on with a gap.
+                let between = is_cut && (at == 0 || self.batches.iter().any(|b| b.wal == path && b.end == at));
+                Some(if between && next { Residue::Any } else { Residue::From(own) })
             }
+            FileKind::Manifest(_) if is_cut || at >= self.last_commit => Some(Residue::Any),
             _ => None,
         }
     }
 
-    /// Whether the damage cuts the last commit off the MANIFEST, whole or in part.
-    pub fn cuts_last_commit(&self, path: &Path, damage: &Damage) -> bool {
-        let before = self.commits.iter().rev().nth(1).copied().unwrap_or(0);
-        matches!((kind(path), damage), (FileKind::Manifest(_), Damage::Cut { len }) if *len >= before)
+    /// The first write that ends behind `at` of a WAL, and whether a later WAL has writes.
+    fn place(&self, wal: &Path, at: u64) -> (usize, bool) {
+        let number = number_of(wal);
+        let before = |b: &&Logged| number_of(&b.wal) < number || (b.wal == wal && b.end <= at);
+        let later = self.batches.iter().any(|b| number_of(&b.wal) > number);
+        (self.batches.iter().take_while(before).count(), later)
+    }
+
+    /// The state after all writes but those that are `hit`.
+    fn state_without(&self, hit: impl Fn(usize) -> bool) -> Model {
+        let mut model = self.states[0].clone();
+        let kept = self.batches.iter().enumerate().filter(|(at, _)| !hit(*at));
+        kept.flat_map(|(_, batch)| &batch.changes).for_each(|change| model.apply(change));
+        model
     }
 
     /// An error must say which file is bad, and where, if bytes of it are.
@@ -328,8 +405,11 @@ impl Sample {
         }
         let named = |path: &Path| text.contains(&*path.file_name().unwrap_or_default().to_string_lossy());
         let mut names = named(path);
-        if let Damage::Swapped { with } = damage {
-            names |= named(with);
+        match damage {
+            Damage::Swapped { with } => names |= named(with),
+            // An older state may refer to tables that are gone since.
+            Damage::Cut { .. } => names |= matches!(kind(path), FileKind::Manifest(_)) && text.contains(".sst"),
+            _ => {}
         }
         if !names {
             return Err(format!("the error does not name {}: {text}", path.display()));
@@ -346,13 +426,16 @@ impl Sample {
     }
 }
 
+fn family(db: &Db, name: &str) -> ironstone::ColumnFamily {
+    db.column_family(name).expect("opened with the database")
+}
+
 fn names_a_place(text: &str) -> bool {
     text.match_indices(" at ").any(|(at, _)| text[at + 4..].starts_with(|next: char| next.is_ascii_digit()))
 }
 
 fn family_options(shape: Shape) -> ColumnFamilyOptions {
-    let mut options = ColumnFamilyOptions { write_buffer_size: 1 << 20, ..ColumnFamilyOptions::default() };
-    options.disable_auto_compactions = true;
+    let mut options = ColumnFamilyOptions { disable_auto_compactions: true, ..ColumnFamilyOptions::default() };
     if shape == Shape::Rich {
         options.compression = CompressionKind::Zstd;
         options.table.format_version = 6;
@@ -422,24 +505,23 @@ struct Scan {
 }
 
 impl Reading {
-    fn of(db: &Db, keys: &BTreeSet<Vec<u8>>) -> Self {
+    /// Reads everything in every way. The error says that two ways differ.
+    fn of(db: &Db, keys: &BTreeSet<Vec<u8>>) -> Result<Self, String> {
         let mut reading = Self::default();
         let options = ReadOptions::default();
         let keys: Vec<Vec<u8>> = keys.iter().cloned().chain([b"absent".to_vec(), b"zzz".to_vec()]).collect();
         for name in FAMILIES {
-            let Some(cf) = db.column_family(name) else { continue };
+            let cf = family(db, name);
             let many = db.multi_get_cf(&options, &cf, &keys);
             let one_by_one = keys.iter().map(|key| db.get_cf(&options, &cf, key));
             let answers = keys.iter().zip(many).chain(keys.iter().zip(one_by_one));
             let found = reading.found.entry(name.to_owned()).or_default();
             for (key, answer) in answers {
-                match answer {
+                match answer.map(|value| value.map(|value| value.to_vec())) {
                     Ok(value) => {
-                        let value = value.map(|value| value.to_vec());
                         let before = found.insert(key.clone(), value.clone());
                         if before.is_some_and(|before| before != value) {
-                            let what = format!("panic: get and multi_get differ on {}", key.escape_ascii());
-                            reading.errors.push(Error::io_message(what));
+                            return Err(format!("get and multi_get differ on {}", key.escape_ascii()));
                         }
                     }
                     Err(error) => reading.errors.push(error),
@@ -448,7 +530,7 @@ impl Reading {
             reading.scan(db, &cf, false);
             reading.scan(db, &cf, true);
         }
-        reading
+        Ok(reading)
     }
 
     fn scan(&mut self, db: &Db, cf: &ironstone::ColumnFamily, backward: bool) {
@@ -500,20 +582,15 @@ impl Reading {
         Ok(())
     }
 
-    /// With holes allowed: every value must have been that of its key after some batch.
-    fn came_from(&self, states: &[Model]) -> Result<(), String> {
+    /// Every value must have been that of its key at some time.
+    fn came_from<'a>(&self, states: impl Iterator<Item = &'a Model> + Clone) -> Result<(), String> {
         for (name, found) in &self.found {
             for (key, value) in found {
-                if !states.iter().any(|state| state.family(name).get(key) == value.as_ref()) {
+                if !states.clone().any(|state| state.family(name).get(key) == value.as_ref()) {
                     return Err(format!("{name} {} never had {value:?}", key.escape_ascii()));
                 }
             }
         }
         Ok(())
     }
-}
-
-/// The directory of every sample.
-pub fn current() -> PathBuf {
-    file_name::current(Path::new(DIR))
 }

@@ -11,7 +11,8 @@ use super::stats::{Repetitions, Reporting, Summary, ThreadStats};
 use super::target::{Target, default_path};
 use super::worker::{Run, Worker};
 use ironstone::{
-    CompactFilesOptions, CompactRangeOptions, Db, Error, FlushOptions, ReadOptions, Result, WriteOptions,
+    CompactFilesOptions, CompactRangeOptions, Db, Error, FileNumber, FlushOptions, ReadOptions, Result,
+    WriteOptions,
 };
 use ironstone_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use ironstone_base::sync::{Arc, thread};
@@ -224,29 +225,40 @@ impl Session {
     /// level that has some.
     fn compact_level(&self, from: usize) -> Result<()> {
         let db = self.target().db();
-        let files = db.live_files();
-        let levels = || files.iter().filter(|file| file.column_family == "default").map(|file| file.level);
-        let from_level = if from == 0 { Some(0) } else { levels().filter(|&level| level > 0).min() };
-        let from_level = from_level.filter(|level| levels().any(|other| other == *level));
-        let Some(from_level) = from_level else {
+        for _ in 0..COMPACTION_ATTEMPTS {
+            let Some((level, files, next_level)) = self.files_to_compact(from) else { return Ok(()) };
+            println!("compact{from} found {} files to compact from L{level} to L{next_level}", files.len());
+            let family = db.default_column_family();
+            match db.compact_files(&CompactFilesOptions::default(), family, &files, next_level) {
+                Ok(()) => return Ok(()),
+                // An automatic compaction has taken one of the files; afterwards there are others.
+                Err(error) => eprintln!("compact{from} failed: {error}"),
+            }
+            db.wait_for_compact()?;
+        }
+        Err(Error::incomplete(format!("compact{from}: automatic compactions always come first")))
+    }
+
+    /// The level, its files, and the next level.
+    fn files_to_compact(&self, from: usize) -> Option<(usize, Vec<FileNumber>, usize)> {
+        let files = self.target().db().live_files();
+        let files = || files.iter().filter(|file| file.column_family == "default");
+        let is_wanted = |level: usize| if from == 0 { level == 0 } else { level > 0 };
+        let Some(level) = files().map(|file| file.level).filter(|&level| is_wanted(level)).min() else {
             println!("compact{from} found 0 files to compact");
-            return Ok(());
+            return None;
         };
-        let Some(next_level) = levels().filter(|&level| level > from_level).min() else {
-            println!("compact{from} found no data beyond L{from_level}");
-            return Ok(());
+        let Some(next_level) = files().map(|file| file.level).filter(|&other| other > level).min() else {
+            println!("compact{from} found no data beyond L{level}");
+            return None;
         };
-        let here = files.iter().filter(|file| file.column_family == "default" && file.level == from_level);
-        let numbers: Vec<_> = here.map(|file| file.number).collect();
-        println!(
-            "compact{from} found {} files to compact from L{from_level} to L{next_level}",
-            numbers.len()
-        );
-        let family = db.default_column_family();
-        db.compact_files(&CompactFilesOptions::default(), family, &numbers, next_level)
-            .map_err(|error: Error| error.context(format!("compact{from}")))
+        let numbers = files().filter(|file| file.level == level).map(|file| file.number).collect();
+        Some((level, numbers, next_level))
     }
 }
+
+/// How often `compact0` and `compact1` try against automatic compactions.
+const COMPACTION_ATTEMPTS: usize = 100;
 
 fn read_options(flags: &Flags) -> ReadOptions {
     let default = ReadOptions::default();
