@@ -379,7 +379,8 @@ fn identity(
     let id = known.or_else(|| from_file.clone()).unwrap_or_else(|| db_id_from_bits(random_bits(env)));
     if !read_only {
         if write_file && from_file.as_deref() != Some(&id) {
-            write_identity(&*env.fs, path, &id)?;
+            let written = write_identity(&*env.fs, path, &id);
+            written.map_err(|error| error.context(file_name::identity(path).display()))?;
         }
         if versions.db_id().is_none() {
             versions.set_db_id(id.clone());

@@ -26,6 +26,8 @@ pub(crate) struct VectorTable {
     /// Set after a shard got an entry, cleared before the shards are emptied: a reader that finds
     /// it clear (Acquire) misses nothing that was added before.
     unsorted: AtomicBool,
+    /// How many were added. Relaxed: only counts.
+    added: AtomicUsize,
     sorted: Mutex<Arc<Sorted>>,
     read_only: OnceLock<Arc<Sorted>>,
 }
@@ -76,6 +78,7 @@ impl VectorTable {
             arena,
             shards: Default::default(),
             unsorted: AtomicBool::new(false),
+            added: AtomicUsize::new(0),
             sorted: Mutex::new(Arc::new(Sorted(Vec::new()))),
             read_only: OnceLock::new(),
         }
@@ -88,6 +91,7 @@ impl VectorTable {
         let entry = unsafe { Entry::write(to, key, value) };
         let slot = Slot { prefix: user.order_prefix(key.user_key), entry: entry.address() };
         self.shards[shard_of_thread()].0.lock().push(slot);
+        self.added.fetch_add(1, Relaxed);
         if !self.unsorted.load(Relaxed) {
             self.unsorted.store(true, Release);
         }
@@ -131,10 +135,10 @@ impl VectorTable {
         self.sorted(user).lower_bound(user, key) as u64
     }
 
+    /// Takes no lock: it is asked after every write.
     pub fn memory_usage(&self) -> usize {
-        let waiting: usize = self.shards.iter().map(|shard| shard.0.lock().capacity()).sum();
-        let sorted = self.sorted.lock().0.capacity();
-        size_of::<Self>() + self.arena.memory_usage() + (waiting + sorted) * size_of::<Slot>()
+        let slots = self.added.load(Relaxed) * size_of::<Slot>();
+        size_of::<Self>() + self.arena.memory_usage() + slots
     }
 }
 

@@ -20,6 +20,15 @@ pub enum Change {
     Delete(String, Vec<u8>),
 }
 
+impl Change {
+    /// Which column family it is about.
+    pub fn family(&self) -> &str {
+        match self {
+            Self::Put(family, ..) | Self::Delete(family, _) => family,
+        }
+    }
+}
+
 impl Model {
     /// A database with `default` only.
     pub fn new() -> Self {

@@ -50,7 +50,13 @@ fn trials<'a>(
     for sample in samples {
         for path in sample.files() {
             let damages = damages(sample, &path);
-            trials.extend(damages.into_iter().map(|damage| Trial { sample, path: path.clone(), damage, mode, access }));
+            trials.extend(damages.into_iter().map(|damage| Trial {
+                sample,
+                path: path.clone(),
+                damage,
+                mode,
+                access,
+            }));
         }
     }
     trials
@@ -74,7 +80,11 @@ fn check(title: &str, table: &Table, may_tolerate: impl Fn(&str, &str) -> bool) 
     let shown: Vec<_> = table.failures.iter().take(10).map(String::as_str).collect();
     assert!(shown.is_empty(), "{} promises broken:\n{}", table.failures.len(), shown.join("\n"));
     for (file, damage, row) in table.rows() {
-        assert!(row.tolerated == 0 || may_tolerate(file, damage), "{file}, {damage}: {} tolerated", row.tolerated);
+        assert!(
+            row.tolerated == 0 || may_tolerate(file, damage),
+            "{file}, {damage}: {} tolerated",
+            row.tolerated
+        );
     }
 }
 
@@ -116,7 +126,8 @@ fn lost_and_exchanged_files_are_found() {
         let mut damages = vec![Damage::Missing, Damage::Cut { len: 0 }, Damage::Directory];
         damages.extend([1, 7, 64, 512, 4096, 65_536].map(|bytes| Damage::Grown { bytes }));
         let others = sample.files().into_iter().filter(|with| with > path);
-        let same = |with: &PathBuf| std::mem::discriminant(&kind(with)) == std::mem::discriminant(&kind(path));
+        let same =
+            |with: &PathBuf| std::mem::discriminant(&kind(with)) == std::mem::discriminant(&kind(path));
         damages.extend(others.filter(same).map(|with| Damage::Swapped { with }));
         damages
     };

@@ -147,6 +147,26 @@ impl Recovery<'_> {
         }
     }
 
+    /// A WAL continues where the one before it ended. If its first write is older, they are not what
+    /// their names say, and column families would take or leave the wrong ones.
+    fn check_order(
+        &self,
+        path: &Path,
+        offset: u64,
+        record: &[u8],
+        replayed: Option<SequenceNumber>,
+    ) -> Result<()> {
+        let salvaging = self.options.wal_recovery_mode == WalRecoveryMode::SkipAnyCorruptedRecords;
+        match (first_sequence(record), replayed) {
+            (Some(first), Some(last)) if first <= last && !salvaging => Err(Error::corruption_at(
+                path,
+                offset,
+                format_args!("begins with write {first}, but the WAL before it ends with {last}"),
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// Replays one WAL. Answers what of it was dropped.
     fn replay_one(
         &mut self,
@@ -171,6 +191,9 @@ impl Recovery<'_> {
                 }
             };
             let record = reader.record();
+            if records == 0 {
+                self.check_order(path, offset, record, *last)?;
+            }
             let applied = self.apply(record, number).map_err(|error| locate(error, path, offset));
             match applied {
                 Ok(end) => *last = Some(end).max(*last),

@@ -132,7 +132,10 @@ impl fmt::Display for Table {
         writeln!(f, "|----------|----------------|-------:|-------:|--------:|----------:|")?;
         for (file, damage, row) in self.rows() {
             let Row { trials, error, correct, tolerated } = row;
-            writeln!(f, "| {file:<8} | {damage:<14} | {trials:>6} | {error:>6} | {correct:>7} | {tolerated:>9} |")?;
+            writeln!(
+                f,
+                "| {file:<8} | {damage:<14} | {trials:>6} | {error:>6} | {correct:>7} | {tolerated:>9} |"
+            )?;
         }
         Ok(())
     }
