@@ -18,8 +18,9 @@ pub mod sweep;
 use crate::model::{Change, Model};
 use ironstone::options::DbOptions;
 use ironstone::{
-    BottommostPolicy, Code, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, CompressionKind, Db,
-    Error, FilterPolicy, IndexType, ReadOptions, WalRecoveryMode, WriteBatch, WriteOptions,
+    BottommostPolicy, Code, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions,
+    CompressionKind, Db, Error, FilterPolicy, IndexType, ReadOptions, WalRecoveryMode, WriteBatch,
+    WriteOptions,
 };
 use ironstone_base::FileKind;
 use ironstone_vfs::mem::{CrashPolicy, MemFileSystem};
@@ -586,9 +587,8 @@ impl Reading {
             if *whole && entries.len() != expected.len() {
                 return Err(describe("wrong length"));
             }
-            let same = |(found, expected): (&(Vec<u8>, Vec<u8>), (&Vec<u8>, &Vec<u8>))| {
-                (&found.0, &found.1) == expected
-            };
+            type Pair = (Vec<u8>, Vec<u8>);
+            let same = |(found, expected): (&Pair, (&Vec<u8>, &Vec<u8>))| (&found.0, &found.1) == expected;
             let right = match backward {
                 false => entries.iter().zip(expected).all(same),
                 true => entries.iter().zip(expected.iter().rev()).all(same),
