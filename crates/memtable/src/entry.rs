@@ -155,6 +155,22 @@ pub(crate) fn newest_first(a: u64, b: u64) -> Ordering {
     b.cmp(&a)
 }
 
+/// How many leading bytes two slices share.
+#[inline]
+pub(crate) fn shared_len(a: &[u8], b: &[u8]) -> usize {
+    let len = a.len().min(b.len());
+    let (a, b) = (&a[..len], &b[..len]);
+    let (a_words, b_words) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
+    for (at, (x, y)) in a_words.iter().zip(b_words).enumerate() {
+        let differences = u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y);
+        if differences != 0 {
+            return at * 8 + (differences.trailing_zeros() / 8) as usize;
+        }
+    }
+    let done = a_words.len() * 8;
+    done + a[done..].iter().zip(&b[done..]).take_while(|(x, y)| x == y).count()
+}
+
 /// # Safety
 /// `at` leads to [`varint_len`] writable bytes.
 #[inline]
@@ -198,6 +214,17 @@ unsafe fn read_varint(mut at: *const u8) -> (usize, *const u8) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shared_bytes_are_counted() {
+        let long: Vec<u8> = (0..40).collect();
+        for len in 0..40 {
+            assert_eq!(shared_len(&long, &long[..len]), len);
+            let mut other = long.clone();
+            other[len] ^= 0x80;
+            assert_eq!(shared_len(&other, &long), len);
+        }
+    }
 
     #[test]
     fn an_entry_reads_back() {

@@ -29,7 +29,7 @@ mod walk;
 pub(crate) use walk::Walk;
 
 use crate::arena::{Arena, PieceIndex};
-use crate::entry::{Entry, EntryKey, encoded_len, newest_first};
+use crate::entry::{Entry, EntryKey, encoded_len, newest_first, shared_len};
 use crate::prefetch::prefetch;
 use ironstone_base::UserComparator;
 use ironstone_base::sync::atomic::{
@@ -100,9 +100,10 @@ struct LastWrite {
     again: bool,
 }
 
+/// As bits: again, 1 | node, 31 | 0 | entry, 31.
 impl LastWrite {
     fn to_bits(self) -> u64 {
-        u64::from(self.again) << 63 | u64::from(self.node.index().0) << 32 | u64::from(self.entry.0)
+        (u64::from(self.again) << 63) | (u64::from(self.node.index().0) << 32) | u64::from(self.entry.0)
     }
     fn from_bits(bits: u64) -> Self {
         let node = Child::node(PieceIndex((bits << 1 >> 33) as u32));
@@ -132,24 +133,11 @@ impl ByteOrder {
 fn first_difference(a: EntryKey<'_>, b: EntryKey<'_>, from: usize) -> usize {
     let len = a.user_key.len().min(b.user_key.len());
     let from = from.min(len);
-    let shared = from + shared_len(&a.user_key[from..len], &b.user_key[from..len]);
+    let shared = from + shared_len(&a.user_key[from..], &b.user_key[from..]);
     if shared < len || a.user_key.len() != b.user_key.len() {
         return shared;
     }
     len + 1 + ((a.trailer ^ b.trailer).leading_zeros() / 8) as usize
-}
-
-/// How many leading bytes two slices of the same length share.
-fn shared_len(a: &[u8], b: &[u8]) -> usize {
-    let (a_words, b_words) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
-    for (at, (x, y)) in a_words.iter().zip(b_words).enumerate() {
-        let differences = u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y);
-        if differences != 0 {
-            return at * 8 + (differences.trailing_zeros() / 8) as usize;
-        }
-    }
-    let done = a_words.len() * 8;
-    done + a[done..].iter().zip(&b[done..]).take_while(|(x, y)| x == y).count()
 }
 
 /// Whether a difference at `position` leaves the sequence number the same: only the type differs.

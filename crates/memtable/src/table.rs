@@ -361,7 +361,7 @@ impl MemTableWriter<'_> {
             (Order::SkipList(list), Some(hint)) => list.insert(user, key, value, hint),
             (Order::SkipList(list), None) => list.insert(user, key, value, &mut Splice::default()),
             (Order::Vector(vector), _) => {
-                vector.insert(user, key, value);
+                vector.insert(key, value);
                 true
             }
         }

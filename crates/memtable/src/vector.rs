@@ -1,7 +1,7 @@
 //! The vector kind: entries in the order of arrival, sorted when somebody looks.
 //!
 //! Writers append to one of a few shards under its lock. The first reader after a write takes what
-//! the shards hold, sorts it and merges it into what was sorted before; after
+//! the shards hold and sorts it together with what was sorted before; after
 //! [`VectorTable::mark_read_only`] nobody waits for anybody.
 //!
 //! # Safety argument
@@ -11,7 +11,7 @@
 //!    table.
 
 use crate::arena::Arena;
-use crate::entry::{Entry, EntryKey, encoded_len, newest_first};
+use crate::entry::{Entry, EntryKey, encoded_len, newest_first, shared_len};
 use ironstone_base::UserComparator;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use ironstone_base::sync::{Arc, Mutex, OnceLock};
@@ -24,7 +24,7 @@ pub(crate) struct VectorTable {
     arena: Arena,
     shards: [Shard; SHARDS],
     /// Set after a shard got an entry, cleared before the shards are emptied: a reader that finds
-    /// it clear (Acquire) misses nothing that was added before.
+    /// it clear misses nothing that was added before.
     unsorted: AtomicBool,
     /// How many were added. Relaxed: only counts.
     added: AtomicUsize,
@@ -37,7 +37,12 @@ pub(crate) struct VectorTable {
 struct Shard(Mutex<Vec<Slot>>);
 
 /// Entries in order.
-pub(crate) struct Sorted(Vec<Slot>);
+#[derive(Default)]
+pub(crate) struct Sorted {
+    /// How many bytes all user keys share. Prefixes are taken from there on.
+    shared: usize,
+    slots: Vec<Slot>,
+}
 
 #[derive(Clone, Copy)]
 struct Slot {
@@ -79,18 +84,17 @@ impl VectorTable {
             shards: Default::default(),
             unsorted: AtomicBool::new(false),
             added: AtomicUsize::new(0),
-            sorted: Mutex::new(Arc::new(Sorted(Vec::new()))),
+            sorted: Mutex::default(),
             read_only: OnceLock::new(),
         }
     }
 
     /// Appends an entry.
-    pub fn insert(&self, user: &UserComparator, key: EntryKey<'_>, value: &[u8]) {
+    pub fn insert(&self, key: EntryKey<'_>, value: &[u8]) {
         let to = self.arena.allocate(encoded_len(key.user_key, value)).pointer;
         // SAFETY: the piece is ours alone and large enough; the entry goes no further than (2).
         let entry = unsafe { Entry::write(to, key, value) };
-        let slot = Slot { prefix: user.order_prefix(key.user_key), entry: entry.address() };
-        self.shards[shard_of_thread()].0.lock().push(slot);
+        self.shards[shard_of_thread()].0.lock().push(Slot { prefix: 0, entry: entry.address() });
         self.added.fetch_add(1, Relaxed);
         if !self.unsorted.load(Relaxed) {
             self.unsorted.store(true, Release);
@@ -104,13 +108,11 @@ impl VectorTable {
         }
         let mut sorted = self.sorted.lock();
         if self.unsorted.swap(false, AcqRel) {
-            let mut fresh: Vec<Slot> = Vec::new();
+            let mut slots = sorted.slots.clone();
             for shard in &self.shards {
-                fresh.append(&mut shard.0.lock());
+                slots.append(&mut shard.0.lock());
             }
-            // Stable: of repeated writes, the first one must come first.
-            fresh.sort_by(|a, b| a.compare_write(user, b));
-            *sorted = Arc::new(Sorted(merge(user, &sorted.0, &fresh)));
+            *sorted = Arc::new(Sorted::new(user, slots));
         }
         Arc::clone(&sorted)
     }
@@ -143,40 +145,52 @@ impl VectorTable {
 }
 
 impl Sorted {
+    /// Sorts `slots`, and drops all but the first of repeated writes.
+    fn new(user: &UserComparator, mut slots: Vec<Slot>) -> Self {
+        let shared = shared_by_all(&slots);
+        for slot in &mut slots {
+            slot.prefix = user.order_prefix(&slot.entry().user_key()[shared..]);
+        }
+        // Stable, which keeps the first of repeated writes first; quick where a run is sorted already.
+        slots.sort_by(|a, b| a.compare_write(user, b));
+        slots.dedup_by(|later, first| first.compare_write(user, later).is_eq());
+        Self { shared, slots }
+    }
+
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.slots.len()
     }
     /// The entry at `index`, if there is one. Only for borrowers of the table (2).
     pub fn entry<'a>(&self, index: usize) -> Option<Entry<'a>> {
-        self.0.get(index).map(Slot::entry)
+        self.slots.get(index).map(Slot::entry)
     }
     /// The index of the first entry at or after `key`.
     pub fn lower_bound(&self, user: &UserComparator, key: EntryKey<'_>) -> usize {
-        let prefix = user.order_prefix(key.user_key);
-        self.0.partition_point(|slot| slot.compare(user, prefix, key).is_lt())
+        self.partition(user, key, Ordering::is_lt)
     }
     /// The index behind the last entry at or before `key`.
     pub fn upper_bound(&self, user: &UserComparator, key: EntryKey<'_>) -> usize {
-        let prefix = user.order_prefix(key.user_key);
-        self.0.partition_point(|slot| slot.compare(user, prefix, key).is_le())
+        self.partition(user, key, Ordering::is_le)
+    }
+
+    /// The index of the first entry whose order relative to `key` is not `before`.
+    fn partition(&self, user: &UserComparator, key: EntryKey<'_>, before: fn(Ordering) -> bool) -> usize {
+        let Some(first) = self.entry(0) else { return 0 };
+        let start = &first.user_key()[..self.shared];
+        if let Some(rest) = key.user_key.strip_prefix(start) {
+            let prefix = user.order_prefix(rest);
+            return self.slots.partition_point(|slot| before(slot.compare(user, prefix, key)));
+        }
+        // The prefixes say nothing about a key that starts in another way than all of them.
+        self.slots.partition_point(|slot| before(slot.compare(user, slot.prefix, key)))
     }
 }
 
-/// Merges two sorted runs and drops repeated writes.
-fn merge(user: &UserComparator, old: &[Slot], fresh: &[Slot]) -> Vec<Slot> {
-    let mut merged: Vec<Slot> = Vec::with_capacity(old.len() + fresh.len());
-    let (mut old, mut fresh) = (old.iter().peekable(), fresh.iter().peekable());
-    loop {
-        let slot = match (old.peek(), fresh.peek()) {
-            (Some(a), Some(b)) if a.compare_write(user, b).is_le() => old.next(),
-            (Some(_), None) => old.next(),
-            _ => fresh.next(),
-        };
-        let Some(slot) = slot else { return merged };
-        if merged.last().is_none_or(|last| last.compare_write(user, slot).is_ne()) {
-            merged.push(*slot);
-        }
-    }
+/// How many leading bytes all user keys share.
+fn shared_by_all(slots: &[Slot]) -> usize {
+    let Some(first) = slots.first() else { return 0 };
+    let first = first.entry().user_key();
+    slots.iter().fold(first.len(), |shared, slot| shared_len(&first[..shared], slot.entry().user_key()))
 }
 
 /// Spreads threads over the shards.

@@ -33,7 +33,7 @@ fn places(sample: &Sample, path: &PathBuf, len: u64) -> Vec<u64> {
         FileKind::Current | FileKind::Identity => 1,
         FileKind::Wal(_) if sample.shape() == Shape::Long => 997,
         FileKind::Table(_) if sample.shape() == Shape::Long => 997,
-        _ => 7,
+        _ => 11,
     };
     // A different start in each file, so that all places of a format have their turn.
     let start = path.as_os_str().len() as u64 + len;
@@ -66,7 +66,7 @@ fn flips(sample: &Sample, path: &PathBuf) -> Vec<Damage> {
     let places = places(sample, path, sample.len(path));
     let bits = |offset| match exhaustive() {
         true => (0..8).map(|bit| Damage::Bit { offset, bit }).collect(),
-        false => vec![Damage::Bit { offset, bit: (offset / 7 % 8) as u8 }],
+        false => vec![Damage::Bit { offset, bit: (offset / 11 % 8) as u8 }],
     };
     places.into_iter().flat_map(|offset| [bits(offset), vec![Damage::Byte { offset }]].concat()).collect()
 }
@@ -136,14 +136,14 @@ fn lost_and_exchanged_files_are_found() {
     let table = Table::of(&trials);
     check("Lost and exchanged", &table, |file, damage| match damage {
         "cut" => file == "WAL" || file == "MANIFEST",
-        "missing" | "garbage behind" => file == "WAL",
+        "missing" | "swapped" => file == "WAL",
         _ => false,
     });
 }
 
 #[test]
 fn each_recovery_mode_keeps_its_promise() {
-    let samples = [Sample::new(Shape::Plain), Sample::new(Shape::Recycled), Sample::new(Shape::Long)];
+    let samples = [Sample::new(Shape::Plain), Sample::new(Shape::Long)]; // Not with reused WALs: see the options.
     let wals = |sample: &Sample, path: &PathBuf| match kind(path) {
         FileKind::Wal(_) => [flips(sample, path), cuts(sample, path)].concat(),
         _ => Vec::new(),

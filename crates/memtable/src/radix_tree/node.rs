@@ -7,10 +7,11 @@
 //! prefix   u32        the last 4 bytes before `level`, or the witness: an entry below this node
 //! children N x u32    in the same order
 //! ```
-//! N is 4, 10, 23 or 60, so that nodes fill half a cache line, one, two or five. The fifth kind has no keys but 257 children, by byte; the last one is for
-//! keys that end here. In the others that child takes a slot as every other one, and `meta` says
-//! which (plus 1). Slots are only ever added, and a full node is replaced by a larger copy, so a
-//! reader needs no lock and may go on reading a node that has been replaced.
+//! N is 4, 10, 23 or 60, so that nodes fill half a cache line, one, two or five. The fifth kind has
+//! no keys but 257 children, by byte; the last one is for keys that end here. In the others that
+//! child takes a slot as every other one, and `meta` says which (plus 1; 0 for none). Slots are only
+//! ever added, and a full node is replaced by a larger copy, so a reader needs no lock and may go on
+//! reading a node that has been replaced.
 //!
 //! # Safety argument
 //! 1. A node is initialized before its index is published (Release) and lives as long as the tree.
@@ -39,7 +40,8 @@ const END_AT: u32 = 10;
 const COUNT: u32 = (1 << END_AT) - 1;
 const END: u32 = 63 << END_AT;
 
-const LEVEL: usize = 4; // Offsets in a node.
+/// Offsets in a node.
+const LEVEL: usize = 4;
 const KEYS: usize = 8;
 const CAPACITY: [usize; 5] = [4, 10, 23, 60, 257];
 const KEY_BYTES: [usize; 5] = [4, 12, 24, 60, 0];

@@ -178,6 +178,7 @@ impl Demo {
             .rows()
             .zip(0..)
             .filter(|(_, at)| range_ends.contains(at))
+            .take(2)
             .map(|(row, _)| row.key)
             .collect();
         bounds.sort();
