@@ -57,6 +57,9 @@ struct LogTail {
     wal_bytes: u64,
     /// Where each column family's writes go now.
     active: HashMap<ColumnFamilyId, Arc<DbMemTable>>,
+    /// Why no write is taken: a failed log was given up. Until all that it held is in tables, a write
+    /// behind it would follow a gap, and recovery would stop there.
+    held: Option<Error>,
 }
 
 /// The log's files.
@@ -129,6 +132,7 @@ impl CommitPipeline {
                 end: 0,
                 wal_bytes: 0,
                 active: HashMap::new(),
+                held: None,
             }),
             publisher: Publisher::new(last_sequence),
         }
@@ -160,6 +164,9 @@ impl CommitPipeline {
 
     fn reserve(&self, batch: &WriteBatch, targets: &Targets, level: LogLevel) -> Result<Ticket> {
         let mut log = self.log.lock();
+        if let Some(error) = &log.held {
+            return Err(error.clone());
+        }
         let mut memtables = SmallVec::new();
         for id in targets {
             let active = log.active.get(id).ok_or_else(|| unknown_column_family(*id))?;
@@ -279,17 +286,23 @@ impl CommitPipeline {
     /// Continues the log in `file`, and lets `switch` change where writes go at the same point of
     /// the order. Returns the last sequence number before that point.
     ///
-    /// A log that had failed is given up: what it buffered was never acknowledged.
+    /// A log that had failed is an error, or given up with `give_up`: what it buffered was never
+    /// acknowledged, and no write is taken until [`take_writes`](Self::take_writes).
     pub(crate) fn rotate(
         &self,
         number: FileNumber,
         file: Box<dyn WritableFile>,
         recycled: bool,
+        give_up: bool,
         switch: impl FnOnce(&mut HashMap<ColumnFamilyId, Arc<DbMemTable>>),
     ) -> Result<SequenceNumber> {
         let mut io = self.io.lock();
         let mut log = self.log.lock();
         if let Some(error) = io.failed.clone() {
+            if !give_up {
+                return Err(error);
+            }
+            log.held = Some(error.clone());
             log.buffer.clear();
             let after = io.written;
             io.lost.push((after, log.end, error));

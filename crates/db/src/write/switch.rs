@@ -45,7 +45,13 @@ impl Engine {
         let wal = create_wal(&self.env, &self.wal_dir, number, reusable, &self.options)?;
         let mut state = self.state.lock();
         let chosen = self.chosen(&state, which);
-        self.rotate(&mut state, number, wal, &chosen)?;
+        let give_up = matches!(which, Which::All);
+        if let Err(error) = self.rotate(&mut state, number, wal, &chosen, give_up) {
+            if self.pipeline.failure().is_some() {
+                self.stop_writes(&mut state, error.clone(), "writing the WAL");
+            }
+            return Err(error);
+        }
         self.update_stall(&mut state);
         self.work.notify_all();
         Ok(chosen)
@@ -97,6 +103,7 @@ impl Engine {
         number: FileNumber,
         wal: NewWal,
         ids: &[ColumnFamilyId],
+        give_up: bool,
     ) -> Result<()> {
         let (old_number, old_bytes) = self.pipeline.current_wal();
         let mut fresh = Vec::new();
@@ -104,7 +111,7 @@ impl Engine {
             let data = &state.family(*id)?.data;
             fresh.push(new_memtable(*id, &data.comparator, &data.options));
         }
-        let last = self.pipeline.rotate(number, wal.file, wal.recycled, |active| {
+        let last = self.pipeline.rotate(number, wal.file, wal.recycled, give_up, |active| {
             for memtable in &fresh {
                 active.insert(memtable.cf(), Arc::clone(memtable));
             }
