@@ -17,7 +17,7 @@ use ironstone::WalRecoveryMode;
 use ironstone_base::FileKind;
 use ironstone_testkit::damage::sweep::{Table, Trial};
 use ironstone_testkit::damage::{Access, Damage, Sample, Shape, kind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const DEFAULT_MODE: WalRecoveryMode = WalRecoveryMode::PointInTimeRecovery;
 
@@ -26,7 +26,7 @@ fn exhaustive() -> bool {
 }
 
 /// Places in a file of `len` bytes: every one, or so many of its kind that a run is short.
-fn places(sample: &Sample, path: &PathBuf, len: u64) -> Vec<u64> {
+fn places(sample: &Sample, path: &Path, len: u64) -> Vec<u64> {
     let step = match kind(path) {
         _ if exhaustive() => 1,
         FileKind::Options(_) => 199, // Never read when a database is opened.
