@@ -62,7 +62,7 @@ fn trials<'a>(
     trials
 }
 
-fn flips(sample: &Sample, path: &PathBuf) -> Vec<Damage> {
+fn flips(sample: &Sample, path: &Path) -> Vec<Damage> {
     let places = places(sample, path, sample.len(path));
     let bits = |offset| match exhaustive() {
         true => (0..8).map(|bit| Damage::Bit { offset, bit }).collect(),
@@ -71,7 +71,7 @@ fn flips(sample: &Sample, path: &PathBuf) -> Vec<Damage> {
     places.into_iter().flat_map(|offset| [bits(offset), vec![Damage::Byte { offset }]].concat()).collect()
 }
 
-fn cuts(sample: &Sample, path: &PathBuf) -> Vec<Damage> {
+fn cuts(sample: &Sample, path: &Path) -> Vec<Damage> {
     places(sample, path, sample.len(path)).into_iter().map(|len| Damage::Cut { len }).collect()
 }
 
