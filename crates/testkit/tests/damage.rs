@@ -44,7 +44,7 @@ fn trials<'a>(
     samples: &'a [Sample],
     mode: WalRecoveryMode,
     access: Access,
-    damages: impl Fn(&'a Sample, &PathBuf) -> Vec<Damage>,
+    damages: impl Fn(&'a Sample, &Path) -> Vec<Damage>,
 ) -> Vec<Trial<'a>> {
     let mut trials = Vec::new();
     for sample in samples {
