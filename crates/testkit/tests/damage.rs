@@ -101,7 +101,7 @@ fn flipped_bits_are_found() {
 
 #[test]
 fn zeroed_sectors_are_found_or_lose_the_end_of_a_log() {
-    let sectors = |sample: &Sample, path: &PathBuf| {
+    let sectors = |sample: &Sample, path: &Path| {
         (0..sample.len(path)).step_by(512).map(|offset| Damage::Zeroed { offset }).collect()
     };
     let samples = samples();
@@ -112,7 +112,7 @@ fn zeroed_sectors_are_found_or_lose_the_end_of_a_log() {
 #[test]
 fn readers_that_may_not_write_find_the_same() {
     let samples = [Sample::new(Shape::Plain), Sample::new(Shape::Rich)];
-    let both = |sample: &Sample, path: &PathBuf| [flips(sample, path), cuts(sample, path)].concat();
+    let both = |sample: &Sample, path: &Path| [flips(sample, path), cuts(sample, path)].concat();
     let table = Table::of(&trials(&samples, DEFAULT_MODE, Access::ReadOnly, both));
     check("Flipped or cut, opened for reading only", &table, |file, damage| {
         (file == "WAL" || file == "MANIFEST") && damage != "one bit"
@@ -122,7 +122,7 @@ fn readers_that_may_not_write_find_the_same() {
 /// Everything else that can become of a file as a whole.
 #[test]
 fn lost_and_exchanged_files_are_found() {
-    let whole = |sample: &Sample, path: &PathBuf| {
+    let whole = |sample: &Sample, path: &Path| {
         let mut damages = vec![Damage::Missing, Damage::Cut { len: 0 }, Damage::Directory];
         damages.extend([1, 7, 64, 512, 4096, 65_536].map(|bytes| Damage::Grown { bytes }));
         let others = sample.files().into_iter().filter(|with| with > path);
@@ -144,7 +144,7 @@ fn lost_and_exchanged_files_are_found() {
 #[test]
 fn each_recovery_mode_keeps_its_promise() {
     let samples = [Sample::new(Shape::Plain), Sample::new(Shape::Long)]; // Not with reused WALs: see the options.
-    let wals = |sample: &Sample, path: &PathBuf| match kind(path) {
+    let wals = |sample: &Sample, path: &Path| match kind(path) {
         FileKind::Wal(_) => [flips(sample, path), cuts(sample, path)].concat(),
         _ => Vec::new(),
     };
