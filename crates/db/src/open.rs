@@ -186,6 +186,7 @@ fn open(
         versions: &mut versions,
         families: &mut families,
         read_only,
+        first_replayed: None,
         edits: BTreeMap::new(),
     };
     let replayed = recovery.replay()?;

@@ -28,6 +28,8 @@ pub(crate) struct Recovery<'a> {
     pub(crate) versions: &'a mut VersionSet,
     pub(crate) families: &'a mut BTreeMap<ColumnFamilyId, Family>,
     pub(crate) read_only: bool,
+    /// The first write that was replayed.
+    pub(crate) first_replayed: Option<SequenceNumber>,
     /// The tables that recovery wrote, to be installed at its end.
     pub(crate) edits: BTreeMap<ColumnFamilyId, VersionEdit>,
 }
@@ -147,24 +149,33 @@ impl Recovery<'_> {
         }
     }
 
-    /// A WAL continues where the one before it ended. If its first write is older, they are not what
-    /// their names say, and column families would take or leave the wrong ones.
-    fn check_order(
+    /// A WAL continues where the one before it ended. One that begins with a write that was replayed
+    /// before, or that tables have, shows the old bytes of another file: a power loss kept its size and not its
+    /// data. That is a torn WAL, which this answers. Anything else means that files are not what their names say,
+    /// and column families would take or leave the wrong writes.
+    fn is_stale(
         &self,
         path: &Path,
         offset: u64,
         record: &[u8],
         replayed: Option<SequenceNumber>,
-    ) -> Result<()> {
-        let salvaging = self.options.wal_recovery_mode == WalRecoveryMode::SkipAnyCorruptedRecords;
-        match (first_sequence(record), replayed) {
-            (Some(first), Some(last)) if first <= last && !salvaging => Err(Error::corruption_at(
-                path,
-                offset,
-                format_args!("begins with write {first}, but the WAL before it ends with {last}"),
-            )),
-            _ => Ok(()),
+    ) -> Result<bool> {
+        let (Some(first), Some(last)) = (first_sequence(record), replayed) else { return Ok(false) };
+        if first > last || self.options.wal_recovery_mode == WalRecoveryMode::SkipAnyCorruptedRecords {
+            return Ok(false);
         }
+        let known =
+            first <= self.versions.last_sequence() || self.first_replayed.is_some_and(|known| first >= known);
+        let error = Error::corruption_at(
+            path,
+            offset,
+            format_args!("begins with write {first}, but the WAL before it ends with {last}"),
+        );
+        if known && self.options.wal_recovery_mode != WalRecoveryMode::AbsoluteConsistency {
+            warning!(self.log, "{error}: old bytes of another file");
+            return Ok(true);
+        }
+        Err(error)
     }
 
     /// Replays one WAL. Answers what of it was dropped.
@@ -191,9 +202,12 @@ impl Recovery<'_> {
                 }
             };
             let record = reader.record();
-            if records == 0 {
-                self.check_order(path, offset, record, *last)?;
+            if records == 0 && self.is_stale(path, offset, record, *last)? {
+                let error = Error::corruption_at(path, offset, "old bytes of another WAL");
+                dropped = dropped.or(Some(Dropped { wal: number, error }));
+                break;
             }
+            self.first_replayed = self.first_replayed.or(first_sequence(record));
             let applied = self.apply(record, number).map_err(|error| locate(error, path, offset));
             match applied {
                 Ok(end) => *last = Some(end).max(*last),

@@ -309,6 +309,9 @@ impl CommitPipeline {
         } else {
             let chunk = std::mem::take(&mut log.buffer);
             io.write(&chunk, log.end)?;
+            // The old WAL is durable before the new one gets its first byte: after a power loss the new one may be
+            // there and the end of the old one not, and nothing in the files would show the hole.
+            io.sync()?;
         }
         let old = std::mem::replace(&mut io.file, file);
         let old_number = std::mem::replace(&mut io.number, number);

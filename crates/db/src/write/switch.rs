@@ -43,6 +43,9 @@ impl Engine {
             (state.versions.new_file_number(), reusable)
         };
         let wal = create_wal(&self.env, &self.wal_dir, number, reusable, &self.options)?;
+        if self.pipeline.failure().is_none() {
+            self.pipeline.sync_log()?; // So that little is left to sync when everybody has to wait for it.
+        }
         let mut state = self.state.lock();
         let chosen = self.chosen(&state, which);
         let give_up = matches!(which, Which::All);
@@ -155,9 +158,9 @@ pub(crate) fn create_wal(
         full_sync: options.use_fsync,
         ..WriteOptions::default()
     };
-    // Whether records carry the log's number is decided by the option and not by the file at hand:
-    // a log written without it must not be reused later.
-    let recycled = options.recycle_log_file_num > 0;
+    // Records always carry the log's number, not only where files are reused: after a power loss a file
+    // system may show the bytes of another, older WAL in the place of what was never written.
+    let recycled = true;
     let file = match reusable {
         Some(old) => env.fs.reuse(&file_name::wal(dir, old), &path, write_options)?,
         None => env.fs.create(&path, write_options)?,
