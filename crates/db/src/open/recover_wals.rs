@@ -194,7 +194,11 @@ impl Recovery<'_> {
                 LogRead::End => break,
                 LogRead::Damage(damage) => {
                     let judged = self.judge(path, &damage)?;
-                    dropped = dropped.or_else(|| Some(Dropped { wal: number, error: damage.error(path) }));
+                    // Behind the end of a reused file stand its old bytes, which may look like a record cut short.
+                    if !(reader.is_recyclable() && damage.is_torn_tail()) {
+                        dropped =
+                            dropped.or_else(|| Some(Dropped { wal: number, error: damage.error(path) }));
+                    }
                     match judged {
                         Judged::Stop => break,
                         Judged::GoOn => continue,
