@@ -195,7 +195,7 @@ impl Recovery<'_> {
                 LogRead::Damage(damage) => {
                     let judged = self.judge(path, &damage)?;
                     // Behind the end of a reused file stand its old bytes, which may look like a record cut short.
-                    if !(reader.is_recyclable() && damage.is_torn_tail()) {
+                    if reader.is_recyclable() != Some(true) || !damage.is_torn_tail() {
                         dropped =
                             dropped.or_else(|| Some(Dropped { wal: number, error: damage.error(path) }));
                     }
