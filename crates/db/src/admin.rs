@@ -1,7 +1,7 @@
 //! What keeps a database in shape: column families, flushes, manual compaction, background errors.
 
 use crate::Db;
-use crate::background::flush::flush_and_wait;
+use crate::background::flush::{flush_all_at_once, flush_and_wait};
 use crate::background::manual::{self, CompactFilesOptions, CompactRangeOptions};
 use crate::column_family::ColumnFamily;
 use crate::engine::State;
@@ -263,7 +263,7 @@ impl Db {
     pub fn resume(&self) -> Result<()> {
         let engine = self.engine();
         let error = {
-            let mut state = engine.state.lock();
+            let state = engine.state.lock();
             if engine.read_only {
                 return state.background_error.clone().map_or(Ok(()), Err);
             }
@@ -271,32 +271,26 @@ impl Db {
             if error.severity() >= Severity::Unrecoverable {
                 return Err(error);
             }
-            state.background_error = None;
             error
         };
-        let resumed = self.flush_everything();
-        let mut state = engine.state.lock();
-        match resumed {
-            Ok(()) if state.background_error.is_none() => {
-                info!(engine.log, "resumed after: {error}");
-                engine.writes_stopped.store(false, Ordering::Release);
-                engine.update_stall(&mut state);
-                engine.work.notify_all();
-                Ok(())
-            }
-            result => {
-                let failure = state.background_error.get_or_insert(error).clone();
-                result.and(Err(failure))
-            }
-        }
-    }
-
-    fn flush_everything(&self) -> Result<()> {
-        let engine = self.engine();
-        // Writes stay refused meanwhile; those under way end with an error or in a memtable.
+        // The failure stays until the end: no flush starts, and no write is taken. Those under way end
+        // with an error or in a memtable.
         engine.switch_memtables(&Which::All)?;
-        let ids: Vec<_> = engine.state.lock().families.keys().copied().collect();
-        crate::background::flush::wait_flushed(engine, &ids)
+        flush_all_at_once(engine)?;
+        let mut state = engine.state.lock();
+        if state.closing {
+            return Err(Error::shutdown());
+        }
+        if let Some(worse) = state.background_error.clone().filter(|now| *now != error) {
+            return Err(worse);
+        }
+        info!(engine.log, "resumed after: {error}");
+        state.background_error = None;
+        engine.writes_stopped.store(false, Ordering::Release);
+        engine.pipeline.take_writes();
+        engine.update_stall(&mut state);
+        engine.work.notify_all();
+        Ok(())
     }
 
     /// The tables of all column families.

@@ -132,13 +132,15 @@ pub(crate) fn close(engine: &Arc<Engine>, workers: Workers) -> Result<()> {
     if panicked { Err(Error::io_message("a background thread panicked")) } else { Ok(()) }
 }
 
-/// Writes that went around the log would be lost: flushes the memtables that hold some.
+/// Writes that went around the log would be lost: flushes the memtables that hold some. Whoever paused
+/// background work does not keep that from happening.
 fn flush_before_closing(engine: &Arc<Engine>) -> Result<()> {
     if engine.options.avoid_flush_during_shutdown || engine.write_failure().is_err() {
         return Ok(());
     }
     let unlogged: Vec<_> = {
-        let state = engine.state.lock();
+        let mut state = engine.state.lock();
+        state.paused = 0;
         let families = state.families.values();
         families.filter(|family| family.has_unlogged_writes()).map(|family| family.data.id).collect()
     };

@@ -14,7 +14,7 @@ use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ironstone_base::sync::{Arc, Condvar, Mutex};
 use ironstone_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity, Statistics};
 use ironstone_compaction::{LevelShape, RunningCompactions};
-use ironstone_version::{Installed, ManifestWriter, VersionEdit, VersionSet};
+use ironstone_version::{Installed, ManifestWriter, VersionEdit, VersionSet, WalAddition};
 use ironstone_vfs::{Env, FileLock};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -99,10 +99,12 @@ pub(crate) struct State {
 }
 
 /// A WAL that exists.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WalState {
     /// Its size when it was closed; 0 for the current one.
     pub(crate) bytes: u64,
+    /// Whether it is known to be durable up to that size.
+    pub(crate) synced: bool,
     /// The last sequence number that may be in it; `None` for the current one.
     pub(crate) closed_at: Option<SequenceNumber>,
 }
@@ -142,7 +144,12 @@ impl Family {
 
     /// The oldest WAL that holds a write which no table has.
     pub(crate) fn oldest_wal(&self) -> Option<FileNumber> {
-        let memtables = self.imm.iter().map(|imm| &imm.memtable).chain([&self.mem]);
+        self.oldest_wal_without(0)
+    }
+
+    /// The same once the oldest `flushed` immutable memtables are in tables.
+    fn oldest_wal_without(&self, flushed: usize) -> Option<FileNumber> {
+        let memtables = self.imm.iter().skip(flushed).map(|imm| &imm.memtable).chain([&self.mem]);
         memtables.filter_map(|memtable| memtable.first_wal()).min()
     }
 }
@@ -154,6 +161,30 @@ impl State {
     pub(crate) fn family_mut(&mut self, id: ColumnFamilyId) -> Result<&mut Family> {
         self.families.get_mut(&id).ok_or_else(|| dropped(id))
     }
+    /// What the MANIFEST is to say about the WALs once as many of the oldest immutable memtables of each
+    /// column family as `flushed` answers are in tables: those that stay needed, with their durable sizes. Tables
+    /// of one column family may then be ahead of what another one has only in them, so recovery
+    /// must know damage in them from an end that a power loss left.
+    pub(crate) fn wal_edits(&self, flushed: impl Fn(ColumnFamilyId) -> usize) -> Vec<VersionEdit> {
+        let oldest = |(id, family): (&ColumnFamilyId, &Family)| family.oldest_wal_without(flushed(*id));
+        let current = self.wals.last_key_value().map(|(number, _)| *number);
+        let Some(keep) = self.families.iter().filter_map(oldest).min().or(current) else { return Vec::new() };
+        let known = self.versions.wals();
+        let is_known = |number| known.iter().any(|wal| wal.number == number && wal.synced_size.is_some());
+        let mut edits = Vec::new();
+        if known.iter().any(|wal| wal.number < keep) {
+            edits.push(VersionEdit { wal_deletion: Some(keep), ..VersionEdit::default() });
+        }
+        let wal_additions: Vec<_> = (self.wals.range(keep..))
+            .filter(|(number, wal)| wal.synced && wal.bytes > 0 && !is_known(**number))
+            .map(|(&number, wal)| WalAddition { number, synced_size: Some(wal.bytes) })
+            .collect();
+        if !wal_additions.is_empty() {
+            edits.push(VersionEdit { wal_additions, ..VersionEdit::default() });
+        }
+        edits
+    }
+
     /// Whether background work may not start.
     pub(crate) fn is_held(&self) -> bool {
         self.paused > 0 || self.closing
@@ -234,13 +265,15 @@ impl Engine {
         if self.cancelled.load(Ordering::Relaxed) { Err(Error::shutdown()) } else { Ok(()) }
     }
 
-    /// Records a failure that stops writes. The first one stays until `resume`.
+    /// Records a failure that stops writes. The first of the most severe ones stays until `resume`.
     pub(crate) fn stop_writes(&self, state: &mut State, error: Error, act: &str) {
         self.counters.background_errors.fetch_add(1, Ordering::Relaxed);
         let error =
             if error.severity() < Severity::Hard { error.with_severity(Severity::Hard) } else { error };
         crate::info_log::warning!(self.log, "{act} failed, writes are stopped: {error}");
-        state.background_error.get_or_insert(error);
+        if state.background_error.as_ref().is_none_or(|known| known.severity() < error.severity()) {
+            state.background_error = Some(error);
+        }
         self.writes_stopped.store(true, Ordering::Release);
         self.controller.release();
         self.progress.notify_all();

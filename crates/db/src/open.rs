@@ -95,8 +95,9 @@ fn open(
         None
     } else {
         if options.create_if_missing {
+            let creates = !env.fs.exists(&file_name::current(path))?;
             for dir in [path, &wal_dir, &log_dir] {
-                make_durable_dir(&*env.fs, dir)?;
+                make_durable_dir(&*env.fs, dir, creates)?;
             }
         }
         Some(env.fs.lock(&file_name::lock(path)).map_err(|error| not_there(error, path))?)
@@ -205,9 +206,9 @@ fn open(
     if !read_only {
         install_recovered(&mut versions, &mut manifest, &families, edits, wal_number, &replayed)?;
         for (number, bytes) in &replayed.kept_wals {
-            wals.insert(*number, WalState { bytes: *bytes, closed_at: Some(last_sequence) });
+            wals.insert(*number, WalState { bytes: *bytes, synced: false, closed_at: Some(last_sequence) });
         }
-        wals.insert(wal_number, WalState { bytes: 0, closed_at: None });
+        wals.insert(wal_number, WalState::default());
     }
     for family in families.values() {
         family.install_view(&versions);
@@ -302,18 +303,27 @@ fn not_there(error: Error, path: &Path) -> Error {
 }
 
 /// Makes `dir` with its missing parents. Their names are durable then: no sync of a file in them, and
-/// none of theirs, would make them so.
-fn make_durable_dir(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
+/// none of theirs, would make them so. With `all`, that holds for directories that are there already,
+/// which an earlier attempt may have made.
+fn make_durable_dir(fs: &dyn FileSystem, dir: &Path, all: bool) -> Result<()> {
     let dir = fs.absolute(dir)?;
-    let mut made = Vec::new();
-    for missing in dir.ancestors() {
-        if fs.exists(missing)? {
+    let mut missing = 0;
+    for ancestor in dir.ancestors() {
+        if fs.exists(ancestor)? {
             break;
         }
-        made.extend(missing.parent());
+        missing += 1;
     }
     fs.create_dir_all(&dir)?;
-    made.into_iter().try_for_each(|parent| fs.open_directory(parent)?.sync())
+    let parents = dir.ancestors().skip(1).enumerate();
+    for (depth, parent) in parents.take_while(|(depth, _)| all || *depth < missing) {
+        match fs.open_directory(parent) {
+            Ok(directory) => directory.sync()?,
+            Err(error) if depth < missing => return Err(error),
+            Err(_) => {} // Where we may not even look, nothing was made.
+        }
+    }
+    Ok(())
 }
 
 /// There is no CURRENT. A database is created only where there is none: with any file of a database
@@ -436,7 +446,12 @@ fn install_recovered(
         edit.prev_log_number = Some(FileNumber(0));
     }
     versions.raise_last_sequence(replayed.last_sequence);
-    versions.log_and_apply(manifest, edits.into_values().collect())?;
+    let mut edits: Vec<_> = edits.into_values().collect();
+    let keep = replayed.kept_wals.keys().next().copied().unwrap_or(wal_number);
+    if versions.wals().iter().any(|wal| wal.number < keep) {
+        edits.insert(0, VersionEdit { wal_deletion: Some(keep), ..VersionEdit::default() });
+    }
+    versions.log_and_apply(manifest, edits)?;
     Ok(())
 }
 

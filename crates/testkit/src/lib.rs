@@ -3,6 +3,7 @@
 
 pub mod crash;
 pub mod damage;
+pub mod faults;
 pub mod model;
 pub mod random_options;
 pub mod random_run;

@@ -126,6 +126,18 @@ impl TableSource for NoInputs {
     }
 }
 
+/// A table that a flush wrote, or none if nothing was left of its memtables.
+struct Flushed {
+    job_id: u64,
+    data: Arc<ColumnFamilyData>,
+    memtables: usize,
+    entries: u64,
+    records: u64,
+    file: Option<Arc<FileMetaData>>,
+    edit: VersionEdit,
+    nanos: u64,
+}
+
 fn flush(
     engine: &Engine,
     job_id: u64,
@@ -133,6 +145,51 @@ fn flush(
     taken: &[ImmutableMemTable],
     epoch: u64,
 ) -> Result<()> {
+    let flushed = write_table(engine, job_id, data, taken, epoch)?;
+    // With several column families, a batch may span this flush and writes that are only in an older
+    // WAL: those must not be lost while this becomes durable.
+    if engine.state.lock().families.len() > 1 {
+        engine.pipeline.sync_closed_logs()?;
+    }
+    install(engine, &[flushed])
+}
+
+/// Writes all immutable memtables of all column families to tables, on this thread, and makes these
+/// durable in one step. For `resume`: the WAL that was given up may hold batches of which one column
+/// family's part must not survive without the others'. No other flush may start meanwhile.
+pub(crate) fn flush_all_at_once(engine: &Engine) -> Result<()> {
+    let taken = {
+        let mut state = engine.state.lock();
+        while state.running_flushes > 0 {
+            engine.progress.wait(&mut state);
+        }
+        state.running_flushes += 1;
+        let State { families, versions, .. } = &mut *state;
+        let waiting = families.values_mut().filter(|family| !family.imm.is_empty());
+        let take = |family: &mut Family| {
+            family.flush_requested = false;
+            let imm: Vec<ImmutableMemTable> = family.imm.iter().cloned().collect();
+            (Arc::clone(&family.data), imm, versions.new_epoch_number(family.data.id))
+        };
+        waiting.map(take).collect::<Vec<_>>()
+    };
+    let write =
+        |(data, imm, epoch): &(_, Vec<_>, _)| write_table(engine, engine.next_job(), data, imm, *epoch);
+    let result = taken.iter().map(write).collect::<Result<Vec<_>>>().and_then(|all| install(engine, &all));
+    engine.state.lock().running_flushes -= 1;
+    engine.progress.notify_all();
+    engine.cleaner.poke();
+    result
+}
+
+/// Writes `taken` to a table. Nothing is installed.
+fn write_table(
+    engine: &Engine,
+    job_id: u64,
+    data: &Arc<ColumnFamilyData>,
+    taken: &[ImmutableMemTable],
+    epoch: u64,
+) -> Result<Flushed> {
     let newest = taken.last().expect("a flush takes at least one memtable");
     // Writers may still be inserting what they reserved before the switch.
     engine.pipeline.wait_applied(newest.last_sequence);
@@ -159,12 +216,6 @@ fn flush(
         cancelled: &|| engine.check_cancelled(),
     };
     let output = job.run(&|| engine.new_file_number())?;
-
-    // With several column families, a batch may span this flush and writes that are only in an older
-    // WAL: those must not be lost while this becomes durable.
-    if engine.state.lock().families.len() > 1 {
-        engine.pipeline.sync_closed_logs()?;
-    }
     let mut edit = VersionEdit::new(data.id);
     edit.log_number = Some(newest.next_wal);
     edit.last_sequence = Some(engine.pipeline.visible());
@@ -172,20 +223,48 @@ fn flush(
     if let Some(file) = &file {
         edit.add_file(0, Arc::clone(file));
     }
-    engine.commit_edits(vec![edit], |state, _| {
+    Ok(Flushed {
+        job_id,
+        data: Arc::clone(data),
+        memtables: taken.len(),
+        entries,
+        records: output.stats.output_records,
+        file,
+        edit,
+        nanos: engine.env.clock.monotonic_nanos() - started,
+    })
+}
+
+/// Makes what was flushed durable and visible, all of it or nothing.
+fn install(engine: &Engine, all: &[Flushed]) -> Result<()> {
+    if all.is_empty() {
+        return Ok(());
+    }
+    let mut edits = engine.state.lock().wal_edits(|id| {
+        let flushed = all.iter().find(|flushed| flushed.data.id == id);
+        flushed.map_or(0, |flushed| flushed.memtables)
+    });
+    edits.extend(all.iter().map(|flushed| flushed.edit.clone()));
+    engine.commit_edits(edits, |state, _| {
         let State { families, versions, .. } = state;
-        if let Some(family) = families.get_mut(&data.id) {
-            family.imm.drain(..taken.len());
-            family.compaction_due = true;
-            family.install_view(versions);
+        for flushed in all {
+            if let Some(family) = families.get_mut(&flushed.data.id) {
+                family.imm.drain(..flushed.memtables);
+                family.compaction_due = true;
+                family.install_view(versions);
+            }
         }
         engine.update_stall(state);
         let keep = state.families.values().filter_map(Family::oldest_wal).min();
         let current = state.wals.last_key_value().map(|(number, _)| *number);
         engine.pipeline.forget_unsynced_below(keep.or(current).unwrap_or_default());
     })?;
+    all.iter().for_each(|flushed| report(engine, flushed));
+    Ok(())
+}
 
-    let nanos = engine.env.clock.monotonic_nanos() - started;
+fn report(engine: &Engine, flushed: &Flushed) {
+    let Flushed { job_id, data, entries, records, file, nanos, .. } = flushed;
     let bytes = file.as_ref().map_or(0, |file| file.file_size);
     engine.counters.flushes.fetch_add(1, Ordering::Relaxed);
     engine.counters.flush_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -194,11 +273,11 @@ fn flush(
     if let Some(statistics) = &engine.statistics {
         statistics.measure(Histogram::FlushTime, nanos / 1000);
     }
-    if let Some(file) = &file {
+    if let Some(file) = file {
         engine.log.event(
             "table_file_creation",
             serde_json::json!({ "job": job_id, "cf_name": data.name, "file_number": file.number.0,
-                "file_size": file.file_size, "num_entries": output.stats.output_records }),
+                "file_size": file.file_size, "num_entries": records }),
         );
     }
     let level0 = data.peek().version.files(0).len();
@@ -208,7 +287,6 @@ fn flush(
             "micros": nanos / 1000, "level0_files": level0 }),
     );
     info!(engine.log, "[{}] flushed {entries} entries to {bytes} bytes in {} us", data.name, nanos / 1000);
-    Ok(())
 }
 
 /// Switches memtables and waits until everything that those of `ids` held is in tables.

@@ -51,7 +51,9 @@ pub(crate) fn remove_obsolete(engine: &Engine) {
 }
 
 fn obsolete_wals(engine: &Engine, state: &mut State) -> Vec<OldWal> {
-    let needed = state.families.values().filter_map(Family::oldest_wal).min();
+    // A WAL that the MANIFEST tells recovery to expect waits until a flush takes that back.
+    let expected = state.versions.wals().iter().next().map(|wal| wal.number);
+    let needed = state.families.values().filter_map(Family::oldest_wal).chain(expected).min();
     let visible = engine.pipeline.visible();
     let options = &engine.options;
     let mut old = Vec::new();

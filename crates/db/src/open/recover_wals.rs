@@ -45,6 +45,7 @@ impl Recovery<'_> {
     /// Replays every WAL that may hold what tables lack, oldest first.
     pub(crate) fn replay(&mut self) -> Result<Replayed> {
         let numbers = self.wal_numbers()?;
+        self.check_none_missing(&numbers)?;
         let mut last = self.versions.last_sequence();
         // The last write replayed: what the MANIFEST says may be newer than a whole WAL.
         let mut replayed = None;
@@ -112,9 +113,32 @@ impl Recovery<'_> {
         Ok(numbers)
     }
 
+    /// WALs that the MANIFEST counts on must be there.
+    fn check_none_missing(&self, numbers: &[FileNumber]) -> Result<()> {
+        let min = self.versions.min_log_number();
+        let mut expected = self.versions.wals().iter().filter(|wal| wal.synced_size.is_some());
+        match expected.find(|wal| wal.number >= min && !numbers.contains(&wal.number)) {
+            Some(wal) if self.options.wal_recovery_mode != WalRecoveryMode::SkipAnyCorruptedRecords => {
+                let manifest = file_name::manifest(self.dir, self.versions.manifest_number());
+                let path = file_name::wal(self.wal_dir, wal.number);
+                Err(Error::corruption_at(
+                    &path,
+                    0,
+                    format_args!(
+                        "not there, but needed according to {}, which may lack its end",
+                        manifest.display()
+                    ),
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn reader(&self, path: &Path, number: FileNumber) -> Result<LogReader> {
         let file = self.env.fs.open_sequential(path)?;
-        Ok(LogReader::new(file, number, ReaderOptions::default()))
+        let known = self.versions.wals().iter().find(|wal| wal.number == number);
+        let synced_size = known.and_then(|wal| wal.synced_size).unwrap_or(0);
+        Ok(LogReader::new(file, number, ReaderOptions { synced_size, ..ReaderOptions::default() }))
     }
 
     /// Whether the first record of a WAL follows the last write replayed without a gap.

@@ -63,6 +63,8 @@ pub(crate) struct Bounds {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Position {
+    /// Before the first seek.
+    Unset,
     Nowhere,
     /// `inner` stands on the current entry.
     Forward,
@@ -104,7 +106,7 @@ impl DbIterator {
             inner,
             sequence,
             bounds,
-            position: Position::Nowhere,
+            position: Position::Unset,
             saved_key: Vec::new(),
             saved_value: Vec::new(),
             failure: None,
@@ -116,13 +118,13 @@ impl DbIterator {
     /// Whether the iterator stands on an entry.
     #[inline]
     pub fn valid(&self) -> bool {
-        self.position != Position::Nowhere
+        matches!(self.position, Position::Forward | Position::Backward)
     }
     /// The key stood on; `None` when the iterator stands on nothing.
     #[inline]
     pub fn key(&self) -> Option<&[u8]> {
         match self.position {
-            Position::Nowhere => None,
+            Position::Unset | Position::Nowhere => None,
             Position::Forward => Some(self.inner.key().user_key()),
             Position::Backward => Some(&self.saved_key),
         }
@@ -131,7 +133,7 @@ impl DbIterator {
     #[inline]
     pub fn value(&self) -> Option<&[u8]> {
         match self.position {
-            Position::Nowhere => None,
+            Position::Unset | Position::Nowhere => None,
             Position::Forward => Some(self.inner.value()),
             Position::Backward => Some(&self.saved_value),
         }
@@ -168,7 +170,7 @@ impl DbIterator {
     #[inline]
     pub fn next(&mut self) -> Result<bool> {
         let result = match self.position {
-            Position::Nowhere => return self.status().map(|()| false),
+            Position::Unset | Position::Nowhere => return self.status().map(|()| false),
             Position::Forward => self.step_forward(),
             Position::Backward => self.turn_forward(),
         };
@@ -177,15 +179,17 @@ impl DbIterator {
     /// Moves to the previous key; stays at the end when it is there.
     pub fn prev(&mut self) -> Result<bool> {
         let result = match self.position {
-            Position::Nowhere => return self.status().map(|()| false),
+            Position::Unset | Position::Nowhere => return self.status().map(|()| false),
             Position::Forward => self.turn_backward(),
             Position::Backward => self.find_backward(),
         };
         self.finish(result)
     }
-    /// The entries from here on, forward, as a standard iterator of owned pairs. The first error ends it.
+    /// The entries from here on, forward, as a standard iterator of owned pairs; all of them if nothing
+    /// was sought yet. The first error ends it.
     pub fn entries(self) -> Entries {
-        Entries { iter: self, state: EntriesState::Here }
+        let state = if self.position == Position::Unset { EntriesState::Start } else { EntriesState::Here };
+        Entries { iter: self, state }
     }
 
     #[inline]
@@ -426,6 +430,7 @@ pub struct Entries {
 
 #[derive(PartialEq, Eq)]
 enum EntriesState {
+    Start,
     /// The entry stood on has not been returned yet.
     Here,
     Passed,
@@ -436,14 +441,15 @@ impl Iterator for Entries {
     type Item = Result<(Box<[u8]>, Box<[u8]>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.state == EntriesState::Passed
-            && let Err(error) = self.iter.next()
-        {
+        let moved = match self.state {
+            EntriesState::Start => self.iter.seek_to_first(),
+            EntriesState::Here => Ok(true),
+            EntriesState::Passed => self.iter.next(),
+            EntriesState::Done => return None,
+        };
+        if let Err(error) = moved {
             self.state = EntriesState::Done;
             return Some(Err(error));
-        }
-        if self.state == EntriesState::Done {
-            return None;
         }
         self.state = EntriesState::Passed;
         let Some((key, value)) = self.iter.key().zip(self.iter.value()) else {

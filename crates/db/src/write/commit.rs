@@ -103,6 +103,18 @@ pub(crate) struct Committed {
     pub(crate) wal_end: u64,
 }
 
+/// A WAL that takes no more writes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClosedLog {
+    pub(crate) number: FileNumber,
+    /// What was framed into it.
+    pub(crate) bytes: u64,
+    /// Whether all of that is durable.
+    pub(crate) synced: bool,
+    /// The last sequence number that may be in it.
+    pub(crate) last_sequence: SequenceNumber,
+}
+
 impl CommitPipeline {
     /// A pipeline whose next write gets `last_sequence + 1` and goes into `file`.
     pub(crate) fn new(
@@ -284,7 +296,7 @@ impl CommitPipeline {
     }
 
     /// Continues the log in `file`, and lets `switch` change where writes go at the same point of
-    /// the order. Returns the last sequence number before that point.
+    /// the order.
     ///
     /// A log that had failed is an error, or given up with `give_up`: what it buffered was never
     /// acknowledged, and no write is taken until [`take_writes`](Self::take_writes).
@@ -295,7 +307,7 @@ impl CommitPipeline {
         recycled: bool,
         give_up: bool,
         switch: impl FnOnce(&mut HashMap<ColumnFamilyId, Arc<DbMemTable>>),
-    ) -> Result<SequenceNumber> {
+    ) -> Result<ClosedLog> {
         let mut io = self.io.lock();
         let mut log = self.log.lock();
         if let Some(error) = io.failed.clone() {
@@ -315,15 +327,27 @@ impl CommitPipeline {
         }
         let old = std::mem::replace(&mut io.file, file);
         let old_number = std::mem::replace(&mut io.number, number);
-        if io.failed.take().is_none() && io.synced < io.written {
+        let given_up = io.failed.take().is_some();
+        if !given_up && io.synced < io.written {
             io.unsynced.push((old_number, old));
         }
+        let closed = ClosedLog {
+            number: old_number,
+            bytes: log.wal_bytes,
+            synced: !given_up && io.synced == io.written,
+            last_sequence: log.last_sequence,
+        };
         io.written = log.end;
         io.name_synced = false;
         log.framer = LogFramer::new(number, recycled);
         log.wal_bytes = 0;
         switch(&mut log.active);
-        Ok(log.last_sequence)
+        Ok(closed)
+    }
+
+    /// Takes writes again: all that a log that was given up held is in tables.
+    pub(crate) fn take_writes(&self) {
+        self.log.lock().held = None;
     }
 
     /// Waits until every write up to `sequence` has been applied or has failed.

@@ -108,19 +108,20 @@ impl Engine {
         ids: &[ColumnFamilyId],
         give_up: bool,
     ) -> Result<()> {
-        let (old_number, old_bytes) = self.pipeline.current_wal();
         let mut fresh = Vec::new();
         for id in ids {
             let data = &state.family(*id)?.data;
             fresh.push(new_memtable(*id, &data.comparator, &data.options));
         }
-        let last = self.pipeline.rotate(number, wal.file, wal.recycled, give_up, |active| {
+        let old = self.pipeline.rotate(number, wal.file, wal.recycled, give_up, |active| {
             for memtable in &fresh {
                 active.insert(memtable.cf(), Arc::clone(memtable));
             }
         })?;
-        state.wals.insert(old_number, WalState { bytes: old_bytes, closed_at: Some(last) });
-        state.wals.insert(number, WalState { bytes: 0, closed_at: None });
+        let last = old.last_sequence;
+        let closed = WalState { bytes: old.bytes, synced: old.synced, closed_at: Some(last) };
+        state.wals.insert(old.number, closed);
+        state.wals.insert(number, WalState::default());
         for memtable in fresh {
             let State { families, versions, .. } = &mut **state;
             let family = families.get_mut(&memtable.cf()).expect("looked up above");
