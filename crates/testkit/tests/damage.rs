@@ -9,9 +9,9 @@
 //! * More of a WAL: bad bytes look like pages that a power loss kept from the disk, and the format of
 //!   RocksDB before 9.11 has no room for a mark of what had been synced. Open goes on without them, as
 //!   RocksDB's default does, unless tables of another column family hold later writes.
-//! * A WAL or a MANIFEST that is cut, or of which the last append is bad: nothing in the file says that
-//!   it was longer. (What would: marks in the WAL of what was durable elsewhere, in the format of
-//!   RocksDB 9.11 and later.)
+//! * A WAL or a MANIFEST that is cut, or of which the last append is bad: nothing says that it was longer, unless
+//!   the MANIFEST lists the WAL, or a WAL is missing that its end had struck off. (What would say more: marks in
+//!   the WAL of what was durable elsewhere, in the format of RocksDB 9.11 and later.)
 
 use ironstone::WalRecoveryMode;
 use ironstone_base::FileKind;

@@ -156,9 +156,9 @@ option_struct! {
         ignored("follower_catchup_retry_wait_ms", "uint64", "100", Change::Fixed, Since::Later, "only followers use it");
         ignored("metadata_write_temperature", "Temperature", "kUnknown", Change::Fixed, Since::Later, "the file system takes no such hint");
         ignored("wal_write_temperature", "Temperature", "kUnknown", Change::Fixed, Since::Later, "the file system takes no such hint");
+        ignored("track_and_verify_wals_in_manifest", "bool", "false", Change::Fixed, Since::V7, "every flush tracks the closed WALs that stay needed");
         refused("allow_2pc", "bool", &["false"], Change::Fixed, Since::V7, "two-phase commit");
         refused("wal_filter", "WalFilter", &["nullptr", ""], Change::Fixed, Since::V7, "WAL filters");
-        refused("track_and_verify_wals_in_manifest", "bool", &["false"], Change::Fixed, Since::V7, "WALs tracked in the MANIFEST");
         refused("track_and_verify_wals", "bool", &["false"], Change::Fixed, Since::Later, "WALs that track each other");
         refused("verify_manifest_content_on_close", "bool", &["false"], Change::Mutable, Since::Later, "verification of the MANIFEST at closing");
         refused("persist_stats_to_disk", "bool", &["false"], Change::Fixed, Since::V7, "statistics persisted in the database");
