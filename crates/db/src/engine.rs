@@ -161,28 +161,22 @@ impl State {
     pub(crate) fn family_mut(&mut self, id: ColumnFamilyId) -> Result<&mut Family> {
         self.families.get_mut(&id).ok_or_else(|| dropped(id))
     }
-    /// What the MANIFEST is to say about the WALs once as many of the oldest immutable memtables of each
-    /// column family as `flushed` answers are in tables: those that stay needed, with their durable sizes. Tables
-    /// of one column family may then be ahead of what another one has only in them, so recovery
+    /// Adds to `edit` what the MANIFEST is to say about the WALs once as many of the oldest immutable memtables
+    /// of each column family as `flushed` answers are in tables: those that stay needed, with their durable
+    /// sizes. Tables of one column family may then be ahead of what another one has only in them, so recovery
     /// must know damage in them from an end that a power loss left.
-    pub(crate) fn wal_edits(&self, flushed: impl Fn(ColumnFamilyId) -> usize) -> Vec<VersionEdit> {
+    pub(crate) fn note_wals(&self, edit: &mut VersionEdit, flushed: impl Fn(ColumnFamilyId) -> usize) {
         let oldest = |(id, family): (&ColumnFamilyId, &Family)| family.oldest_wal_without(flushed(*id));
         let current = self.wals.last_key_value().map(|(number, _)| *number);
-        let Some(keep) = self.families.iter().filter_map(oldest).min().or(current) else { return Vec::new() };
-        let known = self.versions.wals();
-        let is_known = |number| known.iter().any(|wal| wal.number == number && wal.synced_size.is_some());
-        let mut edits = Vec::new();
-        if known.iter().any(|wal| wal.number < keep) {
-            edits.push(VersionEdit { wal_deletion: Some(keep), ..VersionEdit::default() });
+        let Some(keep) = self.families.iter().filter_map(oldest).min().or(current) else { return };
+        let known: Vec<_> = self.versions.needed_wals().map(|wal| wal.number).collect();
+        if known.iter().any(|number| *number < keep) {
+            edit.needed_wals_from = Some(keep);
         }
-        let wal_additions: Vec<_> = (self.wals.range(keep..))
-            .filter(|(number, wal)| wal.synced && wal.bytes > 0 && !is_known(**number))
-            .map(|(&number, wal)| WalAddition { number, synced_size: Some(wal.bytes) })
-            .collect();
-        if !wal_additions.is_empty() {
-            edits.push(VersionEdit { wal_additions, ..VersionEdit::default() });
-        }
-        edits
+        let fresh = (self.wals.range(keep..))
+            .filter(|(number, wal)| wal.synced && wal.bytes > 0 && !known.contains(number));
+        let listed = fresh.map(|(&number, wal)| WalAddition { number, synced_size: Some(wal.bytes) });
+        edit.needed_wals.extend(listed);
     }
 
     /// Whether background work may not start.

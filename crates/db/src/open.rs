@@ -448,8 +448,12 @@ fn install_recovered(
     versions.raise_last_sequence(replayed.last_sequence);
     let mut edits: Vec<_> = edits.into_values().collect();
     let keep = replayed.kept_wals.keys().next().copied().unwrap_or(wal_number);
-    if versions.wals().iter().any(|wal| wal.number < keep) {
-        edits.insert(0, VersionEdit { wal_deletion: Some(keep), ..VersionEdit::default() });
+    if let (true, Some(edit)) = (versions.needed_wals().any(|wal| wal.number < keep), edits.first_mut()) {
+        edit.needed_wals_from = Some(keep);
+    }
+    // Nobody goes on with RocksDB's own list, which would soon be wrong.
+    if versions.wals().iter().next().is_some() {
+        edits.insert(0, VersionEdit { wal_deletion: Some(wal_number), ..VersionEdit::default() });
     }
     versions.log_and_apply(manifest, edits)?;
     Ok(())

@@ -179,6 +179,7 @@ pub(crate) struct Snapshot {
     pub manifest_number: FileNumber,
     pub db_id: Option<String>,
     pub wals: WalSet,
+    pub needed_wals: WalSet,
     pub min_log_number_to_keep: FileNumber,
     pub column_families: Vec<ColumnFamilyState>,
 }
@@ -390,6 +391,10 @@ impl Snapshot {
         let wal_deletion = Some(self.wals.min_to_keep()).filter(|&number| number > FileNumber(0));
         if wal_deletion.is_some() {
             records.push(VersionEdit { wal_deletion, ..VersionEdit::default() });
+        }
+        let needed_wals: Vec<_> = self.needed_wals.iter().collect();
+        if !needed_wals.is_empty() {
+            records.push(VersionEdit { needed_wals, ..VersionEdit::default() });
         }
         for state in &self.column_families {
             records.push(introduction(state));

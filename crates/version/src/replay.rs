@@ -32,6 +32,7 @@ pub(crate) struct Replay<'a> {
     pub min_log_number_to_keep: FileNumber,
     pub db_id: Option<String>,
     pub wals: WalSet,
+    pub needed_wals: WalSet,
 }
 
 struct Replayed {
@@ -58,6 +59,7 @@ impl<'a> Replay<'a> {
             min_log_number_to_keep: FileNumber(0),
             db_id: None,
             wals: WalSet::default(),
+            needed_wals: WalSet::default(),
         };
         let Some(config) = replay.config_of(DEFAULT_COLUMN_FAMILY) else {
             return Err(Error::invalid_argument("Default column family not specified"));
@@ -135,6 +137,7 @@ impl<'a> Replay<'a> {
         if let Some(number) = edit.wal_deletion {
             self.wals.delete_before(number);
         }
+        self.needed_wals.take(edit.needed_wals_from, &edit.needed_wals);
         self.log_number = self.log_number.max(edit.log_number);
         self.prev_log_number = edit.prev_log_number.unwrap_or(self.prev_log_number);
         self.next_file_number = self.next_file_number.max(edit.next_file_number);

@@ -10,7 +10,7 @@ use crate::manifest::{
 };
 use crate::replay::{self, DEFAULT_COLUMN_FAMILY, Replay};
 use crate::version::Version;
-use crate::wal_set::WalSet;
+use crate::wal_set::{WalAddition, WalSet};
 use ironstone_base::checksum::crc32c_extend;
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::{AtomicU64, Ordering};
@@ -99,6 +99,7 @@ pub struct VersionSet {
     min_log_number_to_keep: FileNumber,
     db_id: Option<String>,
     wals: WalSet,
+    needed_wals: WalSet,
     manifest_number: FileNumber,
     torn_tail: Option<Damage>,
 
@@ -154,6 +155,7 @@ impl VersionSet {
             min_log_number_to_keep: FileNumber(0),
             db_id,
             wals: WalSet::default(),
+            needed_wals: WalSet::default(),
             manifest_number: FIRST,
             torn_tail: None,
             doubtful_manifests: BTreeSet::new(),
@@ -207,6 +209,7 @@ impl VersionSet {
             min_log_number_to_keep: replay.min_log_number_to_keep,
             db_id: replay.db_id.take(),
             wals: std::mem::take(&mut replay.wals),
+            needed_wals: std::mem::take(&mut replay.needed_wals),
             unlisted: std::mem::take(&mut replay.unlisted),
             manifest_number,
             torn_tail,
@@ -337,6 +340,7 @@ impl VersionSet {
             manifest_number: self.new_file_number(),
             db_id: self.db_id.clone().filter(|_| manifest.writes_db_id()),
             wals: self.wals.clone(),
+            needed_wals: self.needed_wals.clone(),
             min_log_number_to_keep: self.min_log_number_to_keep,
             column_families: self.column_families.values().cloned().collect(),
         }
@@ -386,6 +390,7 @@ impl VersionSet {
         if let Some(number) = edit.wal_deletion {
             self.wals.delete_before(number);
         }
+        self.needed_wals.take(edit.needed_wals_from, &edit.needed_wals);
         let next_file = edit.next_file_number.unwrap_or_default();
         self.next_file_number.fetch_max(next_file.0, Ordering::Relaxed);
         self.last_sequence = self.last_sequence.max(edit.last_sequence.unwrap_or_default());
@@ -508,6 +513,11 @@ impl VersionSet {
     /// The WALs that the MANIFEST keeps track of.
     pub fn wals(&self) -> &WalSet {
         &self.wals
+    }
+    /// The WALs that must be there, with their durable sizes: those of `wals`, and those that flushes of
+    /// Ironstone left behind.
+    pub fn needed_wals(&self) -> impl Iterator<Item = WalAddition> + '_ {
+        self.needed_wals.iter().chain(self.wals.iter())
     }
     /// What recovery dropped at the end of the MANIFEST: an append that was interrupted.
     pub fn torn_tail(&self) -> Option<&Damage> {

@@ -73,6 +73,14 @@ impl WalSet {
             self.wals = self.wals.split_off(&number);
         }
     }
+    /// Takes note of one record's WALs, which only grow, and forgets those below `from`.
+    pub(crate) fn take(&mut self, from: Option<FileNumber>, wals: &[WalAddition]) {
+        self.delete_before(from.unwrap_or_default());
+        for wal in wals {
+            let known = self.wals.entry(wal.number).or_default();
+            *known = wal.synced_size.max(*known);
+        }
+    }
     /// WALs below it are forgotten.
     pub fn min_to_keep(&self) -> FileNumber {
         self.min_to_keep

@@ -240,11 +240,11 @@ fn install(engine: &Engine, all: &[Flushed]) -> Result<()> {
     if all.is_empty() {
         return Ok(());
     }
-    let mut edits = engine.state.lock().wal_edits(|id| {
+    let mut edits: Vec<_> = all.iter().map(|flushed| flushed.edit.clone()).collect();
+    engine.state.lock().note_wals(&mut edits[0], |id| {
         let flushed = all.iter().find(|flushed| flushed.data.id == id);
         flushed.map_or(0, |flushed| flushed.memtables)
     });
-    edits.extend(all.iter().map(|flushed| flushed.edit.clone()));
     engine.commit_edits(edits, |state, _| {
         let State { families, versions, .. } = state;
         for flushed in all {

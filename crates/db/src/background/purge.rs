@@ -52,7 +52,7 @@ pub(crate) fn remove_obsolete(engine: &Engine) {
 
 fn obsolete_wals(engine: &Engine, state: &mut State) -> Vec<OldWal> {
     // A WAL that the MANIFEST tells recovery to expect waits until a flush takes that back.
-    let expected = state.versions.wals().iter().next().map(|wal| wal.number);
+    let expected = state.versions.needed_wals().map(|wal| wal.number).min();
     let needed = state.families.values().filter_map(Family::oldest_wal).chain(expected).min();
     let visible = engine.pipeline.visible();
     let options = &engine.options;

@@ -116,7 +116,7 @@ impl Recovery<'_> {
     /// WALs that the MANIFEST counts on must be there.
     fn check_none_missing(&self, numbers: &[FileNumber]) -> Result<()> {
         let min = self.versions.min_log_number();
-        let mut expected = self.versions.wals().iter().filter(|wal| wal.synced_size.is_some());
+        let mut expected = self.versions.needed_wals().filter(|wal| wal.synced_size.is_some());
         match expected.find(|wal| wal.number >= min && !numbers.contains(&wal.number)) {
             Some(wal) if self.options.wal_recovery_mode != WalRecoveryMode::SkipAnyCorruptedRecords => {
                 let manifest = file_name::manifest(self.dir, self.versions.manifest_number());
@@ -136,8 +136,8 @@ impl Recovery<'_> {
 
     fn reader(&self, path: &Path, number: FileNumber) -> Result<LogReader> {
         let file = self.env.fs.open_sequential(path)?;
-        let known = self.versions.wals().iter().find(|wal| wal.number == number);
-        let synced_size = known.and_then(|wal| wal.synced_size).unwrap_or(0);
+        let known = self.versions.needed_wals().filter(|wal| wal.number == number);
+        let synced_size = known.filter_map(|wal| wal.synced_size).max().unwrap_or(0);
         Ok(LogReader::new(file, number, ReaderOptions { synced_size, ..ReaderOptions::default() }))
     }
 

@@ -468,6 +468,29 @@ fn wals_are_kept_track_of() {
 }
 
 #[test]
+fn needed_wals_stay_until_they_are_struck_off() {
+    let env = env_of(mem());
+    let (mut set, mut manifest) = create(&env).unwrap();
+    let wal = |number, size| WalAddition { number: FileNumber(number), synced_size: Some(size) };
+    let mut edit = VersionEdit::new(ColumnFamilyId::DEFAULT);
+    edit.log_number = Some(FileNumber(9));
+    edit.needed_wals = vec![wal(4, 100), wal(6, 50)];
+    set.log_and_apply(&mut manifest, vec![edit]).unwrap();
+    let (mut set, mut manifest) = recover(&env).unwrap();
+    // A new MANIFEST has them too.
+    set.log_and_apply(&mut manifest, vec![]).unwrap();
+    let (mut set, mut manifest) = recover(&env).unwrap();
+    assert_eq!(set.needed_wals().collect::<Vec<_>>(), [wal(4, 100), wal(6, 50)]);
+    let mut edit = VersionEdit::default();
+    edit.needed_wals_from = Some(FileNumber(6));
+    edit.needed_wals = vec![wal(7, 10)];
+    set.log_and_apply(&mut manifest, vec![edit]).unwrap();
+    assert_eq!(set.needed_wals().collect::<Vec<_>>(), [wal(6, 50), wal(7, 10)]);
+    let (set, _) = recover(&env).unwrap();
+    assert_eq!(set.needed_wals().collect::<Vec<_>>(), [wal(6, 50), wal(7, 10)]);
+}
+
+#[test]
 fn candidates_come_newest_first_and_skip_what_cannot_hold_the_key() {
     let order = InternalKeyComparator::default();
     let mut builder = VersionBuilder::new(Arc::new(Version::empty(order, 7)));
