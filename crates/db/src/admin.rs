@@ -89,6 +89,7 @@ impl Db {
                     instance: engine.instance,
                     tables: &engine.tables,
                     cleaner: &engine.cleaner,
+                    memory: &engine.memory,
                 };
                 let family = builder.build(id, options, name, versions)?;
                 engine.pipeline.set_active(id, Arc::clone(&family.mem));

@@ -10,6 +10,7 @@ use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ironstone_base::{ColumnFamilyId, InternalKeyComparator};
 use ironstone_compaction::CompactionOptions;
+use ironstone_memtable::BlockPool;
 use ironstone_version::Version;
 use std::fmt;
 
@@ -45,6 +46,8 @@ pub(crate) struct ColumnFamilyData {
     /// What the compaction layer needs of `options`.
     pub(crate) compaction: CompactionOptions,
     pub(crate) opener: Arc<TableOpener>,
+    /// Where its memtables have their memory from.
+    pub(crate) memory: Arc<BlockPool>,
     pub(crate) dropped: AtomicBool,
     /// What readers see. Replaced under the state lock, loaded without any.
     view: ArcSwap<SuperVersion>,
@@ -61,6 +64,7 @@ impl ColumnFamilyData {
         options: ColumnFamilyOptions,
         db_options: &DbOptions,
         opener: Arc<TableOpener>,
+        memory: Arc<BlockPool>,
         mem: Arc<DbMemTable>,
         version: Arc<Version>,
         cleaner: Arc<Cleaner>,
@@ -75,6 +79,7 @@ impl ColumnFamilyData {
             compaction: options.compaction_options(db_options),
             options,
             opener,
+            memory,
             dropped: AtomicBool::new(false),
             view: ArcSwap::from_pointee(view),
             installations: AtomicU64::new(0),

@@ -14,6 +14,7 @@ use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ironstone_base::sync::{Arc, Condvar, Mutex};
 use ironstone_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity, Statistics};
 use ironstone_compaction::{LevelShape, RunningCompactions};
+use ironstone_memtable::BlockPool;
 use ironstone_version::{Installed, ManifestWriter, VersionEdit, VersionSet, WalAddition};
 use ironstone_vfs::{Env, FileLock};
 use std::collections::{BTreeMap, VecDeque};
@@ -52,6 +53,8 @@ pub(crate) struct Engine {
     pub(crate) progress: Condvar,
     /// Wakes the thread that removes files; views that go away do.
     pub(crate) cleaner: Arc<Cleaner>,
+    /// Where memtables have their memory from.
+    pub(crate) memory: Arc<BlockPool>,
     /// The newest MANIFEST when old ones were last looked for.
     pub(crate) purged_manifest: AtomicU64,
     /// Raised when jobs must end early. Pairs with the executor's polling; Relaxed suffices, since

@@ -18,6 +18,7 @@ use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ironstone_base::sync::{Arc, Condvar, Mutex};
 use ironstone_base::{ColumnFamilyId, Error, FileKind, FileNumber, Result, file_name};
 use ironstone_compaction::RunningCompactions;
+use ironstone_memtable::BlockPool;
 use ironstone_version::{
     ColumnFamilyConfig, ManifestOptions, ManifestWriter, RecoverOptions, VersionEdit, VersionSet,
     db_id_from_bits, list_column_families, read_identity, write_identity,
@@ -153,6 +154,7 @@ fn open(
     let instance = INSTANCES.fetch_add(1, Ordering::Relaxed);
     let tables = TableCache::new(usize::try_from(options.max_open_files).ok());
     let cleaner = Arc::new(Cleaner::default());
+    let memory = BlockPool::new();
     let session_id = session_id(&env, instance);
     let builder = FamilyBuilder {
         env: &env,
@@ -161,6 +163,7 @@ fn open(
         instance,
         tables: &tables,
         cleaner: &cleaner,
+        memory: &memory,
     };
     let mut families = BTreeMap::new();
     for family in versions.column_families() {
@@ -253,6 +256,7 @@ fn open(
         work: Condvar::new(),
         progress: Condvar::new(),
         cleaner,
+        memory,
         purged_manifest: AtomicU64::new(0),
         cancelled: AtomicBool::new(false),
         counters: Counters::default(),
@@ -467,6 +471,7 @@ pub(crate) struct FamilyBuilder<'a> {
     pub(crate) instance: u64,
     pub(crate) tables: &'a Arc<TableCache>,
     pub(crate) cleaner: &'a Arc<Cleaner>,
+    pub(crate) memory: &'a Arc<BlockPool>,
 }
 
 impl FamilyBuilder<'_> {
@@ -487,7 +492,7 @@ impl FamilyBuilder<'_> {
             cache: Arc::clone(self.tables),
         });
         let comparator = ironstone_base::InternalKeyComparator::new(options.comparator.clone());
-        let mem = new_memtable(id, &comparator, options);
+        let mem = new_memtable(id, &comparator, options, self.memory);
         let data = ColumnFamilyData::new(
             id,
             name,
@@ -495,6 +500,7 @@ impl FamilyBuilder<'_> {
             options.clone(),
             self.options,
             opener,
+            Arc::clone(self.memory),
             Arc::clone(&mem),
             Arc::clone(&family.current),
             Arc::clone(self.cleaner),

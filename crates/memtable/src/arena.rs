@@ -9,18 +9,22 @@
 //! [`BLOCK_SPAN`]: an idle memtable costs kilobytes. A piece of more than [`LARGE`] bytes gets a
 //! block of its own.
 //!
+//! Blocks of full size come from a [`BlockPool`] and go back there: memory that was never touched is
+//! dear (the system clears it, and under a hypervisor the host finds it first).
+//!
 //! # Safety argument
 //! 1. The offset in `cursor` only grows while its block number stays, and a block number is used
 //!    once. So no two callers get the same byte.
-//! 2. Blocks and block tables are freed by `drop` only. So a piece lives as long as the arena.
+//! 2. Blocks and block tables are freed, or go back to the pool, by `drop` only. So a piece lives as
+//!    long as the arena, and a pooled block has no other user.
 //! 3. A pointer in the block table has the provenance of its block (`wrapping_*` keep it), and
 //!    every offset handed out lies inside that block.
 //! 4. A block number gets into `cursor` (Release) after its table entry is written, and whoever
 //!    uses the number took it from `cursor` (Acquire) or was handed it by one who did.
 
 use crate::prefetch::CACHE_LINE;
-use ironstone_base::sync::Mutex;
-use ironstone_base::sync::atomic::{AtomicI64, AtomicPtr, AtomicU64, Ordering::*};
+use ironstone_base::sync::atomic::{AtomicI64, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
+use ironstone_base::sync::{Arc, Mutex};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
@@ -80,10 +84,51 @@ pub(crate) struct Arena {
     blocks: Mutex<Blocks>,
 }
 
+/// Blocks of memtables that are gone, for those to come. Shared by the memtables of a database.
+///
+/// It keeps as much as the largest of its memtables is meant to take, and tells the system that it
+/// may have the pages if it needs them.
+#[derive(Default)]
+pub struct BlockPool {
+    free: Mutex<Vec<Block>>,
+    /// How many blocks it keeps. Relaxed: only a bound.
+    limit: AtomicUsize,
+}
+
+impl std::fmt::Debug for BlockPool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "BlockPool({} free blocks)", self.free.lock().len())
+    }
+}
+
+impl BlockPool {
+    /// An empty pool.
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+    /// Memtables of this size will come and go.
+    pub(crate) fn make_room_for(&self, write_buffer_size: usize) {
+        self.limit.fetch_max(write_buffer_size.div_ceil(BLOCK_SPAN), Relaxed);
+    }
+    fn take(&self) -> Option<Block> {
+        self.free.lock().pop()
+    }
+    fn give(&self, blocks: impl Iterator<Item = Block>) {
+        for block in blocks.filter(|block| block.size == BLOCK_SPAN) {
+            block.let_go();
+            let mut free = self.free.lock();
+            if free.len() < self.limit.load(Relaxed) {
+                free.push(block);
+            }
+        }
+    }
+}
+
 struct Blocks {
     owned: Vec<Block>,
     tables: Vec<NonNull<[AtomicPtr<u8>]>>,
     next_size: usize,
+    pool: Arc<BlockPool>,
 }
 
 // SAFETY: the pointers lead to tables of atomics that this value frees (2).
@@ -101,9 +146,9 @@ const fn offset_of(cursor: u64) -> usize {
 
 impl Arena {
     /// An arena with its first block. `huge_pages` asks the system to back full-size blocks with
-    /// huge pages.
-    pub fn new(huge_pages: bool) -> Self {
-        let mut blocks = Blocks { owned: Vec::new(), tables: Vec::new(), next_size: FIRST_BLOCK };
+    /// huge pages. Full-size blocks come from `pool` and go back there.
+    pub fn new(huge_pages: bool, pool: Arc<BlockPool>) -> Self {
+        let mut blocks = Blocks { owned: Vec::new(), tables: Vec::new(), next_size: FIRST_BLOCK, pool };
         let table = AtomicPtr::new(blocks.grow_table(FIRST_TABLE));
         let arena = Self {
             cursor: AtomicU64::new(0),
@@ -159,7 +204,8 @@ impl Arena {
 
     /// Takes a block from the system and gives it a number; its first byte has offset `start`.
     fn own_block(&self, blocks: &mut Blocks, size: usize, start: usize) -> usize {
-        let block = Block::new(size, self.huge_pages);
+        let pooled = if size == BLOCK_SPAN { blocks.pool.take() } else { None };
+        let block = pooled.unwrap_or_else(|| Block::new(size, self.huge_pages));
         let number = blocks.owned.len();
         if number == blocks.table().len() {
             self.table.store(blocks.grow_table(number * 2), Release);
@@ -227,6 +273,7 @@ impl Drop for Blocks {
             // SAFETY: leaked from a box above, and nobody reads it any more (2).
             drop(unsafe { Box::from_raw(table.as_ptr()) });
         }
+        self.pool.give(self.owned.drain(..));
     }
 }
 
@@ -301,6 +348,18 @@ impl Block {
     }
 }
 
+impl Block {
+    /// Lets the system take the pages back when it is short of memory. What they hold is not needed.
+    fn let_go(&self) {
+        #[cfg(all(target_os = "linux", not(miri)))]
+        if matches!(self.origin, Origin::Mapping) {
+            let advice = rustix::mm::Advice::LinuxFree;
+            // SAFETY: nobody reads the bytes before they are written again (1, 2). A kernel may refuse.
+            let _ = unsafe { rustix::mm::madvise(self.pointer.as_ptr().cast(), self.size, advice) };
+        }
+    }
+}
+
 impl Drop for Block {
     fn drop(&mut self) {
         #[cfg(test)]
@@ -339,7 +398,7 @@ pub(crate) mod tests {
 
     #[test]
     fn pieces_are_aligned_and_apart() {
-        let arena = Arena::new(true);
+        let arena = Arena::new(true, BlockPool::new());
         let sizes = [1, 7, 8, 100, SMALL, SMALL + 1, LARGE, LARGE + 1, 3 * BLOCK_SPAN, 5];
         let rounds = if cfg!(miri) { 4 } else { 40 };
         let pieces: Vec<_> = (0..rounds * sizes.len())
@@ -353,7 +412,7 @@ pub(crate) mod tests {
 
     #[test]
     fn an_idle_arena_is_small_and_usage_follows_allocation() {
-        let arena = Arena::new(true);
+        let arena = Arena::new(true, BlockPool::new());
         let idle = arena.memory_usage();
         assert_eq!(idle, 0);
         for _ in 0..1000 {
@@ -368,7 +427,7 @@ pub(crate) mod tests {
     #[test]
     fn dropping_an_arena_gives_everything_back() {
         let before = HELD.get();
-        let arena = Arena::new(true);
+        let arena = Arena::new(true, BlockPool::new());
         for size in [10, SMALL, LARGE, LARGE + 1, 2 * BLOCK_SPAN + 1, 100] {
             fill(&arena, size, 1);
         }
@@ -378,8 +437,32 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn full_blocks_are_used_again_up_to_the_limit() {
+        let before = HELD.get();
+        let pool = BlockPool::new();
+        pool.make_room_for(3 * BLOCK_SPAN);
+        let held = || (HELD.get() - before) / BLOCK_SPAN as i64;
+        let filled = |blocks: usize| {
+            let arena = Arena::new(false, Arc::clone(&pool));
+            // All small blocks together are one, and every full block takes two pieces.
+            (0..2 * blocks).for_each(|_| _ = fill(&arena, LARGE - GRANULE, 1));
+            arena
+        };
+        drop(filled(2));
+        let kept = held();
+        assert!((1..=2).contains(&kept), "{kept}");
+        let again = filled(1);
+        assert_eq!(held(), kept, "nothing new was needed");
+        drop(again);
+        drop(filled(10));
+        assert_eq!(held(), 3, "the pool keeps no more than its limit");
+        drop(pool);
+        assert_eq!(HELD.get(), before);
+    }
+
+    #[test]
     fn threads_get_different_pieces() {
-        let arena = Arena::new(false);
+        let arena = Arena::new(false, BlockPool::new());
         let rounds = if cfg!(miri) { 50 } else { 20_000 };
         std::thread::scope(|scope| {
             let arena = &arena;

@@ -20,6 +20,7 @@ mod skip_list;
 mod table;
 mod vector;
 
+pub use arena::BlockPool;
 pub use iterator::MemTableIter;
 pub use table::{
     MemEntry, MemTable, MemTableKind, MemTableOptions, MemTableWriter, PinnedMemValue, Versions,

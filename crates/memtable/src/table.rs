@@ -5,7 +5,7 @@
 //!    frees, moves or changes it while the memtable lives. So whoever keeps the memtable alive (by
 //!    reference or by `Arc`) may keep the bytes.
 
-use crate::arena::Arena;
+use crate::arena::{Arena, BlockPool};
 use crate::entry::{Entry, EntryKey, MAX_LEN};
 use crate::iterator::{Cursor, MemTableIter};
 use crate::radix_tree::RadixTree;
@@ -44,11 +44,13 @@ pub struct MemTableOptions {
     pub write_buffer_size: usize,
     /// Whether to ask the system for huge pages once it has grown.
     pub huge_pages: bool,
+    /// Where its memory comes from and goes back to.
+    pub pool: Arc<BlockPool>,
 }
 
 impl Default for MemTableOptions {
     fn default() -> Self {
-        Self { write_buffer_size: 64 << 20, huge_pages: true }
+        Self { write_buffer_size: 64 << 20, huge_pages: true, pool: BlockPool::new() }
     }
 }
 
@@ -98,7 +100,8 @@ impl MemTable {
     /// An empty memtable.
     pub fn new(kind: MemTableKind, comparator: InternalKeyComparator, options: &MemTableOptions) -> Self {
         let huge_pages = options.huge_pages && options.write_buffer_size >= HUGE_PAGES_FROM;
-        let arena = || Arena::new(huge_pages);
+        options.pool.make_room_for(options.write_buffer_size);
+        let arena = || Arena::new(huge_pages, Arc::clone(&options.pool));
         let radix_tree = || match kind {
             MemTableKind::RadixTree if options.write_buffer_size <= RadixTree::MAX_BYTES => {
                 RadixTree::new(&comparator.user, arena)

@@ -327,7 +327,7 @@ impl Recovery<'_> {
         if family.mem.table().is_empty() {
             return Ok(());
         }
-        let fresh = new_memtable(id, &data.comparator, &data.options);
+        let fresh = new_memtable(id, &data.comparator, &data.options, &data.memory);
         let full: Arc<DbMemTable> = std::mem::replace(&mut family.mem, fresh);
         let epoch = self.versions.new_epoch_number(id);
         let job = crate::background::flush::FlushOf {

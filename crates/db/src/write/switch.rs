@@ -6,7 +6,7 @@ use crate::options::ColumnFamilyOptions;
 use ironstone_base::sync::atomic::Ordering;
 use ironstone_base::sync::{Arc, MutexGuard};
 use ironstone_base::{ColumnFamilyId, FileNumber, InternalKeyComparator, Result, file_name};
-use ironstone_memtable::{MemTable, MemTableOptions};
+use ironstone_memtable::{BlockPool, MemTable, MemTableOptions};
 use ironstone_vfs::{Env, WritableFile, WriteOptions};
 use std::path::Path;
 
@@ -111,7 +111,7 @@ impl Engine {
         let mut fresh = Vec::new();
         for id in ids {
             let data = &state.family(*id)?.data;
-            fresh.push(new_memtable(*id, &data.comparator, &data.options));
+            fresh.push(new_memtable(*id, &data.comparator, &data.options, &data.memory));
         }
         let old = self.pipeline.rotate(number, wal.file, wal.recycled, give_up, |active| {
             for memtable in &fresh {
@@ -138,9 +138,13 @@ pub(crate) fn new_memtable(
     id: ColumnFamilyId,
     comparator: &InternalKeyComparator,
     options: &ColumnFamilyOptions,
+    memory: &Arc<BlockPool>,
 ) -> Arc<DbMemTable> {
-    let memtable_options =
-        MemTableOptions { write_buffer_size: options.write_buffer_size, ..MemTableOptions::default() };
+    let memtable_options = MemTableOptions {
+        write_buffer_size: options.write_buffer_size,
+        pool: Arc::clone(memory),
+        ..MemTableOptions::default()
+    };
     let table = MemTable::new(options.memtable_kind(), comparator.clone(), &memtable_options);
     DbMemTable::new(table, id, options.write_buffer_size)
 }

@@ -32,7 +32,7 @@ fn nodes_of_every_size_find_and_order_their_children() {
         let mut random = SmallRng::seed_from_u64(seed);
         let mut symbols: Vec<Symbol> = (0..256).chain([end]).collect();
         symbols.shuffle(&mut random);
-        let arena = Arena::new(false);
+        let arena = Arena::new(false, crate::BlockPool::new());
         let shape = Shape { level: 7, prefix: Prefix::Bytes(*b"abcd"), versions: false };
         // SAFETY: fresh pieces of the right sizes, from an arena that outlives the nodes.
         let mut node =
