@@ -1,7 +1,7 @@
 //! What keeps a database in shape: column families, flushes, manual compaction, background errors.
 
 use crate::Db;
-use crate::background::flush::{flush_all_at_once, flush_and_wait};
+use crate::background::flush::{flush_all_at_once, flush_and_wait, is_due};
 use crate::background::manual::{self, CompactFilesOptions, CompactRangeOptions};
 use crate::column_family::ColumnFamily;
 use crate::engine::State;
@@ -175,7 +175,8 @@ impl Db {
         engine.switch_memtables(&which)?;
         let mut state = engine.state.lock();
         for id in ids {
-            state.family_mut(id)?.flush_requested = true;
+            let family = state.family_mut(id)?;
+            family.flush_requested |= !family.imm.is_empty();
         }
         engine.work.notify_all();
         Ok(())
@@ -220,7 +221,7 @@ impl Db {
             let busy = state.running_flushes + state.running_compactions > 0
                 || state.families.values().any(|family| {
                     let automatic = !family.data.options.disable_auto_compactions;
-                    (automatic && family.compaction_due) || family.flushing || family.flush_requested
+                    (automatic && family.compaction_due) || family.flushing || is_due(family)
                 });
             if !busy || state.paused > 0 {
                 return Ok(());

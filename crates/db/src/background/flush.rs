@@ -51,7 +51,8 @@ pub(crate) fn next(engine: &Engine, state: &mut State) -> Option<Job> {
     }))
 }
 
-fn is_due(family: &Family) -> bool {
+/// Whether a flush of the column family can start and should.
+pub(crate) fn is_due(family: &Family) -> bool {
     let merge = usize::try_from(family.data.options.min_write_buffer_number_to_merge).unwrap_or(1).max(1);
     !family.flushing && !family.imm.is_empty() && (family.flush_requested || family.imm.len() >= merge)
 }
@@ -250,6 +251,7 @@ fn install(engine: &Engine, all: &[Flushed]) -> Result<()> {
         for flushed in all {
             if let Some(family) = families.get_mut(&flushed.data.id) {
                 family.imm.drain(..flushed.memtables);
+                family.flush_requested &= !family.imm.is_empty();
                 family.compaction_due = true;
                 family.install_view(versions);
             }
