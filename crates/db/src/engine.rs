@@ -212,8 +212,21 @@ impl Engine {
         edits: Vec<VersionEdit>,
         update: impl FnOnce(&mut State, Installed) -> T,
     ) -> Result<T> {
+        self.commit_edits_of(|_| edits, update)
+    }
+
+    /// The same with the edits that `make` finds due when it is their turn: no other edit gets between.
+    pub(crate) fn commit_edits_of<T>(
+        &self,
+        make: impl FnOnce(&State) -> Vec<VersionEdit>,
+        update: impl FnOnce(&mut State, Installed) -> T,
+    ) -> Result<T> {
         let mut manifest = self.manifest.lock();
-        let pending = self.state.lock().versions.prepare(edits, &manifest)?;
+        let pending = {
+            let state = self.state.lock();
+            let edits = make(&state);
+            state.versions.prepare(edits, &manifest)?
+        };
         match manifest.commit(pending) {
             Ok(change) => {
                 let mut state = self.state.lock();

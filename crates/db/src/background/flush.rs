@@ -241,12 +241,17 @@ fn install(engine: &Engine, all: &[Flushed]) -> Result<()> {
     if all.is_empty() {
         return Ok(());
     }
-    let mut edits: Vec<_> = all.iter().map(|flushed| flushed.edit.clone()).collect();
-    engine.state.lock().note_wals(&mut edits[0], |id| {
+    let flushed_of = |id| {
         let flushed = all.iter().find(|flushed| flushed.data.id == id);
         flushed.map_or(0, |flushed| flushed.memtables)
-    });
-    engine.commit_edits(edits, |state, _| {
+    };
+    // Another flush may have become durable since this one began: only now is it known which WALs are needed.
+    let edits = |state: &State| {
+        let mut edits: Vec<_> = all.iter().map(|flushed| flushed.edit.clone()).collect();
+        state.note_wals(&mut edits[0], flushed_of);
+        edits
+    };
+    engine.commit_edits_of(edits, |state, _| {
         let State { families, versions, .. } = state;
         for flushed in all {
             if let Some(family) = families.get_mut(&flushed.data.id) {
