@@ -319,8 +319,8 @@ impl Db {
     }
     /// For each level of `cf` how many tables it has and how many bytes they take.
     pub fn level_shape(&self, cf: &ColumnFamily) -> Vec<(usize, u64)> {
-        let version = Arc::clone(&cf.0.peek().version);
-        version.levels.iter().map(|level| (level.len(), level.bytes())).collect()
+        let view = cf.0.view();
+        view.version.levels.iter().map(|level| (level.len(), level.bytes())).collect()
     }
     /// Keeps obsolete files from being removed until [`enable_file_deletions`](Self::enable_file_deletions)
     /// was called as often.

@@ -3,7 +3,7 @@
 use crate::background::Cleaner;
 use crate::memtables::DbMemTable;
 use crate::options::{ColumnFamilyOptions, DbOptions};
-use crate::read::view::{LevelView, SuperVersion};
+use crate::read::view::{LevelView, PokeWhenDropped, SuperVersion};
 use crate::table_cache::TableOpener;
 use arc_swap::ArcSwap;
 use ironstone_base::sync::Arc;
@@ -124,6 +124,6 @@ fn build_view(
     let level =
         |(index, files)| LevelView::build(files, index, opener, old.and_then(|old| old.levels.get(index)));
     let levels = version.levels.iter().enumerate().map(level).collect();
-    let (comparator, cleaner) = (comparator.clone(), Arc::clone(cleaner));
-    SuperVersion { mem, imm, levels, version, comparator, number, cleaner }
+    let (comparator, _poke) = (comparator.clone(), PokeWhenDropped(Arc::clone(cleaner)));
+    SuperVersion { mem, imm, levels, version, comparator, number, _poke }
 }

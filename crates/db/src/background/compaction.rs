@@ -41,13 +41,14 @@ pub(crate) fn next(engine: &Engine, state: &mut State) -> Option<Job> {
     }
     let claimed = pick(engine, state)?;
     state.running_compactions += 1;
+    let data = Arc::clone(&claimed.data);
     Some(Box::new(move |engine| {
-        let result = carry_out(engine, &claimed, &[]);
+        let result = carry_out(engine, claimed, &[]);
         let mut state = engine.state.lock();
         state.running_compactions -= 1;
         if let Err(error) = result
             && !engine.cancelled.load(Ordering::Relaxed)
-            && !claimed.data.is_dropped()
+            && !data.is_dropped()
         {
             engine.stop_writes(&mut state, error, "compaction");
         }
@@ -90,10 +91,10 @@ pub(crate) fn pick_context(engine: &Engine) -> PickContext<'static> {
 }
 
 /// Carries out a claimed plan, installs the result, and lets go of the claim, whatever happens.
-pub(crate) fn carry_out(engine: &Engine, claimed: &Claimed, cancel: &[&AtomicBool]) -> Result<()> {
+pub(crate) fn carry_out(engine: &Engine, claimed: Claimed, cancel: &[&AtomicBool]) -> Result<()> {
     let result = match claimed.plan.kind {
-        PlanKind::TrivialMove => move_files(engine, claimed),
-        PlanKind::Rewrite => rewrite(engine, claimed, cancel),
+        PlanKind::TrivialMove => move_files(engine, &claimed),
+        PlanKind::Rewrite => rewrite(engine, &claimed, cancel),
     };
     let mut state = engine.state.lock();
     if let Some(family) = state.families.get_mut(&claimed.data.id) {
@@ -101,6 +102,7 @@ pub(crate) fn carry_out(engine: &Engine, claimed: &Claimed, cancel: &[&AtomicBoo
         family.compaction_due = true;
     }
     drop(state);
+    drop(claimed); // Else the cleaner might find its input files held, and nobody would tell it again.
     engine.cleaner.poke();
     engine.work.notify_all();
     result

@@ -65,6 +65,7 @@ pub(crate) fn compact_range(
             ManualPick::Wait => {
                 let exclusive = usize::from(manual.is_exclusive());
                 family.exclusive_waits += exclusive;
+                drop(version); // What becomes obsolete meanwhile must not wait for us.
                 engine.progress.wait(&mut state);
                 if let Some(family) = state.families.get_mut(&cf.id()) {
                     family.exclusive_waits -= exclusive;
@@ -76,7 +77,7 @@ pub(crate) fn compact_range(
                 let claimed = Claimed { data: Arc::clone(&family.data), _version: version, plan: *plan, id };
                 state.running_compactions += 1;
                 drop(state);
-                let result = carry_out(engine, &claimed, &cancel);
+                let result = carry_out(engine, claimed, &cancel);
                 state = engine.state.lock();
                 state.running_compactions -= 1;
                 engine.progress.notify_all();
@@ -119,7 +120,7 @@ pub(crate) fn compact_files(
     let claimed = Claimed { data: Arc::clone(&family.data), _version: version, plan, id };
     state.running_compactions += 1;
     drop(state);
-    let result = carry_out(engine, &claimed, &[]);
+    let result = carry_out(engine, claimed, &[]);
     engine.state.lock().running_compactions -= 1;
     engine.progress.notify_all();
     result

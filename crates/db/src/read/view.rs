@@ -18,13 +18,16 @@ pub(crate) struct SuperVersion {
     pub(crate) comparator: InternalKeyComparator,
     /// Counts installations.
     pub(crate) number: u64,
-    /// Poked when a view goes away, so that somebody looks for files that nobody needs any more.
-    pub(crate) cleaner: Arc<Cleaner>,
+    /// The last field: it is dropped when the others no longer hold a file.
+    pub(crate) _poke: PokeWhenDropped,
 }
 
-impl Drop for SuperVersion {
+/// Lets somebody look for files that nobody needs any more.
+pub(crate) struct PokeWhenDropped(pub(crate) Arc<Cleaner>);
+
+impl Drop for PokeWhenDropped {
     fn drop(&mut self) {
-        self.cleaner.poke();
+        self.0.poke();
     }
 }
 
