@@ -88,6 +88,7 @@ impl Db {
                     options: &engine.options,
                     instance: engine.instance,
                     tables: &engine.tables,
+                    block_cache: &engine.block_cache,
                     cleaner: &engine.cleaner,
                     memory: &engine.memory,
                 };

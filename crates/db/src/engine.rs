@@ -15,6 +15,7 @@ use ironstone_base::sync::{Arc, Condvar, Mutex};
 use ironstone_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity, Statistics};
 use ironstone_compaction::{LevelShape, RunningCompactions};
 use ironstone_memtable::BlockPool;
+use ironstone_sst::BlockCache;
 use ironstone_version::{Installed, ManifestWriter, VersionEdit, VersionSet, WalAddition};
 use ironstone_vfs::{Env, FileLock};
 use std::collections::{BTreeMap, VecDeque};
@@ -37,6 +38,8 @@ pub(crate) struct Engine {
     pub(crate) controller: WriteController,
     pub(crate) snapshots: Arc<SnapshotList>,
     pub(crate) tables: Arc<TableCache>,
+    /// For the column families that have no block cache of their own.
+    pub(crate) block_cache: Arc<BlockCache>,
     /// Serializes memtable switches, whose file creation must not happen under the state lock.
     pub(crate) switching: Mutex<()>,
     /// Raised by the write that fills a memtable; the next write switches it. Relaxed: a hint.

@@ -6,7 +6,7 @@ use ironstone_base::Result;
 use ironstone_base::sync::Arc;
 use ironstone_compaction::CompactionOptions;
 use ironstone_memtable::MemTableKind;
-use ironstone_sst::TableOptions;
+use ironstone_sst::{BlockCache, TableOptions};
 
 fn count(value: i32) -> usize {
     usize::try_from(value).unwrap_or(0)
@@ -57,8 +57,14 @@ impl ColumnFamilyOptions {
         self.memtable_factory
     }
 
-    pub(crate) fn table_options(&self, db: &DbOptions) -> Result<TableOptions> {
+    /// `database_cache` is for column families that have no block cache of their own.
+    pub(crate) fn table_options(
+        &self,
+        db: &DbOptions,
+        database_cache: &Arc<BlockCache>,
+    ) -> Result<TableOptions> {
         let table = &self.table;
+        let block_cache = table.block_cache.as_ref().unwrap_or(database_cache);
         Ok(TableOptions {
             comparator: self.comparator.clone(),
             prefix_extractor: self.prefix_extractor.clone(),
@@ -89,7 +95,7 @@ impl ColumnFamilyOptions {
                 .cache_index_and_filter_blocks_with_high_priority,
             pin_l0_filter_and_index_blocks_in_cache: table.pin_l0_filter_and_index_blocks_in_cache,
             pin_top_level_index_and_filter: table.pin_top_level_index_and_filter,
-            block_cache: table.block_cache.clone(),
+            block_cache: (!table.no_block_cache).then(|| Arc::clone(block_cache)),
             no_block_cache: table.no_block_cache,
             max_auto_readahead_size: table.max_auto_readahead_size,
             initial_auto_readahead_size: table.initial_auto_readahead_size,

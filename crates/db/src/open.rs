@@ -17,8 +17,10 @@ use crate::{ColumnFamilyDescriptor, Db};
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ironstone_base::sync::{Arc, Condvar, Mutex};
 use ironstone_base::{ColumnFamilyId, Error, FileKind, FileNumber, Result, file_name};
+use ironstone_cache::CacheOptions;
 use ironstone_compaction::RunningCompactions;
 use ironstone_memtable::BlockPool;
+use ironstone_sst::BlockCache;
 use ironstone_version::{
     ColumnFamilyConfig, ManifestOptions, ManifestWriter, RecoverOptions, VersionEdit, VersionSet,
     db_id_from_bits, list_column_families, read_identity, write_identity,
@@ -153,6 +155,7 @@ fn open(
     // The pipeline starts on a WAL that is only created once the old ones have been replayed.
     let instance = INSTANCES.fetch_add(1, Ordering::Relaxed);
     let tables = TableCache::new(usize::try_from(options.max_open_files).ok());
+    let block_cache = BlockCache::new(CacheOptions::default());
     let cleaner = Arc::new(Cleaner::default());
     let memory = BlockPool::new();
     let session_id = session_id(&env, instance);
@@ -162,6 +165,7 @@ fn open(
         options: &options,
         instance,
         tables: &tables,
+        block_cache: &block_cache,
         cleaner: &cleaner,
         memory: &memory,
     };
@@ -235,6 +239,7 @@ fn open(
         pipeline,
         snapshots: Arc::new(SnapshotList::default()),
         tables,
+        block_cache,
         switching: Mutex::new(()),
         switch_wanted: AtomicBool::new(false),
         wal_check: AtomicU64::new(0),
@@ -470,6 +475,7 @@ pub(crate) struct FamilyBuilder<'a> {
     pub(crate) options: &'a DbOptions,
     pub(crate) instance: u64,
     pub(crate) tables: &'a Arc<TableCache>,
+    pub(crate) block_cache: &'a Arc<BlockCache>,
     pub(crate) cleaner: &'a Arc<Cleaner>,
     pub(crate) memory: &'a Arc<BlockPool>,
 }
@@ -486,7 +492,7 @@ impl FamilyBuilder<'_> {
         let opener = Arc::new(TableOpener {
             fs: Arc::clone(&self.env.fs),
             dir: self.dir.to_owned(),
-            table: Arc::new(options.table_options(self.options)?),
+            table: Arc::new(options.table_options(self.options, self.block_cache)?),
             direct: self.options.use_direct_reads,
             verify_unique_id: self.options.verify_sst_unique_id_in_manifest,
             cache: Arc::clone(self.tables),
