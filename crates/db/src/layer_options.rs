@@ -79,7 +79,11 @@ impl ColumnFamilyOptions {
             index_type: table.index_type,
             data_block_index_type: table.data_block_index_type,
             data_block_hash_table_util_ratio: table.data_block_hash_table_util_ratio,
-            filter_policy: table.filter_policy.clone(),
+            // A filter hashes bytes: it would deny a key that is there in other bytes.
+            filter_policy: table
+                .filter_policy
+                .clone()
+                .filter(|_| !self.comparator.different_bytes_may_be_equal()),
             whole_key_filtering: table.whole_key_filtering,
             partition_filters: table.partition_filters,
             decouple_partitioned_filters: table.decouple_partitioned_filters,

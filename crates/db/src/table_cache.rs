@@ -206,6 +206,8 @@ impl TableOpener {
         options.level = level;
         options.largest_sequence = Some(SequenceNumber(meta.largest_seqno.0));
         options.tail_size = meta.tail_size;
+        // Whoever wrote the table may have given it a filter nevertheless.
+        options.skip_filters = self.table.comparator.different_bytes_may_be_equal();
         options.expected_unique_id = self.verify_unique_id.then_some(meta.unique_id);
         TableReader::open(file, meta.file_size, options)
     }

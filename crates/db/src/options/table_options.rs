@@ -35,7 +35,8 @@ option_struct! {
         data_block_index_type: DataBlockIndexType = DataBlockIndexType::BinarySearch, Mutable, V7;
         /// Keys per bucket of the hash table in data blocks.
         data_block_hash_table_util_ratio: f64 = 0.75, Mutable, V7;
-        /// The filter to write; which can be read does not depend on it.
+        /// The filter to write; which can be read does not depend on it. None is written or read where the
+        /// comparator says that different bytes may be equal.
         filter_policy: Option<FilterPolicy> = None, Mutable, V7;
         /// Put whole keys into the filter.
         whole_key_filtering: bool = true, Mutable, V7;
