@@ -223,16 +223,21 @@ impl Db {
     /// Hands what the log buffers to the operating system, and with `sync` to the device. Needed
     /// with `manual_wal_flush` only; with `sync` it covers every write that returned before.
     pub fn flush_wal(&self, sync: bool) -> Result<()> {
+        self.check_has_wal()?;
         let result = self.engine.pipeline.flush_log(sync);
         self.note_wal_failure(result)
     }
     /// Makes every write durable that was handed to the operating system. Does not flush the buffer
     /// of `manual_wal_flush`.
     pub fn sync_wal(&self) -> Result<()> {
+        self.check_has_wal()?;
         let result = self.engine.pipeline.sync_log();
         self.note_wal_failure(result)
     }
 
+    fn check_has_wal(&self) -> Result<()> {
+        if self.engine.read_only { self.engine.write_failure() } else { Ok(()) }
+    }
     fn note_wal_failure(&self, result: Result<()>) -> Result<()> {
         result.inspect_err(|error| {
             self.engine.stop_writes(&mut self.engine.state.lock(), error.clone(), "writing the WAL");
