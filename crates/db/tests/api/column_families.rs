@@ -1,0 +1,254 @@
+//! Column families come, go, and stay apart.
+
+use crate::disk::{DIR, Disk, forward, fresh, get_in, refused};
+use ironstone::vfs::OpKind;
+use ironstone::vfs::fault::{Fault, FaultRule};
+use ironstone::{
+    Code, ColumnFamily, ColumnFamilyDescriptor, CompactRangeOptions, Db, FlushOptions, ReadOptions,
+    UserComparator, WriteBatch, WriteOptions,
+};
+use std::time::Duration;
+
+fn write(db: &Db, cf: &ColumnFamily, key: &str, value: &str) {
+    db.put_cf(&WriteOptions::default(), cf, key, value).unwrap();
+}
+fn scan(db: &Db, cf: &ColumnFamily) -> String {
+    forward(db.iter_cf(&ReadOptions::default(), cf).unwrap())
+}
+
+#[test]
+fn what_was_created_is_there_after_a_power_loss_and_what_was_dropped_is_not() {
+    let disk = Disk::new();
+    let options = disk.options();
+    let db = disk.open();
+    let kept = db.create_column_family("kept", &options.cf).unwrap();
+    let dropped = db.create_column_family("dropped", &options.cf).unwrap();
+    db.put_cf(&WriteOptions::synced(), &kept, "k", "v").unwrap();
+    write(&db, &dropped, "k", "v");
+    db.drop_column_family(&dropped).unwrap();
+
+    let after = disk.lose_power();
+    let names = Db::list_column_families(&after.options().db, DIR).unwrap();
+    assert_eq!(names, ["default", "kept"]);
+    let db = after.open_families(&options, &["kept"]).unwrap();
+    assert_eq!(get_in(&db, &db.column_family("kept").unwrap(), "k"), "v");
+    assert!(db.column_family("dropped").is_none());
+}
+
+#[test]
+fn keys_of_different_column_families_do_not_meet() {
+    let (disk, db) = fresh();
+    let options = disk.options();
+    let other = db.create_column_family("other", &options.cf).unwrap();
+    db.put("k", "default").unwrap();
+    write(&db, &other, "k", "other");
+    write(&db, &other, "only", "here");
+    for _ in 0..2 {
+        assert_eq!(scan(&db, db.default_column_family()), "k=default");
+        assert_eq!(scan(&db, &other), "k=other only=here");
+        db.flush_cfs(&FlushOptions::default(), &[db.default_column_family(), &other]).unwrap();
+    }
+    db.delete("k").unwrap();
+    assert_eq!(get_in(&db, &other, "k"), "other");
+}
+
+#[test]
+fn a_batch_over_several_column_families_survives_as_a_whole() {
+    let disk = Disk::new();
+    let options = disk.options();
+    let db = disk.open();
+    let other = db.create_column_family("other", &options.cf).unwrap();
+    for number in 0..5 {
+        let mut batch = WriteBatch::new();
+        batch.put("k", number.to_string());
+        batch.put_cf(&other, "k", number.to_string());
+        db.write(&batch, &WriteOptions { sync: number == 2, ..WriteOptions::default() }).unwrap();
+        if number == 3 {
+            // One part becomes a durable table; then the WAL of the other must be durable as well.
+            db.flush_cf(&FlushOptions::default(), &other).unwrap();
+        }
+    }
+    let after = disk.lose_power();
+    let db = after.open_families(&options, &["other"]).unwrap();
+    let (one, two) = (db.default_column_family().clone(), db.column_family("other").unwrap());
+    assert_eq!((get_in(&db, &one, "k"), get_in(&db, &two, "k")), ("3".to_owned(), "3".to_owned()));
+}
+
+#[test]
+fn names_are_unique_and_not_empty_and_default_stays() {
+    let (disk, db) = fresh();
+    let options = disk.options();
+    db.create_column_family("taken", &options.cf).unwrap();
+    refused(db.create_column_family("taken", &options.cf), Code::InvalidArgument, "taken");
+    refused(db.create_column_family("default", &options.cf), Code::InvalidArgument, "default");
+    refused(db.create_column_family("", &options.cf), Code::InvalidArgument, "name");
+    refused(db.drop_column_family(db.default_column_family()), Code::InvalidArgument, "default");
+    let odd = "ümläut / \"quoted\" \u{1f980} with spaces";
+    let cf = db.create_column_family(odd, &options.cf).unwrap();
+    write(&db, &cf, "k", "v");
+    db.close().unwrap();
+    drop(db);
+    let db = disk.open_families(&options, &["taken", odd]).unwrap();
+    assert_eq!(get_in(&db, &db.column_family(odd).unwrap(), "k"), "v");
+}
+
+#[test]
+fn all_must_be_named_to_open_for_writing() {
+    let disk = Disk::new();
+    let options = disk.options();
+    let db = disk.open();
+    db.create_column_family("other", &options.cf).unwrap();
+    db.close().unwrap();
+    drop(db);
+    refused(disk.try_open(&options), Code::InvalidArgument, "other");
+    let db = disk.open_read_only(&options, &[]).expect("readers may leave some out");
+    assert!(db.column_family("other").is_none());
+    refused(disk.open_families(&options, &["other", "third"]).map(drop), Code::InvalidArgument, "third");
+    let mut creating = options.clone();
+    creating.db.create_missing_column_families = true;
+    let db = disk.open_families(&creating, &["other", "third"]).unwrap();
+    assert!(db.column_family("third").is_some());
+}
+
+#[test]
+fn a_dropped_one_answers_so_everywhere() {
+    let (disk, db) = fresh();
+    let options = disk.options();
+    let cf = db.create_column_family("gone", &options.cf).unwrap();
+    write(&db, &cf, "k", "v");
+    db.drop_column_family(&cf).unwrap();
+    let says = |result: ironstone::Result<()>| {
+        refused(result, Code::ColumnFamilyDropped, "gone");
+    };
+    let read = ReadOptions::default();
+    says(db.get_cf(&read, &cf, "k").map(drop));
+    says(db.iter_cf(&read, &cf).map(drop));
+    says(db.multi_get_cf(&read, &cf, &["k"]).remove(0).map(drop));
+    says(db.put_cf(&WriteOptions::default(), &cf, "k", "v"));
+    says(db.delete_cf(&WriteOptions::default(), &cf, "k"));
+    says(db.flush_cf(&FlushOptions::default(), &cf));
+    says(db.compact_range(&CompactRangeOptions::default(), &cf, None, None));
+    assert!(db.drop_column_family(&cf).is_err(), "it can be dropped once");
+    assert!(!db.key_may_exist_cf(&read, &cf, "k"));
+    assert!(db.column_family("gone").is_none());
+    let mut batch = WriteBatch::new();
+    batch.put("mine", "1");
+    batch.put_cf(&cf, "k", "v");
+    assert!(db.write(&batch, &WriteOptions::default()).is_err());
+    assert_eq!(get_in(&db, db.default_column_family(), "mine"), "-", "nothing of the batch is there");
+    db.put("after", "drop").unwrap();
+}
+
+#[test]
+fn files_of_a_dropped_one_go_when_its_last_reader_does() {
+    let (disk, db) = fresh();
+    let cf = db.create_column_family("gone", &disk.options().cf).unwrap();
+    write(&db, &cf, "a", "1");
+    db.flush_cf(&FlushOptions::default(), &cf).unwrap();
+    write(&db, &cf, "b", "2");
+    let table = disk.newest(".sst");
+    let iter = db.iter_cf(&ReadOptions::default(), &cf).unwrap();
+    db.drop_column_family(&cf).unwrap();
+    drop(cf);
+    db.put("k", "v").unwrap();
+    db.flush().unwrap();
+    assert!(disk.exists(&table));
+    assert_eq!(forward(iter), "a=1 b=2");
+    disk.wait_until("the table is removed", || !disk.exists(&table));
+}
+
+#[test]
+fn a_name_can_be_used_again_and_begins_empty() {
+    let (disk, db) = fresh();
+    let options = disk.options();
+    let first = db.create_column_family("name", &options.cf).unwrap();
+    write(&db, &first, "old", "1");
+    db.flush_cf(&FlushOptions::default(), &first).unwrap();
+    db.drop_column_family(&first).unwrap();
+    let second = db.create_column_family("name", &options.cf).unwrap();
+    assert_ne!(first.id(), second.id());
+    write(&db, &second, "new", "2");
+    assert_eq!(scan(&db, &second), "new=2");
+    db.close().unwrap();
+    drop(db);
+    let db = disk.open_families(&options, &["name"]).unwrap();
+    assert_eq!(scan(&db, &db.column_family("name").unwrap()), "new=2");
+}
+
+#[test]
+fn handles_of_other_databases_and_of_earlier_openings_are_refused() {
+    let (disk, db) = fresh();
+    let (_other_disk, other) = fresh();
+    let foreign = other.default_column_family().clone();
+    let read = ReadOptions::default();
+    refused(db.get_cf(&read, &foreign, "k"), Code::InvalidArgument, "another database");
+    refused(
+        db.put_cf(&WriteOptions::default(), &foreign, "k", "v"),
+        Code::InvalidArgument,
+        "another database",
+    );
+    refused(db.flush_cf(&FlushOptions::default(), &foreign), Code::InvalidArgument, "another database");
+    let stranger = other.create_column_family("x", &disk.options().cf).unwrap();
+    refused(db.drop_column_family(&stranger), Code::InvalidArgument, "another database");
+    let earlier = db.default_column_family().clone();
+    db.close().unwrap();
+    drop(db);
+    let db = disk.open();
+    refused(db.get_cf(&read, &earlier, "k"), Code::InvalidArgument, "earlier opening");
+}
+
+#[test]
+fn each_has_its_own_options() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.db.create_missing_column_families = true;
+    let mut reversed = options.cf.clone();
+    reversed.comparator = UserComparator::ReverseBytewise;
+    let descriptors = vec![
+        ColumnFamilyDescriptor::new("default", options.cf.clone()),
+        ColumnFamilyDescriptor::new("reversed", reversed),
+    ];
+    let db = Db::open_column_families(&options.db, DIR, descriptors).unwrap();
+    let cf = db.column_family("reversed").unwrap();
+    for key in ["b", "a", "c"] {
+        db.put(key, "").unwrap();
+        write(&db, &cf, key, "");
+    }
+    for _ in 0..2 {
+        assert_eq!(scan(&db, db.default_column_family()), "a= b= c=");
+        assert_eq!(scan(&db, &cf), "c= b= a=");
+        db.flush_cfs(&FlushOptions::default(), &[db.default_column_family(), &cf]).unwrap();
+    }
+    assert_eq!((cf.name(), db.column_family("default").unwrap().id().0), ("reversed", 0));
+}
+
+#[test]
+fn a_wal_is_kept_until_every_column_family_has_flushed_it() {
+    let (disk, db) = fresh();
+    let other = db.create_column_family("other", &disk.options().cf).unwrap();
+    db.put("k", "v").unwrap();
+    write(&db, &other, "k", "v");
+    let wal = disk.newest(".log");
+    db.flush().unwrap();
+    assert!(disk.exists(&wal), "the other one still needs it");
+    db.flush_cf(&FlushOptions::default(), &other).unwrap();
+    disk.wait_until("the WAL is removed", || !disk.exists(&wal));
+}
+
+#[test]
+fn a_wal_goes_with_the_last_of_several_flushes_at_once() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.db.max_background_flushes = 2;
+    let db = disk.open_with(&options);
+    let other = db.create_column_family("other", &options.cf).unwrap();
+    db.put("k", "v").unwrap();
+    write(&db, &other, "k", "v");
+    let wal = disk.newest(".log");
+    // Each flush is done with its table while the other one writes the MANIFEST.
+    disk.faults.arm();
+    let slow = Fault::Delay(Duration::from_millis(100));
+    disk.faults.add(FaultRule::new(slow).on(&[OpKind::Sync]).path("MANIFEST").forever());
+    db.flush_cfs(&FlushOptions::default(), &[db.default_column_family(), &other]).unwrap();
+    disk.wait_until("the WAL is removed", || !disk.exists(&wal));
+}

@@ -1,0 +1,132 @@
+//! Keys in an order of the application's own.
+
+use crate::disk::{Disk, all, backward, get, refused, rewrite_all};
+use ironstone::{Code, Comparator, Db, Options, UserComparator};
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// Numbers by value, whatever their length: "007" and "7" are one key.
+struct ByNumber {
+    /// Whether it says so.
+    admits_it: bool,
+}
+
+fn parse(key: &[u8]) -> u64 {
+    String::from_utf8_lossy(key).parse().unwrap_or(u64::MAX)
+}
+
+impl Comparator for ByNumber {
+    fn name(&self) -> &str {
+        "test.ByNumber"
+    }
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        parse(a).cmp(&parse(b))
+    }
+    fn different_bytes_may_be_equal(&self) -> bool {
+        self.admits_it
+    }
+}
+
+fn open(disk: &Disk) -> (Options, Db) {
+    open_by(disk, ByNumber { admits_it: true })
+}
+
+fn open_by(disk: &Disk, order: ByNumber) -> (Options, Db) {
+    let mut options = disk.options();
+    options.cf.comparator = UserComparator::Custom(Arc::new(order));
+    options.cf.table.filter_policy = Some(ironstone::FilterPolicy::bloom(10.0));
+    options.cf.table.block_size = 64;
+    let db = disk.open_with(&options);
+    (options, db)
+}
+
+#[test]
+fn keys_are_kept_and_found_in_that_order() {
+    let disk = Disk::new();
+    let (options, db) = open(&disk);
+    for number in [10, 9, 100, 1, 30, 2, 77, 8] {
+        db.put(number.to_string(), "v").unwrap();
+        if number == 1 {
+            db.flush().unwrap();
+        }
+    }
+    let expected = "1=v 2=v 8=v 9=v 10=v 30=v 77=v 100=v";
+    assert_eq!(all(&db), expected);
+    db.flush().unwrap();
+    rewrite_all(&db);
+    assert_eq!(all(&db), expected);
+    let mut iter = db.iter().unwrap();
+    iter.seek("11").unwrap();
+    assert_eq!(iter.key(), Some(&b"30"[..]));
+    iter.seek_for_prev("29").unwrap();
+    assert_eq!(iter.key(), Some(&b"10"[..]));
+    let mut reversed: Vec<_> = expected.split(' ').collect();
+    reversed.reverse();
+    assert_eq!(backward(db.iter().unwrap()), reversed.join(" "));
+    drop(iter);
+    drop(db);
+    assert_eq!(all(&disk.open_with(&options)), expected);
+}
+
+#[test]
+fn different_bytes_may_be_one_key() {
+    let disk = Disk::new();
+    let (_, db) = open(&disk);
+    db.put("7", "seven").unwrap();
+    for when in ["in the memtable", "in a table"] {
+        assert_eq!(get(&db, "007"), "seven", "{when}");
+        let found = db.multi_get(&["07", "8"]);
+        assert!(found[0].as_ref().unwrap().is_some(), "{when}");
+        assert!(db.key_may_exist("0007"), "{when}");
+        db.flush().unwrap();
+    }
+    db.put("007", "bond").unwrap();
+    assert_eq!((get(&db, "7"), db.iter().unwrap().entries().count()), ("bond".to_owned(), 1));
+    rewrite_all(&db);
+    assert_eq!((get(&db, "7"), db.iter().unwrap().entries().count()), ("bond".to_owned(), 1));
+    db.delete("0000007").unwrap();
+    assert_eq!(get(&db, "7"), "-");
+    rewrite_all(&db);
+    assert_eq!(all(&db), "");
+}
+
+#[test]
+fn a_filter_over_bytes_is_used_only_where_the_bytes_are_the_key() {
+    let disk = Disk::new();
+    let (_, db) = open_by(&disk, ByNumber { admits_it: false });
+    db.put("7", "seven").unwrap();
+    db.flush().unwrap();
+    assert_eq!(get(&db, "007"), "-", "the filter knows other bytes");
+    drop(db);
+    let (_, db) = open(&disk);
+    assert_eq!((get(&db, "7"), get(&db, "007")), ("seven".to_owned(), "seven".to_owned()));
+}
+
+#[test]
+fn a_database_is_not_opened_in_another_order() {
+    let disk = Disk::new();
+    let (options, db) = open(&disk);
+    db.put("1", "v").unwrap();
+    db.flush().unwrap();
+    drop(db);
+    refused(disk.try_open(&disk.options()), Code::InvalidArgument, "test.ByNumber");
+    assert_eq!(all(&disk.open_with(&options)), "1=v");
+}
+
+#[test]
+fn the_reverse_of_bytes_is_built_in() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.cf.comparator = UserComparator::ReverseBytewise;
+    let db = disk.open_with(&options);
+    for key in ["a", "ab", "b", ""] {
+        db.put(key, "").unwrap();
+    }
+    for _ in 0..2 {
+        assert_eq!(all(&db), "b= ab= a= =");
+        let mut iter = db.iter().unwrap();
+        iter.seek("aa").unwrap();
+        assert_eq!(iter.key(), Some(&b"a"[..]));
+        db.flush().unwrap();
+    }
+}

@@ -1,0 +1,16 @@
+//! What the public interface promises, by topic. Everything runs on a simulated disk.
+
+mod disk;
+
+mod column_families;
+mod compaction;
+mod comparators;
+mod concurrency;
+mod iterators;
+mod open;
+mod options;
+mod reads;
+mod snapshots;
+mod stalls;
+mod wal;
+mod write_batch;

@@ -1,0 +1,87 @@
+//! The OPTIONS file that every opening leaves, and options that make no sense.
+
+use crate::disk::{DIR, Disk, all, fresh, refused};
+use ironstone::options::{LoadOptions, OptionsFile};
+use ironstone::vfs::FileSystem;
+use ironstone::{Code, CompressionKind, Options};
+use std::path::Path;
+
+fn load(disk: &Disk) -> OptionsFile {
+    OptionsFile::load_latest(&disk.fs, Path::new(DIR), &LoadOptions::default()).unwrap()
+}
+
+type Change = fn(&mut Options);
+
+#[test]
+fn what_a_database_was_opened_with_is_in_its_newest_file() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.db.max_background_jobs = 5;
+    options.cf.write_buffer_size = 123 << 10;
+    options.cf.compression = CompressionKind::Zstd;
+    let db = disk.open_with(&options);
+    let mut other = options.cf.clone();
+    other.table.block_size = 12345;
+    db.create_column_family("other", &other).unwrap();
+    let file = load(&disk);
+    assert_eq!(file.db.max_background_jobs, 5);
+    let default = file.column_family("default").unwrap();
+    assert_eq!((default.write_buffer_size, default.compression), (123 << 10, CompressionKind::Zstd));
+    assert_eq!(file.column_family("other").unwrap().table.block_size, 12345);
+    let cf = db.column_family("other").unwrap();
+    db.drop_column_family(&cf).unwrap();
+    assert!(load(&disk).column_family("other").is_none());
+}
+
+#[test]
+fn the_file_survives_a_power_loss_and_old_ones_are_removed() {
+    let disk = Disk::new();
+    for jobs in 1..6 {
+        let mut options = disk.options();
+        options.db.max_background_jobs = jobs;
+        drop(disk.open_with(&options));
+    }
+    assert_eq!(load(&disk.lose_power()).db.max_background_jobs, 5);
+    let kept = disk.fs.all_files().iter().filter(|path| path.to_string_lossy().contains("OPTIONS-")).count();
+    assert_eq!(kept, 2, "as RocksDB");
+}
+
+#[test]
+fn a_lost_or_damaged_file_does_not_keep_a_database_closed() {
+    let (disk, db) = fresh();
+    db.put("k", "v").unwrap();
+    drop(db);
+    for spoil in [true, false] {
+        for path in disk.fs.all_files() {
+            if path.to_string_lossy().contains("OPTIONS-") {
+                match spoil {
+                    true => disk.fs.corrupt(&path, |bytes| bytes[20..60].fill(0)).unwrap(),
+                    false => disk.fs.remove(&path).unwrap(),
+                }
+            }
+        }
+        assert_eq!(all(&disk.open()), "k=v");
+    }
+    load(&disk);
+}
+
+#[test]
+fn options_that_make_no_sense_are_refused_before_anything_is_touched() {
+    let changes: [(Change, &str); 2] = [
+        (|options| options.cf.table.format_version = 99, "format_version"),
+        (|options| options.cf.compression = CompressionKind::Xpress, "kXpressCompression"),
+    ];
+    for (change, name) in changes {
+        let disk = Disk::new();
+        let mut options = disk.options();
+        change(&mut options);
+        let error = disk.try_open(&options).expect_err(name);
+        assert!(error.to_string().contains(name), "{error}");
+        assert!(!disk.exists("/db/CURRENT"), "{name}: a database was made");
+    }
+    let (disk, db) = fresh();
+    let mut wrong = disk.options().cf;
+    wrong.table.format_version = 99;
+    refused(db.create_column_family("x", &wrong), Code::InvalidArgument, "format_version");
+    assert!(db.column_family("x").is_none());
+}

@@ -1,0 +1,269 @@
+//! Point reads: how far they may go, what they hold, and how several agree.
+
+use crate::disk::{Disk, fresh, get, rewrite_all};
+use ironstone::vfs::OpKind;
+use ironstone::vfs::fault::{FaultError, FaultRule};
+use ironstone::{
+    BlockCache, CacheOptions, ColumnFamily, Db, FilterPolicy, FlushOptions, PinnedValue, ReadOptions,
+    ReadTier, Result, WriteBatch, WriteOptions,
+};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+fn tier(tier: ReadTier) -> ReadOptions {
+    ReadOptions { read_tier: tier, ..ReadOptions::default() }
+}
+
+/// The value, `-` if there is none, `?` if the read may not go far enough.
+fn said(result: Result<Option<PinnedValue>>) -> String {
+    match result {
+        Ok(value) => {
+            value.map_or_else(|| "-".to_owned(), |value| String::from_utf8_lossy(&value).into_owned())
+        }
+        Err(error) if error.is_incomplete() => "?".to_owned(),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn read(db: &Db, options: &ReadOptions, keys: &str) -> String {
+    let cf = db.default_column_family();
+    let keys: Vec<String> = keys.chars().map(String::from).collect();
+    let one_by_one: String = keys.iter().map(|key| said(db.get_cf(options, cf, key))).collect();
+    let together: String = db.multi_get_cf(options, cf, &keys).into_iter().map(said).collect();
+    assert_eq!(one_by_one, together);
+    one_by_one
+}
+
+/// `a` is deleted in the memtable, `b` is only in a table, `c` in both, `d` only in the memtable, `x` nowhere.
+fn layered() -> (Disk, Db) {
+    let (disk, db) = fresh();
+    ["a", "b", "c"].iter().for_each(|key| db.put(key, "1").unwrap());
+    db.flush().unwrap();
+    drop(db);
+    let db = disk.open();
+    db.delete("a").unwrap();
+    db.put("c", "2").unwrap();
+    db.put("d", "2").unwrap();
+    (disk, db)
+}
+
+#[test]
+fn a_read_goes_as_far_as_its_tier_allows() {
+    let (_disk, db) = layered();
+    assert_eq!(read(&db, &tier(ReadTier::Memtable), "abcdx"), "-?22?");
+    let cached = tier(ReadTier::BlockCache);
+    assert_eq!(read(&db, &cached, "ab"), "-?", "the block has not been read");
+    let uncached = ReadOptions { fill_cache: false, ..ReadOptions::default() };
+    assert_eq!(read(&db, &uncached, "abcdx"), "-122-");
+    assert_eq!(read(&db, &cached, "ab"), "-?", "it was read and not kept");
+    assert_eq!(read(&db, &tier(ReadTier::Persisted), "abcdx"), "111--");
+    assert_eq!(read(&db, &cached, "abcd"), "-122", "now it is cached");
+    assert_eq!(read(&db, &ReadOptions::default(), "abcdx"), "-122-");
+}
+
+#[test]
+fn column_families_share_a_block_cache_unless_they_have_their_own_or_none() {
+    let (disk, db) = fresh();
+    let options = disk.options().cf;
+    let (mut own, mut none) = (options.clone(), options.clone());
+    own.table.block_cache = Some(BlockCache::new(CacheOptions { capacity: 1 << 20, ..Default::default() }));
+    none.table.no_block_cache = true;
+    let shared = db.create_column_family("shared", &options).unwrap();
+    let own = db.create_column_family("own", &own).unwrap();
+    let none = db.create_column_family("none", &none).unwrap();
+    let all = [db.default_column_family(), &shared, &own, &none];
+    let numbers = |property: &str| all.map(|cf| db.int_property_cf(cf, property).unwrap());
+    assert_eq!(numbers("rocksdb.block-cache-capacity"), [32 << 20, 32 << 20, 1 << 20, 0]);
+    db.put_cf(&WriteOptions::default(), &shared, "k", "v").unwrap();
+    db.flush_cf(&FlushOptions::default(), &shared).unwrap();
+    db.get_cf(&ReadOptions::default(), &shared, "k").unwrap();
+    let usage = numbers("rocksdb.block-cache-usage");
+    assert!(usage[0] > 0 && usage[0] == usage[1] && usage[2..] == [0, 0], "{usage:?}");
+}
+
+#[test]
+fn an_iterator_in_the_cache_says_where_it_cannot_go_on() {
+    let (_disk, db) = layered();
+    let mut iter = db.iter_cf(&tier(ReadTier::BlockCache), db.default_column_family()).unwrap();
+    let error = iter.seek_to_first().unwrap_err();
+    assert!(error.is_incomplete(), "{error}");
+    assert!(!iter.valid());
+    assert!(iter.status().unwrap_err().is_incomplete());
+    assert!(iter.next().is_err(), "the failure stays");
+    db.get("b").unwrap();
+    assert!(iter.seek_to_first().unwrap(), "a seek begins anew");
+    assert_eq!(iter.key(), Some(&b"b"[..]));
+    iter.status().unwrap();
+}
+
+#[test]
+fn an_iterator_may_leave_memtables_out() {
+    let (_disk, db) = layered();
+    let iter = db.iter_cf(&tier(ReadTier::Persisted), db.default_column_family()).unwrap();
+    assert_eq!(crate::disk::forward(iter), "a=1 b=1 c=1");
+}
+
+#[test]
+fn whether_a_key_may_exist_is_answered_from_memory_and_never_wrongly_denied() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.cf.table.filter_policy = Some(FilterPolicy::bloom(20.0));
+    let db = disk.open_with(&options);
+    for number in (0..1000).step_by(2) {
+        db.put(format!("{number:04}"), "v").unwrap();
+    }
+    let check = |when: &str| {
+        let denied = (0..1000).filter(|number| !db.key_may_exist(format!("{number:04}"))).collect::<Vec<_>>();
+        assert!(denied.iter().all(|number| number % 2 == 1), "{when}");
+        assert!(denied.len() > 450, "{when}: a filter denies most that are not there");
+    };
+    check("in the memtable");
+    db.flush().unwrap();
+    check("in a table");
+    db.delete("0000").unwrap();
+    assert!(!db.key_may_exist("0000"));
+}
+
+#[test]
+fn pinned_values_outlive_flush_compaction_and_the_database() {
+    let (_disk, db) = fresh();
+    db.put("k", "old").unwrap();
+    db.put("large", vec![b'x'; 100_000]).unwrap();
+    let in_memtable = db.get("k").unwrap().unwrap();
+    db.flush().unwrap();
+    let in_table = db.get("k").unwrap().unwrap();
+    let large = db.get("large").unwrap().unwrap();
+    db.put("k", "new").unwrap();
+    db.delete("large").unwrap();
+    db.flush().unwrap();
+    rewrite_all(&db);
+    let clone = in_table.clone();
+    let new = db.get("k").unwrap().unwrap();
+    db.close().unwrap();
+    drop(db);
+    assert_eq!(
+        (&*in_memtable, &*in_table, &*clone, &*new),
+        (&b"old"[..], &b"old"[..], &b"old"[..], &b"new"[..])
+    );
+    assert_eq!((large.len(), large[99_999]), (100_000, b'x'));
+}
+
+#[test]
+fn multi_get_takes_any_keys_in_any_order() {
+    let (_disk, db) = fresh();
+    for number in 0..300 {
+        db.put(format!("{number:03}"), number.to_string()).unwrap();
+        if number % 100 == 99 {
+            db.flush().unwrap();
+        }
+    }
+    db.put("", "empty").unwrap();
+    let keys = ["250", "", "001", "nope", "250", "099", "100", "299", "000", "zzz"];
+    let found: Vec<_> = db.multi_get(&keys).into_iter().map(said).collect();
+    assert_eq!(found, ["250", "empty", "1", "-", "250", "99", "100", "299", "0", "-"]);
+    assert!(db.multi_get::<&str>(&[]).is_empty());
+}
+
+#[test]
+fn a_read_error_is_reported_where_it_hits_and_nothing_older_is_shown() {
+    for tables in [1, 2] {
+        let (disk, db) = fresh();
+        db.put("k", "old").unwrap();
+        db.put("other", "old").unwrap();
+        db.flush().unwrap();
+        rewrite_all(&db);
+        db.put("k", "new").unwrap();
+        if tables == 2 {
+            db.delete("other").unwrap();
+        }
+        db.flush().unwrap();
+        drop(db);
+        let mut lazy = disk.options();
+        lazy.db.paranoid_checks = false;
+        lazy.cf.table.no_block_cache = true; // So that every read goes to the file.
+        for after in 0.. {
+            let db = disk.open_with(&lazy);
+            disk.faults.arm();
+            let rule = FaultRule::error(FaultError::Io).on(&[OpKind::Read, OpKind::OpenRandom]).path(".sst");
+            let rule = disk.faults.add(rule.after(after));
+            let keys = ["k", "other"];
+            let other = if tables == 2 { "-" } else { "old" };
+            let mut errors = 0;
+            let single = keys.map(|key| db.get(key));
+            let many = db.multi_get(&keys);
+            for (at, answer) in single.into_iter().chain(many).enumerate() {
+                match answer {
+                    Ok(value) => assert_eq!(said(Ok(value)), ["new", other][at % 2]),
+                    Err(error) => {
+                        errors += 1;
+                        assert!(error.to_string().contains(".sst"), "{error}");
+                    }
+                }
+            }
+            let hit = rule.hits() > 0;
+            disk.faults.clear();
+            assert_eq!(errors > 0, hit, "call {after}");
+            assert_eq!(
+                (get(&db, "k"), get(&db, "other")),
+                ("new".to_owned(), other.to_owned()),
+                "a second read works"
+            );
+            if !hit {
+                assert!(after > 3);
+                break;
+            }
+        }
+    }
+}
+
+/// Writers change two column families in one batch each, while memtables are switched all the time;
+/// readers must never see half a batch.
+#[test]
+fn reads_across_column_families_see_whole_batches() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.cf.write_buffer_size = 16 << 10;
+    options.cf.disable_auto_compactions = false;
+    let db = disk.open_with(&options);
+    let other = db.create_column_family("other", &options.cf).unwrap();
+    let both: [&ColumnFamily; 2] = [db.default_column_family(), &other];
+    let stop = AtomicBool::new(false);
+    let write = |number: u32| {
+        let mut batch = WriteBatch::new();
+        for cf in both {
+            batch.put_cf(cf, "k", number.to_string());
+            batch.put_cf(cf, "filler", "x".repeat(500));
+        }
+        db.write(&batch, &WriteOptions::default()).unwrap();
+    };
+    write(0);
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    let (mut rounds, mut last) = (0u32, 0u32);
+                    while !stop.load(Ordering::Relaxed) {
+                        let found = db.multi_get_across(&ReadOptions::default(), &both.map(|cf| (cf, "k")));
+                        let found: Vec<u32> =
+                            found.into_iter().map(|value| said(value).parse().unwrap()).collect();
+                        assert_eq!(found[0], found[1]);
+                        assert!(found[0] >= last, "time does not go back");
+                        last = found[0];
+                        let iters = db.iters_cf(&ReadOptions::default(), &both).unwrap();
+                        let values: Vec<_> = iters
+                            .into_iter()
+                            .map(|mut iter| (iter.seek("k").unwrap(), iter.value().map(<[u8]>::to_vec)))
+                            .collect();
+                        assert_eq!(values[0], values[1]);
+                        rounds += 1;
+                    }
+                    rounds
+                })
+            })
+            .collect();
+        (1..1500).for_each(write);
+        stop.store(true, Ordering::Relaxed);
+        for reader in readers {
+            assert!(reader.join().unwrap() > 0);
+        }
+    });
+}

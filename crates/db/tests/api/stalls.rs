@@ -1,0 +1,149 @@
+//! Writes that come faster than the background keeps up with are slowed down, stopped, or refused.
+
+use crate::disk::{Disk, all, get, refused, shape};
+use ironstone::{Code, CompactRangeOptions, Db, Error, FlushOptions, Options, WriteOptions};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+fn open(change: impl FnOnce(&mut Options)) -> (Disk, Db) {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.cf.disable_auto_compactions = false;
+    change(&mut options);
+    let db = disk.open_with(&options);
+    (disk, db)
+}
+
+fn put_impatient(db: &Db, key: &str) -> Result<(), Error> {
+    let impatient = WriteOptions { no_slowdown: true, ..WriteOptions::default() };
+    db.put_cf(&impatient, db.default_column_family(), key, "v")
+}
+
+fn is_stopped(db: &Db) -> bool {
+    db.int_property("rocksdb.is-write-stopped") == Some(1)
+}
+
+/// Fills memtables while nothing can be flushed.
+fn fill_memtables(db: &Db) {
+    let cf = db.default_column_family();
+    db.pause_background_work().unwrap();
+    for number in 0..2 {
+        db.put(format!("k{number}"), "v").unwrap();
+        db.flush_cf(&FlushOptions { wait: false }, cf).unwrap();
+    }
+}
+
+#[test]
+fn too_many_memtables_stop_writes_until_they_are_flushed() {
+    let (_disk, db) = open(|_| {});
+    fill_memtables(&db);
+    assert!(is_stopped(&db));
+    refused(put_impatient(&db, "impatient"), Code::Incomplete, "stall");
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            db.put("patient", "v").unwrap();
+            done.store(true, Ordering::SeqCst);
+        });
+        std::thread::yield_now();
+        assert!(!done.load(Ordering::SeqCst));
+        db.continue_background_work().unwrap();
+    });
+    assert!(done.load(Ordering::SeqCst));
+    db.wait_for_compact().unwrap();
+    assert!(!is_stopped(&db));
+    put_impatient(&db, "now").unwrap();
+    assert_eq!(all(&db), "k0=v k1=v now=v patient=v");
+}
+
+#[test]
+fn too_many_files_in_level_0_stop_writes_until_they_are_compacted() {
+    let (_disk, db) = open(|options| {
+        options.cf.level0_file_num_compaction_trigger = 3;
+        options.cf.level0_slowdown_writes_trigger = 3;
+        options.cf.level0_stop_writes_trigger = 3;
+        // Nothing starts by itself: what is due is held back below.
+        options.db.max_background_compactions = 1;
+    });
+    db.disable_file_deletions();
+    // A compaction in the way: it claims the only thread of its kind for as long as it is paused.
+    for number in 0..3 {
+        db.put("k", number.to_string()).unwrap();
+        if number == 2 {
+            db.flush_cf(&FlushOptions { wait: false }, db.default_column_family()).unwrap();
+        } else {
+            db.flush().unwrap();
+        }
+    }
+    db.wait_for_compact().unwrap();
+    db.put("after", "v").unwrap();
+    assert_eq!(shape(&db)[0], 0);
+    assert!(!is_stopped(&db));
+    let stats = db.property("rocksdb.dbstats").unwrap();
+    assert!(stats.contains("1 stops"), "{stats}");
+    assert_eq!(get(&db, "k"), "2");
+}
+
+#[test]
+fn without_automatic_compactions_level_0_stops_nobody() {
+    let (_disk, db) = open(|options| {
+        options.cf.disable_auto_compactions = true;
+        options.cf.level0_file_num_compaction_trigger = 2;
+        options.cf.level0_slowdown_writes_trigger = 2;
+        options.cf.level0_stop_writes_trigger = 3;
+    });
+    for number in 0..6 {
+        db.put("k", number.to_string()).unwrap();
+        db.flush().unwrap();
+    }
+    put_impatient(&db, "fine").unwrap();
+    assert_eq!(shape(&db), [6]);
+}
+
+#[test]
+fn a_stop_ends_with_the_database() {
+    let (_disk, db) = open(|_| {});
+    fill_memtables(&db);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| db.put("never", "v"));
+        while db.property("rocksdb.dbstats").is_none() {}
+        std::thread::yield_now();
+        let _ = db.close();
+        let result = waiting.join().unwrap();
+        assert!(result.is_err() || get(&db, "never") == "v", "no answer is not an answer");
+    });
+}
+
+#[test]
+fn low_priority_writes_give_way_first() {
+    let (_disk, db) = open(|_| {});
+    fill_memtables(&db);
+    let low = WriteOptions { low_pri: true, no_slowdown: true, ..WriteOptions::default() };
+    refused(db.put_cf(&low, db.default_column_family(), "low", "v"), Code::Incomplete, "low priority");
+    db.continue_background_work().unwrap();
+    db.wait_for_compact().unwrap();
+    db.put_cf(&low, db.default_column_family(), "low", "v").unwrap();
+}
+
+#[test]
+fn small_buffers_and_many_writers_get_through() {
+    let (_disk, db) = open(|options| {
+        options.cf.write_buffer_size = 8 << 10;
+        options.cf.level0_file_num_compaction_trigger = 2;
+        options.cf.level0_slowdown_writes_trigger = 4;
+        options.cf.level0_stop_writes_trigger = 6;
+        options.cf.target_file_size_base = 32 << 10;
+        options.cf.max_bytes_for_level_base = 64 << 10;
+    });
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let db = &db;
+            scope.spawn(move || {
+                for number in 0..400 {
+                    db.put(format!("{thread}-{number:04}"), "v".repeat(200)).unwrap();
+                }
+            });
+        }
+    });
+    db.compact_range(&CompactRangeOptions::default(), db.default_column_family(), None, None).unwrap();
+    assert_eq!(db.iter().unwrap().entries().count(), 1600);
+}

@@ -1,0 +1,429 @@
+//! The WAL: what each write promises, what recovery does about a bad end, and what becomes of old ones.
+
+use crate::disk::{DIR, Disk, all, fresh, get, put_synced, put_unlogged, refused, shape};
+use ironstone::vfs::fault::{Fault, FaultError, FaultRule};
+use ironstone::vfs::mem::CrashPolicy;
+use ironstone::vfs::{FileSystem, ManualClock, OpKind};
+use ironstone::{Code, Db, FlushOptions, Options, WalRecoveryMode, WriteOptions};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+// ---- what a write promises ----
+
+#[test]
+fn an_unsynced_write_survives_the_process_and_a_synced_one_the_machine() {
+    let (disk, db) = fresh();
+    db.put("a", "1").unwrap();
+    put_synced(&db, "b", "2");
+    db.put("c", "3").unwrap();
+    assert_eq!(all(&disk.kill().open()), "a=1 b=2 c=3");
+    assert_eq!(all(&disk.lose_power().open()), "a=1 b=2", "a sync covers what came before");
+}
+
+#[test]
+fn sync_wal_covers_every_write_that_returned() {
+    let (disk, db) = fresh();
+    db.put("a", "1").unwrap();
+    db.put("b", "2").unwrap();
+    db.sync_wal().unwrap();
+    db.put("c", "3").unwrap();
+    assert_eq!(all(&disk.lose_power().open()), "a=1 b=2");
+}
+
+#[test]
+fn with_manual_flushing_writes_stay_in_the_process_until_they_are_flushed() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.db.manual_wal_flush = true;
+    let db = disk.open_with(&options);
+    db.put("a", "1").unwrap();
+    assert_eq!(all(&db), "a=1");
+    assert_eq!(all(&disk.kill().open()), "");
+    db.sync_wal().unwrap();
+    assert_eq!(all(&disk.kill().open()), "", "syncing does not flush");
+    db.flush_wal(false).unwrap();
+    assert_eq!(all(&disk.kill().open()), "a=1");
+    assert_eq!(all(&disk.lose_power().open()), "");
+    db.put("b", "2").unwrap();
+    db.flush_wal(true).unwrap();
+    assert_eq!(all(&disk.lose_power().open()), "a=1 b=2");
+    put_synced(&db, "c", "3");
+    assert_eq!(all(&disk.lose_power().open()), "a=1 b=2 c=3", "a synced write flushes what is buffered");
+    db.put("d", "4").unwrap();
+    db.close().unwrap();
+    assert_eq!(all(&disk.kill().open()), "a=1 b=2 c=3 d=4", "so does closing");
+}
+
+#[test]
+fn unlogged_writes_live_by_flushes_and_by_a_clean_close() {
+    let (disk, db) = fresh();
+    put_unlogged(&db, "a", "1").unwrap();
+    assert_eq!(all(&db), "a=1");
+    assert_eq!(all(&disk.kill().open()), "");
+    db.flush().unwrap();
+    assert_eq!(all(&disk.lose_power().open()), "a=1");
+    put_unlogged(&db, "b", "2").unwrap();
+    db.close().unwrap();
+    drop(db);
+    assert_eq!(all(&disk.lose_power().open()), "a=1 b=2");
+
+    let mut options = disk.options();
+    options.db.avoid_flush_during_shutdown = true;
+    let db = disk.open_with(&options);
+    put_unlogged(&db, "c", "3").unwrap();
+    db.put("d", "4").unwrap();
+    db.close().unwrap();
+    drop(db);
+    assert_eq!(all(&disk.open()), "a=1 b=2 d=4");
+}
+
+#[test]
+fn an_unlogged_write_cannot_be_synced() {
+    let (_disk, db) = fresh();
+    let both = WriteOptions { sync: true, disable_wal: true, ..WriteOptions::default() };
+    refused(db.put_cf(&both, db.default_column_family(), "k", "v"), Code::InvalidArgument, "WAL");
+}
+
+#[test]
+fn a_flush_makes_durable_what_it_flushed() {
+    let (disk, db) = fresh();
+    db.put("a", "1").unwrap();
+    db.flush().unwrap();
+    db.put("b", "2").unwrap();
+    assert_eq!(all(&disk.lose_power().open()), "a=1");
+}
+
+// ---- recovery ----
+
+const MODES: [WalRecoveryMode; 4] = [
+    WalRecoveryMode::TolerateCorruptedTailRecords,
+    WalRecoveryMode::AbsoluteConsistency,
+    WalRecoveryMode::PointInTimeRecovery,
+    WalRecoveryMode::SkipAnyCorruptedRecords,
+];
+
+/// What opening gives under each of [`MODES`], on a disk where `change` has been made to a WAL of four
+/// synced writes; `error` if it is refused, which must be with the name of the WAL.
+fn recovered(change: impl Fn(&mut Vec<u8>, &[u64]), strict: bool) -> [String; 4] {
+    MODES.map(|mode| {
+        let (disk, db) = fresh();
+        let wal = disk.newest(".log");
+        let ends = ["a", "b", "c", "d"].map(|key| {
+            put_synced(&db, key, "0123456789");
+            disk.fs.size(&wal).unwrap()
+        });
+        let disk = disk.lose_power();
+        disk.fs.corrupt(&wal, |bytes| change(bytes, &ends)).unwrap();
+        let mut options = disk.options();
+        options.db.wal_recovery_mode = mode;
+        options.db.strict_wal_recovery = strict;
+        match disk.try_open(&options) {
+            Ok(db) => {
+                let found = all(&db).replace("=0123456789", "");
+                put_synced(&db, "after", "");
+                drop(db);
+                let mut expected: Vec<_> = found.split_whitespace().chain(["after="]).collect();
+                expected.sort_unstable();
+                let again = all(&disk.open_with(&options)).replace("=0123456789", "");
+                assert_eq!(again, expected.join(" "), "{mode:?}");
+                found
+            }
+            Err(error) => {
+                assert!(error.is_corruption(), "{error}");
+                assert!(error.to_string().contains(wal.to_str().unwrap()), "{error}");
+                "error".to_owned()
+            }
+        }
+    })
+}
+
+#[test]
+fn an_undamaged_wal_is_replayed_in_every_mode() {
+    let found = recovered(|_, _| {}, true);
+    assert_eq!(found, ["a b c d", "a b c d", "a b c d", "a b c d"]);
+}
+
+#[test]
+fn a_torn_last_record_is_dropped_except_with_absolute_consistency() {
+    let cut = |bytes: &mut Vec<u8>, _: &[u64]| bytes.truncate(bytes.len() - 3);
+    assert_eq!(recovered(cut, true), ["a b c", "error", "a b c", "a b c"]);
+    let header_only = |bytes: &mut Vec<u8>, ends: &[u64]| bytes.truncate(ends[2] as usize + 4);
+    assert_eq!(recovered(header_only, true), ["a b c", "error", "a b c", "a b c"]);
+}
+
+#[test]
+fn zeros_behind_the_last_record_are_reserved_space() {
+    let zeros = |bytes: &mut Vec<u8>, _: &[u64]| bytes.resize(bytes.len() + 5000, 0);
+    let found = recovered(zeros, true);
+    assert_eq!((&*found[0], &*found[2], &*found[3]), ("a b c d", "a b c d", "a b c d"));
+}
+
+#[test]
+fn a_flipped_bit_is_rot_and_refused_unless_told_otherwise() {
+    let flip = |bytes: &mut Vec<u8>, ends: &[u64]| bytes[ends[1] as usize + 12] ^= 0x10;
+    assert_eq!(recovered(flip, true), ["error", "error", "error", "a b d"]);
+    assert_eq!(recovered(flip, false), ["error", "error", "a b", "a b d"]);
+    let in_last = |bytes: &mut Vec<u8>, ends: &[u64]| bytes[ends[2] as usize + 12] ^= 0x10;
+    assert_eq!(recovered(in_last, true), ["error", "error", "error", "a b c"]);
+}
+
+#[test]
+fn bad_bytes_in_the_middle_end_recovery_there() {
+    let spoil = |bytes: &mut Vec<u8>, ends: &[u64]| bytes[ends[0] as usize..ends[1] as usize].fill(0x55);
+    assert_eq!(recovered(spoil, true), ["error", "error", "a", "a c d"]);
+}
+
+#[test]
+fn an_empty_wal_is_fine_in_every_mode() {
+    let found = recovered(|bytes, _| bytes.clear(), true);
+    assert_eq!(found, ["", "", "", ""]);
+}
+
+#[test]
+fn a_wal_that_cannot_be_read_is_an_error_in_every_mode() {
+    for mode in MODES {
+        let (disk, db) = fresh();
+        ["a", "b"].iter().for_each(|key| put_synced(&db, key, "1"));
+        drop(db);
+        let mut options = disk.options();
+        options.db.wal_recovery_mode = mode;
+        disk.faults.arm();
+        let rule = FaultRule::error(FaultError::Io).on(&[OpKind::Read]).path(".log");
+        disk.faults.add(rule);
+        refused(disk.try_open(&options), Code::IoError, ".log");
+        disk.faults.clear();
+        assert_eq!(all(&disk.open_with(&options)), "a=1 b=1", "{mode:?}");
+    }
+}
+
+/// A power loss takes the end of a WAL that was written while a flush ran. What is written after the
+/// recovery must be found by the next one, although the MANIFEST knows of later writes than the WAL.
+#[test]
+fn writes_after_a_recovery_with_a_torn_tail_are_kept_when_wals_are() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.db.avoid_flush_during_recovery = true;
+    let db = disk.open_with(&options);
+    db.put("flushed", "1").unwrap();
+    disk.faults.arm();
+    let slow = Fault::Delay(Duration::from_millis(300));
+    let rule = disk.faults.add(FaultRule::new(slow).on(&[OpKind::Sync]).path(".sst"));
+    db.flush_cf(&FlushOptions { wait: false }, db.default_column_family()).unwrap();
+    disk.wait_until("the flush syncs its table", || rule.hits() > 0);
+    for number in 0..8 {
+        db.put(format!("k{number}"), "0123456789").unwrap();
+    }
+    db.wait_for_compact().unwrap();
+    let wal = disk.newest(".log");
+    let disk = disk.kill();
+    disk.fs.corrupt(&wal, |bytes| bytes.truncate(bytes.len() / 2 + 3)).unwrap();
+
+    let db = disk.open_with(&options);
+    let found = all(&db);
+    assert!(found.contains("k2=") && !found.contains("k6="), "{found}");
+    put_synced(&db, "after", "2");
+    let disk = disk.lose_power();
+    assert_eq!(get(&disk.open_with(&options), "after"), "2");
+}
+
+#[test]
+fn recovery_flushes_unless_told_to_keep_the_wal() {
+    for keep in [false, true] {
+        let (disk, db) = fresh();
+        put_synced(&db, "k", "v");
+        let wal = disk.newest(".log");
+        drop(db);
+        let mut options = disk.options();
+        options.db.avoid_flush_during_recovery = keep;
+        let db = disk.open_with(&options);
+        assert_eq!(shape(&db), if keep { vec![] } else { vec![1] });
+        assert_eq!(disk.exists(&wal), keep);
+        assert_eq!(all(&disk.lose_power().open()), "k=v");
+        put_synced(&db, "l", "w");
+        assert_eq!(all(&disk.lose_power().open_with(&options)), "k=v l=w");
+    }
+}
+
+#[test]
+fn recovery_flushes_memtables_that_are_full() {
+    let (disk, db) = fresh();
+    for number in 0..200 {
+        db.put(format!("{number:03}"), "v".repeat(1000)).unwrap();
+    }
+    drop(db);
+    let mut options = disk.options();
+    options.cf.write_buffer_size = 32 << 10;
+    let db = disk.open_with(&options);
+    assert!(shape(&db)[0] > 3, "{:?}", shape(&db));
+    assert_eq!(db.iter().unwrap().entries().count(), 200);
+}
+
+// ---- where WALs are, and what becomes of them ----
+
+#[test]
+fn wals_may_have_a_directory_of_their_own() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.db.wal_dir = "/wals/of/db".into();
+    let db = disk.open_with(&options);
+    put_synced(&db, "a", "1");
+    assert!(disk.files(".log").iter().all(|path| path.starts_with("/wals/of/db")));
+    let after = disk.lose_power();
+    let db = after.open_with(&options);
+    assert_eq!(all(&db), "a=1");
+    db.flush().unwrap();
+    put_synced(&db, "b", "2");
+    drop(db);
+    assert_eq!(all(&after.open_with(&options)), "a=1 b=2");
+    let mut gone = options.db.clone();
+    gone.env = after.env();
+    Db::destroy(&gone, DIR).unwrap();
+    assert_eq!(after.fs.all_files(), Vec::<std::path::PathBuf>::new());
+}
+
+/// Switches WALs until one is written over an old one. Old ones are found by the background, so it is not
+/// known with which switch that is.
+fn until_a_wal_is_reused(disk: &Disk, db: &Db) {
+    let reused = || disk.fs.log().iter().filter(|entry| entry.kind == OpKind::Reuse).count();
+    let before = reused();
+    disk.wait_until("a WAL is reused", || {
+        put_synced(db, "reuse", "1");
+        db.flush().unwrap();
+        reused() > before
+    });
+}
+
+#[test]
+fn old_wals_are_reused_and_their_old_records_never_come_back() {
+    let disk = Disk::new();
+    let mut recycling = disk.options();
+    recycling.db.recycle_log_file_num = 2;
+    let plain = disk.options();
+    let mut expected = std::collections::BTreeMap::new();
+    for round in 0..8 {
+        // With and without reuse by turns: a file may be left by the other.
+        let options = if round % 3 == 2 { &plain } else { &recycling };
+        let db = disk.open_with(options);
+        for number in 0..20 - round * 2 {
+            let (key, value) = (format!("k{number:02}"), format!("{round}"));
+            put_synced(&db, &key, &value);
+            expected.insert(key, value);
+            if number == 8 {
+                db.delete("k03").unwrap();
+                expected.remove("k03");
+                db.flush().unwrap();
+                if options.db.recycle_log_file_num > 0 {
+                    until_a_wal_is_reused(&disk, &db);
+                    expected.insert("reuse".to_owned(), "1".to_owned());
+                }
+            }
+        }
+        let text: Vec<_> = expected.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        assert_eq!(all(&db), text.join(" "));
+        for policy in [CrashPolicy::KeepAll, CrashPolicy::DropUnsynced, CrashPolicy::SizeWithoutData] {
+            let crashed = disk.crash(policy);
+            for options in [&recycling, &plain] {
+                let found = all(&Disk::crash(&crashed, CrashPolicy::KeepAll).open_with(options));
+                assert_eq!(found, text.join(" "), "round {round}, {policy:?}");
+            }
+        }
+    }
+    let unlogged = put_unlogged(&disk.open_with(&recycling), "k", "v");
+    refused(unlogged, Code::InvalidArgument, "recycle_log_file_num");
+}
+
+#[test]
+fn wals_that_grow_too_large_flush_the_memtables_that_need_them() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.db.max_total_wal_size = 64 << 10;
+    let db = disk.open_with(&options);
+    let quiet = db.create_column_family("quiet", &options.cf).unwrap();
+    db.put_cf(&WriteOptions::default(), &quiet, "k", "v").unwrap();
+    for number in 0..200 {
+        db.put(format!("{number:03}"), "v".repeat(1000)).unwrap();
+    }
+    db.wait_for_compact().unwrap();
+    assert!(db.level_shape(&quiet)[0].0 > 0, "the WAL with its one write was kept alive by it");
+    let bytes = || disk.files(".log").iter().map(|path| disk.fs.size(path).unwrap_or(0)).sum::<u64>();
+    disk.wait_until("old WALs are removed", || bytes() < 200 << 10);
+}
+
+fn archive(disk: &Disk) -> Vec<String> {
+    let names = disk.fs.list(Path::new("/db/archive")).unwrap_or_default();
+    let mut names: Vec<_> = names.into_iter().filter(|name| name.ends_with(".log")).collect();
+    names.sort();
+    names
+}
+
+/// Writes and flushes, so that a WAL of about `bytes` becomes obsolete.
+fn retire_wal(disk: &Disk, db: &Db, bytes: usize) {
+    let before = disk.newest(".log");
+    db.put("k", vec![b'v'; bytes]).unwrap();
+    db.flush().unwrap();
+    disk.wait_until("the WAL is moved", || !disk.exists(&before));
+}
+
+#[test]
+fn obsolete_wals_are_archived_for_their_time() {
+    let clock = Arc::new(ManualClock::new(1_000_000_000_000));
+    let disk = Disk::with_clock(&clock);
+    let mut options = disk.options();
+    options.db.wal_ttl_seconds = 100;
+    let db = disk.open_with(&options);
+    retire_wal(&disk, &db, 10);
+    let first = archive(&disk);
+    assert_eq!(first.len(), 1);
+    clock.advance(Duration::from_secs(60));
+    retire_wal(&disk, &db, 10);
+    assert_eq!(archive(&disk).len(), 2);
+    clock.advance(Duration::from_secs(60));
+    retire_wal(&disk, &db, 10);
+    disk.wait_until("the first is too old", || archive(&disk).len() == 2);
+    assert!(!archive(&disk).contains(&first[0]));
+    // A clock that goes back makes nothing old.
+    clock.set_micros(1_000_000);
+    retire_wal(&disk, &db, 10);
+    assert_eq!(archive(&disk).len(), 3);
+    db.close().unwrap();
+    drop(db);
+    assert_eq!(disk.open_with(&options).get("k").unwrap().unwrap().len(), 10);
+}
+
+#[test]
+fn the_archive_is_kept_to_its_size() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.db.wal_size_limit_mb = 1;
+    let db = disk.open_with(&options);
+    for _ in 0..5 {
+        retire_wal(&disk, &db, 400 << 10);
+    }
+    disk.wait_until("the oldest are removed", || archive(&disk).len() == 2);
+}
+
+#[test]
+fn sizes_and_times_of_other_options_do_not_matter_when_reopened() {
+    let disk = Disk::new();
+    let changes: [fn(&mut Options); 5] = [
+        |options| options.db.wal_ttl_seconds = 10,
+        |options| options.db.recycle_log_file_num = 3,
+        |options| options.db.manual_wal_flush = true,
+        |options| options.db.avoid_flush_during_recovery = true,
+        |options| options.db.wal_bytes_per_sync = 100,
+    ];
+    let mut expected = Vec::new();
+    for (round, change) in changes.iter().cycle().take(15).enumerate() {
+        let mut options = disk.options();
+        change(&mut options);
+        let db = disk.open_with(&options);
+        assert_eq!(all(&db), expected.join(" "));
+        expected.push(format!("k{round:02}=v"));
+        db.put(format!("k{round:02}"), "v").unwrap();
+        if round % 4 == 3 {
+            db.flush().unwrap();
+        }
+        db.close().unwrap();
+    }
+}
