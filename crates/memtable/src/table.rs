@@ -34,15 +34,12 @@ pub enum MemTableKind {
     Vector,
 }
 
-/// Memtables of at least this size use huge pages: they come whole, used or not.
-const HUGE_PAGES_FROM: usize = 16 << 20;
-
 /// What a memtable is made for.
 #[derive(Clone, Debug)]
 pub struct MemTableOptions {
     /// How large it is expected to become, in bytes. A hint: nothing stops it from growing further.
     pub write_buffer_size: usize,
-    /// Whether to ask the system for huge pages once it has grown.
+    /// Whether to ask the system for huge pages once it has grown. They come whole, used or not.
     pub huge_pages: bool,
     /// Where its memory comes from and goes back to.
     pub pool: Arc<BlockPool>,
@@ -50,7 +47,7 @@ pub struct MemTableOptions {
 
 impl Default for MemTableOptions {
     fn default() -> Self {
-        Self { write_buffer_size: 64 << 20, huge_pages: true, pool: BlockPool::new() }
+        Self { write_buffer_size: 64 << 20, huge_pages: false, pool: BlockPool::new() }
     }
 }
 
@@ -99,9 +96,8 @@ unsafe impl Sync for PinnedMemValue {}
 impl MemTable {
     /// An empty memtable.
     pub fn new(kind: MemTableKind, comparator: InternalKeyComparator, options: &MemTableOptions) -> Self {
-        let huge_pages = options.huge_pages && options.write_buffer_size >= HUGE_PAGES_FROM;
         options.pool.make_room_for(options.write_buffer_size);
-        let arena = || Arena::new(huge_pages, Arc::clone(&options.pool));
+        let arena = || Arena::new(options.huge_pages, Arc::clone(&options.pool));
         let radix_tree = || match kind {
             MemTableKind::RadixTree if options.write_buffer_size <= RadixTree::MAX_BYTES => {
                 RadixTree::new(&comparator.user, arena)

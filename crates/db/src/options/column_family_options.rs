@@ -20,6 +20,9 @@ option_struct! {
         memtable_factory: MemTableKind = MemTableKind::RadixTree, Fixed, V7;
         /// A memtable of so many bytes is closed and flushed.
         write_buffer_size: usize = 64 << 20, Mutable, V7;
+        /// If not 0, memtables ask the system for huge pages, whose size the system knows. They come whole,
+        /// used or not, and under a hypervisor that takes free memory back they are slow to get.
+        memtable_huge_page_size: usize = 0, Mutable, V7;
         /// How many memtables there may be, the open one included, before writes stop.
         max_write_buffer_number: i32 = 2, Mutable, V7;
         /// So many closed memtables are flushed together.
@@ -96,7 +99,6 @@ option_struct! {
         ignored("arena_block_size", "size", "0", Change::Mutable, Since::V7, "arenas grow by their own rule");
         ignored("inplace_update_num_locks", "size", "10000", Change::Mutable, Since::V7, "nothing is updated in place");
         ignored("strict_max_successive_merges", "bool", "false", Change::Mutable, Since::Later, "there are no merges");
-        ignored("memtable_huge_page_size", "size", "0", Change::Mutable, Since::V7, "arenas ask for huge pages themselves");
         ignored("compaction_options_fifo", "CompactionOptionsFIFO", FIFO, Change::Mutable, Since::V7, "levelled compaction does not use it");
         ignored("compaction_options_universal", "CompactionOptionsUniversal", UNIVERSAL, Change::Mutable, Since::V7, "levelled compaction does not use it");
         ignored("last_level_temperature", "Temperature", "kUnknown", Change::Mutable, Since::V7, "the file system takes no such hint");

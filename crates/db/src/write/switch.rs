@@ -142,8 +142,8 @@ pub(crate) fn new_memtable(
 ) -> Arc<DbMemTable> {
     let memtable_options = MemTableOptions {
         write_buffer_size: options.write_buffer_size,
+        huge_pages: options.memtable_huge_page_size > 0,
         pool: Arc::clone(memory),
-        ..MemTableOptions::default()
     };
     let table = MemTable::new(options.memtable_kind(), comparator.clone(), &memtable_options);
     DbMemTable::new(table, id, options.write_buffer_size)
