@@ -1,7 +1,8 @@
 //! Every byte of every file of small databases damaged, and what reading them then gives.
 //!
-//! The regular run takes the bytes in steps; `IRONSTONE_DAMAGE=all` takes every bit of every byte and
-//! every length. Tables of the results go to standard output.
+//! The regular run flips every byte once (those of OPTIONS and of the long files in steps) and takes
+//! lengths in steps; `IRONSTONE_DAMAGE=all` takes every bit of every byte and every length. Tables of
+//! the results go to standard output.
 //!
 //! What is tolerated, and why (the module `damage` says what each is held to):
 //!
@@ -25,15 +26,17 @@ fn exhaustive() -> bool {
     std::env::var("IRONSTONE_DAMAGE").is_ok_and(|value| value == "all")
 }
 
-/// Places in a file of `len` bytes: every one, or so many of its kind that a run is short.
-fn places(sample: &Sample, path: &Path, len: u64) -> Vec<u64> {
+/// Places in a file: every one, or so many of its kind that a run is short; `usual` is the step where
+/// nothing else is said.
+fn places(sample: &Sample, path: &Path, usual: u64) -> Vec<u64> {
+    let len = sample.len(path);
     let step = match kind(path) {
         _ if exhaustive() => 1,
         FileKind::Options(_) => 199, // Never read when a database is opened.
         FileKind::Current | FileKind::Identity => 1,
         FileKind::Wal(_) if sample.shape() == Shape::Long => 997,
         FileKind::Table(_) if sample.shape() == Shape::Long => 997,
-        _ => 11,
+        _ => usual,
     };
     // A different start in each file, so that all places of a format have their turn.
     let start = path.as_os_str().len() as u64 + len;
@@ -62,17 +65,21 @@ fn trials<'a>(
     trials
 }
 
-fn flips(sample: &Sample, path: &Path) -> Vec<Damage> {
-    let places = places(sample, path, sample.len(path));
+fn flips_in_steps(sample: &Sample, path: &Path, step: u64) -> Vec<Damage> {
     let bits = |offset| match exhaustive() {
         true => (0..8).map(|bit| Damage::Bit { offset, bit }).collect(),
-        false => vec![Damage::Bit { offset, bit: (offset / 11 % 8) as u8 }],
+        false => vec![Damage::Bit { offset, bit: (offset / step % 8) as u8 }],
     };
-    places.into_iter().flat_map(|offset| [bits(offset), vec![Damage::Byte { offset }]].concat()).collect()
+    let places = places(sample, path, step).into_iter();
+    places.flat_map(|offset| [bits(offset), vec![Damage::Byte { offset }]].concat()).collect()
+}
+
+fn flips(sample: &Sample, path: &Path) -> Vec<Damage> {
+    flips_in_steps(sample, path, 1)
 }
 
 fn cuts(sample: &Sample, path: &Path) -> Vec<Damage> {
-    places(sample, path, sample.len(path)).into_iter().map(|len| Damage::Cut { len }).collect()
+    places(sample, path, 11).into_iter().map(|len| Damage::Cut { len }).collect()
 }
 
 fn check(title: &str, table: &Table, may_tolerate: impl Fn(&str, &str) -> bool) {
@@ -112,7 +119,7 @@ fn zeroed_sectors_are_found_or_lose_the_end_of_a_log() {
 #[test]
 fn readers_that_may_not_write_find_the_same() {
     let samples = [Sample::new(Shape::Plain), Sample::new(Shape::Rich)];
-    let both = |sample: &Sample, path: &Path| [flips(sample, path), cuts(sample, path)].concat();
+    let both = |sample: &Sample, path: &Path| [flips_in_steps(sample, path, 11), cuts(sample, path)].concat();
     let table = Table::of(&trials(&samples, DEFAULT_MODE, Access::ReadOnly, both));
     check("Flipped or cut, opened for reading only", &table, |file, damage| {
         (file == "WAL" || file == "MANIFEST") && damage != "one bit"
@@ -145,7 +152,7 @@ fn lost_and_exchanged_files_are_found() {
 fn each_recovery_mode_keeps_its_promise() {
     let samples = [Sample::new(Shape::Plain), Sample::new(Shape::Long)]; // Not with reused WALs: see the options.
     let wals = |sample: &Sample, path: &Path| match kind(path) {
-        FileKind::Wal(_) => [flips(sample, path), cuts(sample, path)].concat(),
+        FileKind::Wal(_) => [flips_in_steps(sample, path, 11), cuts(sample, path)].concat(),
         _ => Vec::new(),
     };
     use WalRecoveryMode::*;
