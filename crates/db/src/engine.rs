@@ -97,6 +97,10 @@ pub(crate) struct State {
     pub(crate) background_error: Option<Error>,
     pub(crate) running_flushes: usize,
     pub(crate) running_compactions: usize,
+    /// How many of them no caller asked for.
+    pub(crate) running_automatic: usize,
+    /// Whether several of those may run at once.
+    pub(crate) compaction_is_pressing: bool,
     /// How many callers keep background work from starting.
     pub(crate) paused: usize,
     /// How many callers keep files from being deleted.
@@ -244,6 +248,7 @@ impl Engine {
     pub(crate) fn update_stall(&self, state: &mut State) {
         let State { families, versions, .. } = state;
         let mut worst: Option<Debt> = None;
+        let mut pressing = false;
         for family in families.values_mut() {
             let Some(column_family) = versions.column_family(family.data.id) else { continue };
             let options = &family.data.options;
@@ -255,10 +260,16 @@ impl Engine {
                 level0_files: column_family.current.files(0).len(),
                 pending_bytes: family.pending_bytes,
             };
-            let debt = options.stall_limits().debt(now);
+            let limits = options.stall_limits();
+            let debt = limits.debt(now);
+            pressing |= limits.is_pressing(now);
             worst = worst.into_iter().chain(debt).max_by(|a, b| a.amount.total_cmp(&b.amount));
         }
         self.controller.set_debt(worst);
+        if pressing && !state.compaction_is_pressing {
+            self.work.notify_all();
+        }
+        state.compaction_is_pressing = pressing;
     }
 
     /// Writes down the options that are in force, and removes what is older than the file before.

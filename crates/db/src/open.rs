@@ -254,6 +254,8 @@ fn open(
                 .then(|| Error::not_supported("writing to a database that is open for reading only")),
             running_flushes: 0,
             running_compactions: 0,
+            running_automatic: 0,
+            compaction_is_pressing: false,
             paused: 0,
             deletions_disabled: 0,
             closing: false,

@@ -36,16 +36,18 @@ pub(crate) struct Claimed {
 
 /// Takes the most urgent compaction that can run now, if there is one.
 pub(crate) fn next(engine: &Engine, state: &mut State) -> Option<Job> {
-    if state.background_error.is_some() {
+    if state.background_error.is_some() || (state.running_automatic > 0 && !state.compaction_is_pressing) {
         return None;
     }
     let claimed = pick(engine, state)?;
     state.running_compactions += 1;
+    state.running_automatic += 1;
     let data = Arc::clone(&claimed.data);
     Some(Box::new(move |engine| {
         let result = carry_out(engine, claimed, &[]);
         let mut state = engine.state.lock();
         state.running_compactions -= 1;
+        state.running_automatic -= 1;
         if let Err(error) = result
             && !engine.cancelled.load(Ordering::Relaxed)
             && !data.is_dropped()

@@ -41,6 +41,7 @@ pub(crate) struct Debt {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StallLimits {
     pub(crate) max_write_buffer_number: usize,
+    pub(crate) level0_trigger: usize,
     pub(crate) level0_slowdown: usize,
     pub(crate) level0_stop: usize,
     pub(crate) soft_pending_bytes: u64,
@@ -58,6 +59,16 @@ pub(crate) struct StallState {
 }
 
 impl StallLimits {
+    /// Whether compaction should use all its threads, so that writers need not be slowed down soon. Else one
+    /// at a time leaves the processors and the disk to writers, readers and flushes. (The bounds are RocksDB's,
+    /// where memtables that wait for their flush count too, though compactions only keep that back.)
+    pub(crate) fn is_pressing(&self, state: StallState) -> bool {
+        let quarter_way = self.level0_trigger + self.level0_slowdown.saturating_sub(self.level0_trigger) / 4;
+        self.debt(StallState { unflushed_memtables: 0, ..state }).is_some()
+            || state.level0_files >= quarter_way.min(2 * self.level0_trigger)
+            || (self.soft_pending_bytes > 0 && state.pending_bytes >= self.soft_pending_bytes / 4)
+    }
+
     /// The largest debt of `state`, if there is any.
     pub(crate) fn debt(&self, state: StallState) -> Option<Debt> {
         let memtables = if state.unflushed_memtables >= self.max_write_buffer_number {
@@ -266,6 +277,7 @@ mod tests {
     use ironstone_vfs::ManualClock;
 
     const LIMITS: StallLimits = StallLimits {
+        level0_trigger: 4,
         max_write_buffer_number: 2,
         level0_slowdown: 20,
         level0_stop: 36,
@@ -306,6 +318,17 @@ mod tests {
         assert!((980_000_000..1_020_000_000).contains(&waited), "{waited}");
         let refused = controller.admit(rate, true, &clock, || Ok(())).unwrap_err();
         assert!(refused.is_incomplete());
+    }
+
+    #[test]
+    fn compaction_presses_before_writers_are_slowed_but_not_for_memtables() {
+        let pressing = |unflushed_memtables, level0_files, pending_bytes| {
+            LIMITS.is_pressing(StallState { unflushed_memtables, level0_files, pending_bytes })
+        };
+        assert!(!pressing(1, 7, 15 << 30));
+        assert!(pressing(1, 8, 0), "a quarter of the way from the trigger to slowing");
+        assert!(pressing(1, 0, 16 << 30), "a quarter of the soft limit");
+        assert!(!pressing(2, 0, 0), "writes are stopped, but only a flush can help");
     }
 
     #[test]
