@@ -19,7 +19,13 @@ pub(crate) struct Readahead {
     bytes_at: u64,
     /// Nothing is wanted from here on.
     limit: u64,
+    /// How far the system was told to read.
+    prefetched: u64,
 }
+
+/// Read at a time where the system reads ahead: a compaction of many files needs no more of each in
+/// memory of its own.
+const CHUNK: usize = 256 << 10;
 
 #[derive(Clone, Copy)]
 enum Plan {
@@ -45,6 +51,7 @@ impl Readahead {
             bytes: Vec::new(),
             bytes_at: 0,
             limit,
+            prefetched: 0,
         }
     }
 
@@ -101,7 +108,11 @@ impl Readahead {
     }
 
     fn fill(&mut self, file: &dyn RandomAccessFile, offset: u64, len: usize, more: usize) -> Result<()> {
-        let wanted = match self.plan {
+        let plan = self.plan;
+        let wanted = match plan {
+            Plan::Fixed(size) if !self.goes_back && self.prefetch(file, offset, size as u64) => {
+                size.min(CHUNK).max(len)
+            }
             Plan::Fixed(size) => size.max(len),
             Plan::Growing { .. } => len.saturating_add(more),
         };
@@ -114,14 +125,20 @@ impl Readahead {
         self.bytes_at = start;
         let count = file.read_at(start, &mut self.bytes).inspect_err(|_| self.bytes.clear())?;
         self.bytes.truncate(count);
-        if let (Plan::Fixed(size), false) = (self.plan, self.goes_back) {
-            // The system reads this while the caller works on what is here.
-            let rest = self.limit.saturating_sub(end).min(size as u64);
-            if rest > 0 {
-                file.prefetch(end, rest);
-            }
-        }
         Ok(())
+    }
+
+    /// Has the system read `size` bytes and more from `offset` on, while the caller works on what it has.
+    fn prefetch(&mut self, file: &dyn RandomAccessFile, offset: u64, size: u64) -> bool {
+        let ahead = self.prefetched.saturating_sub(offset);
+        if (size..=2 * size).contains(&ahead) || self.prefetched == self.limit && ahead > 0 {
+            return true;
+        }
+        let from = if ahead <= 2 * size { offset.max(self.prefetched) } else { offset };
+        let to = offset.saturating_add(2 * size).min(self.limit);
+        let kept = to > from && file.prefetch(from, to - from);
+        self.prefetched = if kept { to } else { 0 };
+        kept
     }
 }
 
@@ -131,14 +148,21 @@ mod tests {
     use ironstone_base::sync::Mutex;
     use std::path::Path;
 
-    /// A file of bytes that count up, which notes what is read.
-    struct Counting(Mutex<Vec<(u64, usize)>>);
+    /// A file of bytes that count up, which notes what is read; 1 << 32 is added to what is prefetched,
+    /// if it does that.
+    struct Counting(Mutex<Vec<(u64, usize)>>, bool);
 
     impl RandomAccessFile for Counting {
         fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
             self.0.lock().push((offset, buf.len()));
             buf.iter_mut().zip(offset..).for_each(|(byte, at)| *byte = at as u8);
             Ok(buf.len())
+        }
+        fn prefetch(&self, offset: u64, len: u64) -> bool {
+            if self.1 {
+                self.0.lock().push(((1 << 32) + offset, len as usize));
+            }
+            self.1
         }
         fn size(&self) -> u64 {
             1 << 20
@@ -149,8 +173,14 @@ mod tests {
     }
 
     /// Reads blocks of 100 bytes at `offsets` and answers what was read from the file for it.
-    fn reads(mut readahead: Readahead, offsets: impl Iterator<Item = u64>) -> Vec<(u64, usize)> {
-        let file = Counting(Mutex::new(Vec::new()));
+    fn reads(readahead: Readahead, offsets: impl Iterator<Item = u64>) -> Vec<(u64, usize)> {
+        reads_of(Counting(Mutex::new(Vec::new()), false), readahead, offsets)
+    }
+    fn reads_of(
+        file: Counting,
+        mut readahead: Readahead,
+        offsets: impl Iterator<Item = u64>,
+    ) -> Vec<(u64, usize)> {
         for offset in offsets {
             match readahead.read(&file, offset, 100).unwrap() {
                 Some(bytes) => {
@@ -178,6 +208,19 @@ mod tests {
         assert_eq!(back, [(5900, 100), (5800, 100), (5550, 250), (5200, 400), (4700, 500)]);
         let fixed = reads(Readahead::fixed(1000, 100_000), (0..30).rev().map(|i| 5000 + i * 100));
         assert_eq!(fixed, [(7900, 1000), (6900, 1000), (5900, 1000), (4900, 1000)]);
+    }
+
+    #[test]
+    fn where_the_system_reads_ahead_little_is_read_at_a_time() {
+        let file = Counting(Mutex::new(Vec::new()), true);
+        let size = 2 * CHUNK as u64;
+        let found =
+            reads_of(file, Readahead::fixed(size as usize, 7 * CHUNK as u64), (0..15_000).map(|i| i * 100));
+        let (told, read): (Vec<_>, Vec<_>) = found.into_iter().partition(|(at, _)| *at >= 1 << 32);
+        assert!(read.iter().all(|&(_, len)| len <= CHUNK), "{read:?}");
+        assert!(told.len() <= 6, "{told:?}");
+        let adjoin = |pair: &[(u64, usize)]| pair[0].0 + pair[0].1 as u64 == pair[1].0;
+        assert!(told.windows(2).all(adjoin), "all of it, once: {told:?}");
     }
 
     #[test]

@@ -463,8 +463,8 @@ impl RandomAccessFile for FaultRandomAccessFile {
             request.result = self.read_at(request.offset, request.buf);
         }
     }
-    fn prefetch(&self, offset: u64, len: u64) {
-        self.inner.prefetch(offset, len);
+    fn prefetch(&self, offset: u64, len: u64) -> bool {
+        self.inner.prefetch(offset, len)
     }
     fn size(&self) -> u64 {
         self.inner.size()

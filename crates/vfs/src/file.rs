@@ -58,8 +58,11 @@ pub trait RandomAccessFile: Send + Sync {
             request.result = self.read_at(request.offset, request.buf);
         }
     }
-    /// Says that `len` bytes at `offset` will be wanted soon. A hint: failures are not reported.
-    fn prefetch(&self, _offset: u64, _len: u64) {}
+    /// Says that `len` bytes at `offset` will be wanted soon. A hint: failures are not reported. Answers
+    /// whether the system keeps what it reads for it.
+    fn prefetch(&self, _offset: u64, _len: u64) -> bool {
+        false
+    }
     /// The length of the file when it was opened.
     fn size(&self) -> u64;
     /// Where the file is.

@@ -100,7 +100,9 @@ impl RandomAccessFile for OsRandomAccessFile {
         }
         if missing.len() > 1 {
             // Starts the reads and does not wait for them.
-            missing.iter().for_each(|&at| self.prefetch(requests[at].offset, requests[at].buf.len() as u64));
+            for &at in &missing {
+                self.prefetch(requests[at].offset, requests[at].buf.len() as u64);
+            }
         }
         for at in missing {
             let request = &mut requests[at];
@@ -108,11 +110,12 @@ impl RandomAccessFile for OsRandomAccessFile {
         }
     }
 
-    fn prefetch(&self, offset: u64, len: u64) {
+    fn prefetch(&self, offset: u64, len: u64) -> bool {
         // A length of 0 would mean "to the end". Failures are not reported: it is a hint.
         if let Some(len) = NonZeroU64::new(len) {
             let _ = rustix::fs::fadvise(&self.fd, offset, Some(len), Advice::WillNeed);
         }
+        true
     }
     fn size(&self) -> u64 {
         self.size
