@@ -18,6 +18,8 @@ pub(crate) struct TableCache {
     open: AtomicUsize,
     /// Open tables in the order in which a clock hand comes by.
     clock: Mutex<VecDeque<Weak<TableSlot>>>,
+    /// Tables whose slots are gone.
+    retired: Mutex<Vec<Arc<TableReader>>>,
 }
 
 /// How the tables of one column family are opened.
@@ -51,7 +53,14 @@ impl TableCache {
             capacity: capacity.unwrap_or(usize::MAX),
             open: AtomicUsize::new(0),
             clock: Mutex::default(),
+            retired: Mutex::default(),
         })
+    }
+
+    /// The tables that nobody has a place for any more. Whoever takes them takes their blocks out of the
+    /// block cache, where they would stand in the way of others.
+    pub(crate) fn take_retired(&self) -> Vec<Arc<TableReader>> {
+        std::mem::take(&mut *self.retired.lock())
     }
 
     /// The slot of a file; the same one for everybody who asks while somebody holds it.
@@ -176,8 +185,9 @@ impl TableSlot {
 
 impl Drop for TableSlot {
     fn drop(&mut self) {
-        if self.reader.load().is_some() {
+        if let Some(reader) = self.reader.swap(None) {
             self.opener.cache.open.fetch_sub(1, Ordering::Relaxed);
+            self.opener.cache.retired.lock().push(reader);
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::filter_block::ParsedFilter;
 use crate::footer::Footer;
 use crate::handle::BlockHandle;
 use crate::index::{FlatIndex, IndexFormat};
-use crate::options::{IndexType, OpenOptions, ReadContext, TableOptions, TableReadOptions};
+use crate::options::{IndexType, OpenOptions, ReadContext, ReadTier, TableOptions, TableReadOptions};
 use crate::properties::TableProperties;
 use crate::readahead::Readahead;
 use crate::table_iter::TableIter;
@@ -209,6 +209,20 @@ impl TableReader {
             }
         }
         Ok(anchors)
+    }
+
+    /// Takes the data blocks of a table that nobody will read again out of the block cache, as far as the
+    /// index is in memory.
+    pub fn uncache(&self) -> Result<()> {
+        let Some(cache) = &self.cache else { return Ok(()) };
+        let context = ReadContext { read_tier: ReadTier::BlockCache, ..ReadContext::default() };
+        let mut cursor = IndexCursor::new(self, &context)?;
+        let mut more = cursor.seek_to_first(self, &context)?;
+        while let (true, Some((index, at))) = (more, cursor.current(self)) {
+            cache.erase(&self.cache_key(index.handle(at)));
+            more = cursor.next(self, &context)?;
+        }
+        Ok(())
     }
 
     pub(crate) fn order(&self) -> &InternalKeyComparator {

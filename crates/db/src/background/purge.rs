@@ -13,6 +13,9 @@ enum OldWal {
 
 /// Removes tables that no version holds, and WALs whose writes are all in tables.
 pub(crate) fn remove_obsolete(engine: &Engine) {
+    for table in engine.tables.take_retired() {
+        let _ = table.uncache(); // Without its index in memory, its blocks leave the cache by age.
+    }
     let (tables, wals, manifests) = {
         let mut state = engine.state.lock();
         if state.deletions_disabled > 0 || engine.read_only {
