@@ -58,13 +58,19 @@ impl Cleaner {
 impl Workers {
     pub(crate) fn start(engine: &Arc<Engine>) -> Self {
         let mut threads = Vec::new();
-        for _ in 0..engine.options.flush_threads() {
+        for index in 0..engine.options.flush_threads() {
             let engine = Arc::clone(engine);
-            threads.push(thread::spawn_named("ironstone:flush", move || work(&engine, flush::next)));
+            let next = move |engine: &Engine, state: &mut State| {
+                if index <= state.running_flushes { flush::next(engine, state) } else { None }
+            };
+            threads.push(thread::spawn_named("ironstone:flush", move || work(&engine, next)));
         }
-        for _ in 0..engine.options.compaction_threads() {
+        for index in 0..engine.options.compaction_threads() {
             let engine = Arc::clone(engine);
-            threads.push(thread::spawn_named("ironstone:compact", move || work(&engine, compaction::next)));
+            let next = move |engine: &Engine, state: &mut State| {
+                if index <= state.running_automatic { compaction::next(engine, state) } else { None }
+            };
+            threads.push(thread::spawn_named("ironstone:compact", move || work(&engine, next)));
         }
         let cleaning = Arc::clone(engine);
         threads.push(thread::spawn_named("ironstone:clean", move || {
@@ -80,7 +86,10 @@ impl Workers {
 pub(crate) type Job = Box<dyn FnOnce(&Arc<Engine>) + Send>;
 
 /// Takes jobs and runs them until the database closes.
-fn work(engine: &Arc<Engine>, next: fn(&Engine, &mut State) -> Option<Job>) {
+///
+/// Of the threads of a kind, the first ones work and the others only when these are busy: each keeps memory
+/// in an arena of the allocator, and processor caches are warm where the last job ran.
+fn work(engine: &Arc<Engine>, next: impl Fn(&Engine, &mut State) -> Option<Job>) {
     let mut state = engine.state.lock();
     while !state.closing {
         let job = if state.is_held() { None } else { next(engine, &mut state) };

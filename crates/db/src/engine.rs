@@ -8,7 +8,7 @@ use crate::options::{DbOptions, OptionsFile};
 use crate::snapshot::SnapshotList;
 use crate::table_cache::TableCache;
 use crate::write::commit::CommitPipeline;
-use crate::write::controller::{Debt, StallState, WriteController};
+use crate::write::controller::{StallState, WriteController};
 use ironstone_base::statistics::Ticker;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ironstone_base::sync::{Arc, Condvar, Mutex};
@@ -247,7 +247,7 @@ impl Engine {
     /// Looks at how far the column families are behind, and sets the writers' rate.
     pub(crate) fn update_stall(&self, state: &mut State) {
         let State { families, versions, .. } = state;
-        let mut worst: Option<Debt> = None;
+        let mut debts = Vec::new();
         let mut pressing = false;
         for family in families.values_mut() {
             let Some(column_family) = versions.column_family(family.data.id) else { continue };
@@ -261,11 +261,10 @@ impl Engine {
                 pending_bytes: family.pending_bytes,
             };
             let limits = options.stall_limits();
-            let debt = limits.debt(now);
+            debts.extend(limits.debts(now));
             pressing |= limits.is_pressing(now);
-            worst = worst.into_iter().chain(debt).max_by(|a, b| a.amount.total_cmp(&b.amount));
         }
-        self.controller.set_debt(worst);
+        self.controller.set_debts(debts);
         if pressing && !state.compaction_is_pressing {
             self.work.notify_all();
         }

@@ -185,7 +185,7 @@ fn count(engine: &Engine, plan: &CompactionPlan, stats: &CompactionStats, nanos:
     counters.compaction_write_bytes.fetch_add(stats.bytes_written, Ordering::Relaxed);
     counters.compaction_micros.fetch_add(nanos / 1000, Ordering::Relaxed);
     if plan.start_level() == 0 {
-        engine.controller.note_drained(stats.bytes_read_non_output_levels, nanos);
+        engine.controller.note_compacted(stats.bytes_read_non_output_levels, nanos);
     }
     engine.count(Ticker::CompactReadBytes, read);
     engine.count(Ticker::CompactWriteBytes, stats.bytes_written);

@@ -1,10 +1,10 @@
 //! Slows writers down before compaction falls behind, and stops them when it has.
 //!
 //! One smooth rule instead of steps: with the debt `d` (0 where slowing starts, 1 where writes stop),
-//! writers get `drain * 4^(1 - 2d)` bytes per second, where `drain` is what flushes and compactions
-//! have lately taken out of level 0 per second. At small debt that is four times what drains and
-//! nobody notices; at half the debt the two are equal; near the stop it is a quarter, so the debt
-//! shrinks before anybody has to wait for long.
+//! writers get `drain * 4^(1 - 2d)` bytes per second, where `drain` is what compactions have lately taken
+//! out of level 0 per second, or flushes out of memtables if it is these that wait. At small debt that
+//! is four times what drains and nobody notices; at half the debt the two are equal; near the stop it
+//! is a quarter, so the debt shrinks before anybody has to wait for long.
 
 use ironstone_base::sync::atomic::{AtomicU64, Ordering};
 use ironstone_base::sync::{Condvar, Mutex};
@@ -64,19 +64,20 @@ impl StallLimits {
     /// where memtables that wait for their flush count too, though compactions only keep that back.)
     pub(crate) fn is_pressing(&self, state: StallState) -> bool {
         let quarter_way = self.level0_trigger + self.level0_slowdown.saturating_sub(self.level0_trigger) / 4;
-        self.debt(StallState { unflushed_memtables: 0, ..state }).is_some()
+        self.debts(StallState { unflushed_memtables: 0, ..state }).next().is_some()
             || state.level0_files >= quarter_way.min(2 * self.level0_trigger)
             || (self.soft_pending_bytes > 0 && state.pending_bytes >= self.soft_pending_bytes / 4)
     }
 
-    /// The largest debt of `state`, if there is any.
-    pub(crate) fn debt(&self, state: StallState) -> Option<Debt> {
+    /// What `state` is behind with.
+    pub(crate) fn debts(&self, state: StallState) -> impl Iterator<Item = Debt> {
         let memtables = if state.unflushed_memtables >= self.max_write_buffer_number {
             Some(1.0)
-        } else if self.max_write_buffer_number > 3
+        } else if self.max_write_buffer_number > 2
             && state.unflushed_memtables + 1 >= self.max_write_buffer_number
         {
-            Some(0.0)
+            // Half as fast as the flush, which has enough to do: the last memtable would only take memory.
+            Some(0.75)
         } else {
             None
         };
@@ -97,9 +98,7 @@ impl StallLimits {
                 if self.hard_pending_bytes == 0 { f64::INFINITY } else { self.hard_pending_bytes as f64 };
             debts.push((StallCause::PendingCompactionBytes, between(bytes, soft, hard)));
         }
-        let known =
-            debts.into_iter().filter_map(|(cause, amount)| amount.map(|amount| Debt { cause, amount }));
-        known.max_by(|a, b| a.amount.total_cmp(&b.amount))
+        debts.into_iter().filter_map(|(cause, amount)| amount.map(|amount| Debt { cause, amount }))
     }
 }
 
@@ -111,7 +110,10 @@ pub(crate) struct WriteController {
     paid_until: AtomicU64,
     /// Rate below which slowing never goes (`delayed_write_rate`).
     floor: u64,
-    drain: Mutex<Drain>,
+    /// What compactions take out of level 0.
+    compacted: Drain,
+    /// What flushes take out of memtables.
+    flushed: Drain,
     /// Why writers wait now.
     cause: Mutex<Option<StallCause>>,
     stop: Mutex<()>,
@@ -124,9 +126,19 @@ pub(crate) struct WriteController {
 
 const STOPPED: u64 = u64::MAX;
 
+/// Bytes per second, as lately measured; 0 before that.
 #[derive(Default)]
-struct Drain {
-    bytes_per_second: f64,
+struct Drain(Mutex<f64>);
+
+impl Drain {
+    fn note(&self, bytes: u64, nanos: u64) {
+        let sample = bytes as f64 * 1e9 / nanos.max(1) as f64;
+        let mut rate = self.0.lock();
+        *rate = if *rate == 0.0 { sample } else { 0.7 * *rate + 0.3 * sample };
+    }
+    fn rate(&self) -> f64 {
+        *self.0.lock()
+    }
 }
 
 impl WriteController {
@@ -135,7 +147,8 @@ impl WriteController {
             rate: AtomicU64::new(0),
             paid_until: AtomicU64::new(0),
             floor: if delayed_write_rate == 0 { 16 << 20 } else { delayed_write_rate },
-            drain: Mutex::default(),
+            compacted: Drain::default(),
+            flushed: Drain::default(),
             cause: Mutex::default(),
             stop: Mutex::new(()),
             resumed: Condvar::new(),
@@ -145,25 +158,21 @@ impl WriteController {
         }
     }
 
-    /// Learns that a job took `bytes` out of level 0 in `nanos`.
-    pub(crate) fn note_drained(&self, bytes: u64, nanos: u64) {
-        let sample = bytes as f64 * 1e9 / nanos.max(1) as f64;
-        let mut drain = self.drain.lock();
-        drain.bytes_per_second =
-            if drain.bytes_per_second == 0.0 { sample } else { 0.7 * drain.bytes_per_second + 0.3 * sample };
+    /// Learns that a compaction took `bytes` out of level 0 in `nanos`.
+    pub(crate) fn note_compacted(&self, bytes: u64, nanos: u64) {
+        self.compacted.note(bytes, nanos);
+    }
+    /// Learns that a flush took `bytes` out of memtables in `nanos`.
+    pub(crate) fn note_flushed(&self, bytes: u64, nanos: u64) {
+        self.flushed.note(bytes, nanos);
     }
 
-    /// Sets the rate from the largest debt of any column family.
-    pub(crate) fn set_debt(&self, debt: Option<Debt>) {
-        let rate = match debt {
-            None => 0,
-            Some(debt) if debt.amount >= 1.0 => STOPPED,
-            Some(debt) => {
-                let drain = self.drain.lock().bytes_per_second.max(self.floor as f64);
-                ((drain * 4f64.powf(1.0 - 2.0 * debt.amount)) as u64).clamp(64 << 10, STOPPED - 1)
-            }
-        };
-        *self.cause.lock() = debt.map(|debt| debt.cause);
+    /// Sets the rate: the lowest that any debt of any column family asks for.
+    pub(crate) fn set_debts(&self, debts: impl IntoIterator<Item = Debt>) {
+        let rates = debts.into_iter().filter_map(|debt| Some((self.rate_for(debt)?, debt.cause)));
+        let slowest = rates.min_by_key(|(rate, _)| if *rate == STOPPED { 0 } else { *rate });
+        *self.cause.lock() = slowest.map(|(_, cause)| cause);
+        let rate = slowest.map_or(0, |(rate, _)| rate);
         let before = self.rate.swap(rate, Ordering::SeqCst);
         if before == STOPPED && rate != STOPPED {
             let _stop = self.stop.lock();
@@ -171,6 +180,19 @@ impl WriteController {
         } else if rate == STOPPED && before != STOPPED {
             self.stops.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    fn rate_for(&self, debt: Debt) -> Option<u64> {
+        if debt.amount >= 1.0 {
+            return Some(STOPPED);
+        }
+        let drain = match debt.cause {
+            // Before the first flush nobody knows how fast that is.
+            StallCause::Memtables => Some(self.flushed.rate()).filter(|rate| *rate > 0.0)?,
+            StallCause::Level0Files | StallCause::PendingCompactionBytes => self.compacted.rate(),
+        };
+        let drain = drain.max(self.floor as f64);
+        Some(((drain * 4f64.powf(1.0 - 2.0 * debt.amount)) as u64).clamp(64 << 10, STOPPED - 1))
     }
 
     /// Whether writes are stopped, and at what rate they are admitted otherwise (0: no limit).
@@ -192,7 +214,7 @@ impl WriteController {
 
     /// Wakes whoever waits, for good: the database is closing or has failed.
     pub(crate) fn release(&self) {
-        self.set_debt(None);
+        self.set_debts([]);
         let _stop = self.stop.lock();
         self.resumed.notify_all();
     }
@@ -287,31 +309,52 @@ mod tests {
     };
 
     fn debt(level0_files: usize) -> Option<Debt> {
-        LIMITS.debt(StallState { unflushed_memtables: 1, level0_files, pending_bytes: 0 })
+        LIMITS.debts(StallState { unflushed_memtables: 1, level0_files, pending_bytes: 0 }).next()
     }
 
     #[test]
     fn the_rate_falls_smoothly_with_the_debt() {
         let controller = WriteController::new(8 << 20);
-        controller.note_drained(100 << 20, 1_000_000_000);
+        controller.note_compacted(100 << 20, 1_000_000_000);
         let mut last = u64::MAX;
         assert!(debt(19).is_none());
         for files in 20..36 {
-            controller.set_debt(debt(files));
+            controller.set_debts(debt(files));
             let (stopped, rate) = controller.state();
             assert!(!stopped && rate < last, "{files} files: {rate}");
             assert!(last == u64::MAX || rate * 5 / 4 > last * 3 / 4, "no cliff at {files} files");
             last = rate;
         }
-        controller.set_debt(debt(36));
+        controller.set_debts(debt(36));
         assert!(controller.state().0);
+    }
+
+    #[test]
+    fn writers_go_half_as_fast_as_the_flush_before_the_last_memtable_is_full() {
+        let limits = StallLimits { max_write_buffer_number: 3, ..LIMITS };
+        let debt = |unflushed_memtables| {
+            limits.debts(StallState { unflushed_memtables, level0_files: 0, pending_bytes: 0 }).next()
+        };
+        let controller = WriteController::new(1 << 20);
+        controller.note_flushed(300 << 20, 1_000_000_000);
+        controller.note_compacted(100 << 20, 1_000_000_000);
+        assert!(debt(1).is_none());
+        controller.set_debts(debt(2));
+        assert_eq!(controller.state(), (false, 150 << 20));
+        controller.set_debts(debt(3));
+        assert!(controller.state().0);
+        // The slowest counts, not the largest debt.
+        let level0 = Debt { cause: StallCause::Level0Files, amount: 0.5 };
+        controller.set_debts(debt(2).into_iter().chain([level0]));
+        assert_eq!(controller.state(), (false, 100 << 20));
+        assert_eq!(controller.cause(), Some(StallCause::Level0Files));
     }
 
     #[test]
     fn a_delayed_write_pays_and_one_that_will_not_wait_is_refused() {
         let clock = ManualClock::new(0);
         let controller = WriteController::new(1 << 20);
-        controller.set_debt(debt(28));
+        controller.set_debts(debt(28));
         let rate = controller.state().1;
         controller.admit(rate, false, &clock, || Ok(())).unwrap();
         let waited = clock.monotonic_nanos();
@@ -335,7 +378,7 @@ mod tests {
     fn a_stop_ends_when_the_database_fails() {
         let clock = ManualClock::new(0);
         let controller = WriteController::new(1 << 20);
-        controller.set_debt(debt(40));
+        controller.set_debts(debt(40));
         let failed = controller.admit(1, false, &clock, || Err(Error::shutdown()));
         assert!(failed.is_err());
     }
