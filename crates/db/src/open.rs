@@ -220,6 +220,7 @@ fn open(
     for family in families.values() {
         family.install_view(&versions);
     }
+    memory.release(); // Of what was replayed: a database that is only read needs none.
 
     let directory = env.fs.open_directory(if read_only { path } else { &wal_dir })?;
     let pipeline = CommitPipeline::new(last_sequence, wal_number, wal_file, recycled, directory);

@@ -110,6 +110,10 @@ impl BlockPool {
     pub(crate) fn make_room_for(&self, write_buffer_size: usize) {
         self.limit.fetch_max(write_buffer_size.div_ceil(BLOCK_SPAN), Relaxed);
     }
+    /// Gives all free blocks back to the system.
+    pub fn release(&self) {
+        self.free.lock().clear();
+    }
     fn take(&self) -> Option<Block> {
         self.free.lock().pop()
     }
@@ -456,6 +460,9 @@ pub(crate) mod tests {
         drop(again);
         drop(filled(10));
         assert_eq!(held(), 3, "the pool keeps no more than its limit");
+        pool.release();
+        assert_eq!(held(), 0);
+        drop(filled(1));
         drop(pool);
         assert_eq!(HELD.get(), before);
     }
