@@ -73,12 +73,12 @@ fn page(rows: &str, machines: &[Value]) -> String {
         "# Benchmarks\n\n\
          Ours against Debian's `db_bench` of RocksDB, the same flags on the same machine, by turns. Made by\n\n\
          ```\ncargo xtask bench\n```\n\n\
-         (`--only NAME,...` for some of the lines; about an hour and 10 GB of disk for all.) The command lines are in\n\
+         (`--only NAME,...` for some of the lines; about 20 minutes and 10 GB of disk for all.) The command lines are in\n\
          [benchmarks/commands.tsv](benchmarks/commands.tsv); what RocksDB 7.8 does not know of them any more is left\n\
          out on both sides, and where the defaults of the two programs differ, both are told (`cargo xtask bench\n\
-         --dry-run` prints the result). Before every run the disk comes to rest, and before those that\n\
-         write a file of 2 GiB comes and goes, so that neither side\n\
-         meets memory that the hypervisor took back. Lines with 32 threads do 4 million reads in all. Every number of every run is\n\
+         --dry-run` prints the result). Before every run the disk comes to rest, and before\n\
+         those that write a file of 2 GiB comes and goes, so that neither side meets memory that the hypervisor took back.\n\
+         Lines with 32 threads do 4 million reads in all. Every number of every run is\n\
          in `benchmarks/*.json`.\n\n\
          Rates are medians. The ratio is the median of the ratios of the pairs, with their range; it should be at least\n\
          1.4 for writes (Debian builds RocksDB with assertions, which slows writes down by as much) and 1.0 for reads.\n\
