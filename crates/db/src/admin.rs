@@ -222,7 +222,7 @@ impl Db {
             let busy = state.running_flushes + state.running_compactions > 0
                 || state.families.values().any(|family| {
                     let automatic = !family.data.options.disable_auto_compactions;
-                    (automatic && family.compaction_due) || family.flushing || is_due(family)
+                    (automatic && family.compaction_due) || family.flushing.is_some() || is_due(family)
                 });
             if !busy || state.paused > 0 {
                 return Ok(());

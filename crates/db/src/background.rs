@@ -58,20 +58,22 @@ impl Cleaner {
 impl Workers {
     pub(crate) fn start(engine: &Arc<Engine>) -> Self {
         let mut threads = Vec::new();
-        for index in 0..engine.options.flush_threads() {
-            let engine = Arc::clone(engine);
-            let next = move |engine: &Engine, state: &mut State| {
-                if index <= state.running_flushes { flush::next(engine, state) } else { None }
-            };
-            threads.push(thread::spawn_named("ironstone:flush", move || work(&engine, next)));
-        }
-        for index in 0..engine.options.compaction_threads() {
-            let engine = Arc::clone(engine);
-            let next = move |engine: &Engine, state: &mut State| {
-                if index <= state.running_automatic { compaction::next(engine, state) } else { None }
-            };
-            threads.push(thread::spawn_named("ironstone:compact", move || work(&engine, next)));
-        }
+        let mut start = |name, count, kind: Kind| {
+            for index in 0..count {
+                let engine = Arc::clone(engine);
+                threads.push(thread::spawn_named(name, move || work(&engine, index, kind)));
+            }
+        };
+        start(
+            "ironstone:flush",
+            engine.options.flush_threads(),
+            Kind { running: |state| state.running_flushes, next: flush::next },
+        );
+        start(
+            "ironstone:compact",
+            engine.options.compaction_threads(),
+            Kind { running: |state| state.running_automatic, next: compaction::next },
+        );
         let cleaning = Arc::clone(engine);
         threads.push(thread::spawn_named("ironstone:clean", move || {
             while cleaning.cleaner.wait() {
@@ -85,14 +87,24 @@ impl Workers {
 /// A job that was taken and must be run without the state lock.
 pub(crate) type Job = Box<dyn FnOnce(&Arc<Engine>) + Send>;
 
+/// What a thread does.
+#[derive(Clone, Copy)]
+struct Kind {
+    /// How many jobs of the kind run.
+    running: fn(&State) -> usize,
+    /// Takes the next job, if one is due.
+    next: fn(&Engine, &mut State) -> Option<Job>,
+}
+
 /// Takes jobs and runs them until the database closes.
 ///
 /// Of the threads of a kind, the first ones work and the others only when these are busy: each keeps memory
 /// in an arena of the allocator, and processor caches are warm where the last job ran.
-fn work(engine: &Arc<Engine>, next: impl Fn(&Engine, &mut State) -> Option<Job>) {
+fn work(engine: &Arc<Engine>, index: usize, kind: Kind) {
     let mut state = engine.state.lock();
     while !state.closing {
-        let job = if state.is_held() { None } else { next(engine, &mut state) };
+        let wanted = !state.is_held() && index <= (kind.running)(&state);
+        let job = if wanted { (kind.next)(engine, &mut state) } else { None };
         match job {
             Some(job) => {
                 MutexGuard::unlocked(&mut state, || run_guarded(engine, job));

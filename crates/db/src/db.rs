@@ -197,6 +197,9 @@ impl Db {
                 if committed.memtable_full || committed.wal_end > engine.wal_check.load(Ordering::Relaxed) {
                     engine.switch_wanted.store(true, Ordering::Relaxed);
                 }
+                if committed.memtable_grown {
+                    engine.note_growth();
+                }
                 if engine.statistics.is_some() {
                     engine.count(Ticker::NumberKeysWritten, u64::from(batch.count()));
                     engine.count(Ticker::BytesWritten, bytes);

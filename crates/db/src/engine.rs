@@ -1,6 +1,7 @@
 //! An open database: what its threads share, and the state behind the one state lock.
 
 use crate::background::Cleaner;
+use crate::background::flush::Flushing;
 use crate::column_family::ColumnFamilyData;
 use crate::info_log::InfoLog;
 use crate::memtables::{DbMemTable, ImmutableMemTable};
@@ -44,6 +45,8 @@ pub(crate) struct Engine {
     pub(crate) switching: Mutex<()>,
     /// Raised by the write that fills a memtable; the next write switches it. Relaxed: a hint.
     pub(crate) switch_wanted: AtomicBool,
+    /// Whether `State::running_flushes` is not 0. Relaxed: a hint.
+    pub(crate) flushes_run: AtomicBool,
     /// Where in the log it is worth looking again whether the WALs are too large together. Relaxed: a hint.
     pub(crate) wal_check: AtomicU64,
     /// Raised with every failure that stops writes, so that writers need no lock to see it.
@@ -125,8 +128,8 @@ pub(crate) struct Family {
     pub(crate) mem: Arc<DbMemTable>,
     /// Oldest first.
     pub(crate) imm: VecDeque<ImmutableMemTable>,
-    /// Whether the oldest of `imm` are being flushed.
-    pub(crate) flushing: bool,
+    /// The flush of the oldest of `imm`, if it runs.
+    pub(crate) flushing: Option<Flushing>,
     /// Flush what is in `imm` even if it is little.
     pub(crate) flush_requested: bool,
     pub(crate) running: RunningCompactions,
@@ -171,18 +174,21 @@ impl State {
     pub(crate) fn family_mut(&mut self, id: ColumnFamilyId) -> Result<&mut Family> {
         self.families.get_mut(&id).ok_or_else(|| dropped(id))
     }
+    /// The oldest WAL that holds a write which no table has, once as many of the oldest immutable memtables
+    /// of each column family as `flushed` answers are in tables; the current one if there is none.
+    pub(crate) fn oldest_needed_wal(&self, flushed: impl Fn(ColumnFamilyId) -> usize) -> Option<FileNumber> {
+        let oldest = |(id, family): (&ColumnFamilyId, &Family)| family.oldest_wal_without(flushed(*id));
+        let current = self.wals.last_key_value().map(|(number, _)| *number);
+        self.families.iter().filter_map(oldest).min().or(current)
+    }
     /// Adds to `edit` what the MANIFEST is to say about the WALs once as many of the oldest immutable memtables
     /// of each column family as `flushed` answers are in tables: those that stay needed, with their durable
     /// sizes. Tables of one column family may then be ahead of what another one has only in them, so recovery
     /// must know damage in them from an end that a power loss left.
     pub(crate) fn note_wals(&self, edit: &mut VersionEdit, flushed: impl Fn(ColumnFamilyId) -> usize) {
-        let oldest = |(id, family): (&ColumnFamilyId, &Family)| family.oldest_wal_without(flushed(*id));
-        let current = self.wals.last_key_value().map(|(number, _)| *number);
-        let Some(keep) = self.families.iter().filter_map(oldest).min().or(current) else { return };
+        let Some(keep) = self.oldest_needed_wal(flushed) else { return };
         let known: Vec<_> = self.versions.needed_wals().map(|wal| wal.number).collect();
-        if known.iter().any(|number| *number < keep) {
-            edit.needed_wals_from = Some(keep);
-        }
+        edit.min_log_number_to_keep = Some(keep);
         let fresh = (self.wals.range(keep..))
             .filter(|(number, wal)| wal.synced && wal.bytes > 0 && !known.contains(number));
         let listed = fresh.map(|(&number, wal)| WalAddition { number, synced_size: Some(wal.bytes) });
@@ -257,6 +263,8 @@ impl Engine {
             family.pending_bytes = shape.pending_compaction_bytes(version, compaction);
             let now = StallState {
                 unflushed_memtables: family.imm.len(),
+                active_fill: family.mem.fill(),
+                flush_done: family.flushing.as_ref().map_or(0.0, Flushing::done),
                 level0_files: column_family.current.files(0).len(),
                 pending_bytes: family.pending_bytes,
             };
@@ -267,8 +275,43 @@ impl Engine {
         self.controller.set_debts(debts);
         if pressing && !state.compaction_is_pressing {
             self.work.notify_all();
+            self.progress.notify_all();
         }
         state.compaction_is_pressing = pressing;
+    }
+
+    pub(crate) fn flush_begins(&self, state: &mut State) {
+        state.running_flushes += 1;
+        self.flushes_run.store(true, Ordering::Relaxed);
+    }
+    pub(crate) fn flush_ended(&self, state: &mut State) {
+        state.running_flushes -= 1;
+        self.flushes_run.store(state.running_flushes > 0, Ordering::Relaxed);
+    }
+
+    /// Waits while a flush runs, unless compaction is behind itself, and answers for how many nanoseconds:
+    /// writers wait for a flush sooner than for a compaction.
+    pub(crate) fn give_way_to_flushes(&self) -> u64 {
+        if !self.flushes_run.load(Ordering::Relaxed) {
+            return 0;
+        }
+        let started = self.env.clock.monotonic_nanos();
+        let mut state = self.state.lock();
+        while state.running_flushes > 0 && !state.compaction_is_pressing && !state.closing {
+            self.progress.wait(&mut state);
+        }
+        self.env.clock.monotonic_nanos() - started
+    }
+
+    /// A memtable has grown: writers slow down with the last one that there is room for.
+    pub(crate) fn note_growth(&self) {
+        let mut state = self.state.lock();
+        let last = |family: &Family| {
+            family.imm.len() + 1 >= family.data.options.stall_limits().max_write_buffer_number
+        };
+        if state.families.values().any(|family| !family.imm.is_empty() && last(family)) {
+            self.update_stall(&mut state);
+        }
     }
 
     /// Writes down the options that are in force, and removes what is older than the file before.

@@ -1,7 +1,7 @@
 //! A column family's memtables, as the database sees them.
 
 use ironstone_base::sync::Arc;
-use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use ironstone_base::{ColumnFamilyId, FileNumber, SequenceNumber, ValueType};
 use ironstone_memtable::MemTable;
 
@@ -18,6 +18,9 @@ pub(crate) struct DbMemTable {
     size_limit: usize,
     /// Set once, by the write that fills it. Relaxed: only a hint to switch.
     full: AtomicBool,
+    /// The size at which its growth is worth a look, by the sixteenth; that somebody should look now. Relaxed: hints.
+    next_mark: AtomicUsize,
+    grown: AtomicBool,
 }
 
 impl DbMemTable {
@@ -29,6 +32,8 @@ impl DbMemTable {
             unlogged: AtomicBool::new(false),
             size_limit,
             full: AtomicBool::new(false),
+            next_mark: AtomicUsize::new(size_limit / 16),
+            grown: AtomicBool::new(false),
         })
     }
     pub(crate) fn table(&self) -> &Arc<MemTable> {
@@ -64,9 +69,28 @@ impl DbMemTable {
     #[inline]
     pub(crate) fn add(&self, sequence: SequenceNumber, kind: ValueType, key: &[u8], value: &[u8]) {
         self.table.add(sequence, kind, key, value);
-        if self.table.memory_usage() >= self.size_limit {
+        let used = self.table.memory_usage();
+        if used >= self.next_mark.load(Ordering::Relaxed) {
+            self.note_growth(used);
+        }
+    }
+    #[cold]
+    fn note_growth(&self, used: usize) {
+        let step = (self.size_limit / 16).max(1);
+        self.next_mark.store((used / step + 1) * step, Ordering::Relaxed);
+        self.grown.store(true, Ordering::Relaxed);
+        if used >= self.size_limit {
             self.full.store(true, Ordering::Relaxed);
         }
+    }
+    /// Whether it has grown by a sixteenth of what it may take; asks once for each.
+    #[inline]
+    pub(crate) fn take_grown(&self) -> bool {
+        self.grown.load(Ordering::Relaxed) && self.grown.swap(false, Ordering::Relaxed)
+    }
+    /// How much of what it may take is used, of 1.
+    pub(crate) fn fill(&self) -> f64 {
+        self.table.memory_usage() as f64 / self.size_limit.max(1) as f64
     }
     #[inline]
     pub(crate) fn is_full(&self) -> bool {

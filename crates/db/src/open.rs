@@ -26,6 +26,7 @@ use ironstone_version::{
     db_id_from_bits, list_column_families, read_identity, write_identity,
 };
 use ironstone_vfs::{Env, FileSystem};
+use ironstone_wal::WalRecoveryMode;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 
@@ -211,9 +212,16 @@ fn open(
     };
     let mut manifest = manifest;
     if !read_only {
+        // Whoever wrote them may not have synced them, and what is synced from now on stands on them.
+        for number in replayed.kept_wals.keys() {
+            let path = file_name::wal(&wal_dir, *number);
+            let mut file = env.fs.append_to(&path, ironstone_vfs::WriteOptions::default())?;
+            file.sync()?;
+            file.close()?;
+        }
         install_recovered(&mut versions, &mut manifest, &families, edits, wal_number, &replayed)?;
-        for (number, bytes) in &replayed.kept_wals {
-            wals.insert(*number, WalState { bytes: *bytes, synced: false, closed_at: Some(last_sequence) });
+        for (&number, &bytes) in &replayed.kept_wals {
+            wals.insert(number, WalState { bytes, synced: true, closed_at: Some(last_sequence) });
         }
         wals.insert(wal_number, WalState::default());
     }
@@ -223,7 +231,13 @@ fn open(
     memory.release(); // Of what was replayed: a database that is only read needs none.
 
     let directory = env.fs.open_directory(if read_only { path } else { &wal_dir })?;
-    let pipeline = CommitPipeline::new(last_sequence, wal_number, wal_file, recycled, directory);
+    // These modes take a gap between two WALs for damage.
+    let gaps_are_damage = matches!(
+        options.wal_recovery_mode,
+        WalRecoveryMode::AbsoluteConsistency | WalRecoveryMode::TolerateCorruptedTailRecords
+    );
+    let pipeline =
+        CommitPipeline::new(last_sequence, wal_number, wal_file, recycled, directory, gaps_are_damage);
     for family in families.values() {
         pipeline.set_active(family.data.id, Arc::clone(&family.mem));
     }
@@ -243,6 +257,7 @@ fn open(
         block_cache,
         switching: Mutex::new(()),
         switch_wanted: AtomicBool::new(false),
+        flushes_run: AtomicBool::new(false),
         wal_check: AtomicU64::new(0),
         writes_stopped: AtomicBool::new(read_only),
         manifest: Mutex::new(manifest),
@@ -459,9 +474,8 @@ fn install_recovered(
     }
     versions.raise_last_sequence(replayed.last_sequence);
     let mut edits: Vec<_> = edits.into_values().collect();
-    let keep = replayed.kept_wals.keys().next().copied().unwrap_or(wal_number);
-    if let (true, Some(edit)) = (versions.needed_wals().any(|wal| wal.number < keep), edits.first_mut()) {
-        edit.needed_wals_from = Some(keep);
+    if let Some(edit) = edits.first_mut() {
+        edit.min_log_number_to_keep = Some(replayed.kept_wals.keys().next().copied().unwrap_or(wal_number));
     }
     // Nobody goes on with RocksDB's own list, which would soon be wrong.
     if versions.wals().iter().next().is_some() {
@@ -519,7 +533,7 @@ impl FamilyBuilder<'_> {
             data,
             mem,
             imm: VecDeque::new(),
-            flushing: false,
+            flushing: None,
             flush_requested: false,
             exclusive_waits: 0,
             pending_bytes: 0,

@@ -2,7 +2,6 @@
 
 use crate::Db;
 use crate::column_family::ColumnFamily;
-use crate::engine::Family;
 use crate::read::view::SuperVersion;
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::Ordering;
@@ -154,10 +153,7 @@ impl Db {
             "compaction-pending" => u64::from(family.compaction_due),
             "is-file-deletions-enabled" => u64::from(state.deletions_disabled == 0),
             "estimate-pending-compaction-bytes" => family.pending_bytes,
-            "min-log-number-to-keep" => {
-                let needed = state.families.values().filter_map(Family::oldest_wal).min();
-                needed.or_else(|| state.wals.keys().next_back().copied()).unwrap_or_default().0
-            }
+            "min-log-number-to-keep" => state.oldest_needed_wal(|_| 0).unwrap_or_default().0,
             _ => return None,
         })
     }

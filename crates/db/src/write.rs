@@ -2,5 +2,6 @@
 
 pub(crate) mod commit;
 pub(crate) mod controller;
+pub(crate) mod predecessor;
 pub(crate) mod publish;
 pub(crate) mod switch;

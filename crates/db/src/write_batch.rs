@@ -15,6 +15,12 @@ pub const HEADER_LEN: usize = 12;
 /// The longest key, and the longest value: lengths are 32 bits wide, and memtables add a few bytes.
 pub const MAX_SLICE_BYTES: usize = u32::MAX as usize - 16;
 
+/// The sequence number of the first write of `record`, if that is long enough for a batch.
+pub(crate) fn sequence_of(record: &[u8]) -> Option<SequenceNumber> {
+    let header = record.get(..HEADER_LEN)?;
+    Some(SequenceNumber(u64::from_le_bytes(*header.first_chunk()?)))
+}
+
 /// Several writes that take effect together or not at all.
 ///
 /// ```

@@ -129,8 +129,6 @@ pub struct VersionEdit {
     pub wal_deletion: Option<FileNumber>,
     /// Ours: WALs that stay needed once this is in force, with their durable sizes.
     pub needed_wals: Vec<WalAddition>,
-    /// Ours: of `needed_wals` of earlier records, those below this number are not needed any more.
-    pub needed_wals_from: Option<FileNumber>,
     /// How many edits of the same atomic group follow; all of them take effect or none.
     pub remaining_in_group: Option<u32>,
     /// The size of the MANIFEST when it was last written anew.
@@ -178,9 +176,8 @@ mod tag {
     /// Ours, far from the next tags of RocksDB. u64 LE, so that its length does not depend on its value,
     /// then [`super::DURABLE_SIZE_END`].
     pub const DURABLE_SIZE: u32 = 0x4952_0000 | SAFE_TO_IGNORE;
-    /// Ours, as `WAL_ADDITION` and `WAL_DELETION`, which make RocksDB 7 fail when it opens for reading only.
+    /// Ours, as `WAL_ADDITION`, which makes RocksDB 7 fail when it opens for reading only.
     pub const NEEDED_WAL: u32 = DURABLE_SIZE + 1;
-    pub const NEEDED_WALS_FROM: u32 = DURABLE_SIZE + 2;
 }
 
 /// Tags of the fields of "new file 4": tag varint32, length-prefixed value; the last tag is `END`.
@@ -319,9 +316,6 @@ impl VersionEdit {
             wal.encode(&mut nested);
             put_bytes(out, tag::NEEDED_WAL, &nested);
         }
-        if let Some(number) = self.needed_wals_from {
-            put_bytes(out, tag::NEEDED_WALS_FROM, &varint(number.0));
-        }
         for (tag, bytes) in &self.ignored {
             put_bytes(out, *tag, bytes);
         }
@@ -393,7 +387,6 @@ impl VersionEdit {
             tag::WAL_ADDITION => self.wal_additions.push(WalAddition::decode(src)?),
             tag::WAL_DELETION => self.wal_deletion = Some(FileNumber(number(src)?)),
             tag::NEEDED_WAL => self.needed_wals.push(WalAddition::decode(src)?),
-            tag::NEEDED_WALS_FROM => self.needed_wals_from = Some(FileNumber(number(src)?)),
             tag::PERSIST_USER_DEFINED_TIMESTAMPS => {
                 self.persist_user_defined_timestamps = Some(byte(src)? == 1)
             }

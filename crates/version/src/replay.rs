@@ -137,7 +137,7 @@ impl<'a> Replay<'a> {
         if let Some(number) = edit.wal_deletion {
             self.wals.delete_before(number);
         }
-        self.needed_wals.take(edit.needed_wals_from, &edit.needed_wals);
+        self.needed_wals.take(edit.min_log_number_to_keep, &edit.needed_wals);
         self.log_number = self.log_number.max(edit.log_number);
         self.prev_log_number = edit.prev_log_number.unwrap_or(self.prev_log_number);
         self.next_file_number = self.next_file_number.max(edit.next_file_number);

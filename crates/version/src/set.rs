@@ -390,7 +390,7 @@ impl VersionSet {
         if let Some(number) = edit.wal_deletion {
             self.wals.delete_before(number);
         }
-        self.needed_wals.take(edit.needed_wals_from, &edit.needed_wals);
+        self.needed_wals.take(edit.min_log_number_to_keep, &edit.needed_wals);
         let next_file = edit.next_file_number.unwrap_or_default();
         self.next_file_number.fetch_max(next_file.0, Ordering::Relaxed);
         self.last_sequence = self.last_sequence.max(edit.last_sequence.unwrap_or_default());
@@ -498,9 +498,10 @@ impl VersionSet {
     pub fn min_log_number_to_keep(&self) -> FileNumber {
         self.min_log_number_to_keep
     }
-    /// The smallest log number of all column families: WALs below it hold nothing that tables lack.
+    /// WALs below it hold nothing that tables lack, as far as the MANIFEST says.
     pub fn min_log_number(&self) -> FileNumber {
-        self.column_families.values().map(|state| state.log_number).min().unwrap_or_default()
+        let of_families = self.column_families.values().map(|state| state.log_number).min();
+        of_families.unwrap_or_default().max(self.min_log_number_to_keep)
     }
     /// The database's id, if the MANIFEST has it.
     pub fn db_id(&self) -> Option<&str> {

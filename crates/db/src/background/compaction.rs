@@ -7,7 +7,7 @@ use crate::engine::{Engine, State};
 use crate::info_log::info;
 use ironstone_base::statistics::{Histogram, Ticker};
 use ironstone_base::sync::Arc;
-use ironstone_base::sync::atomic::{AtomicBool, Ordering};
+use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ironstone_base::{Code, ColumnFamilyId, Error, Result, SubCode};
 use ironstone_compaction::{
     CompactionId, CompactionOutput, CompactionPlan, CompactionReason, CompactionStats, JobContext,
@@ -126,8 +126,10 @@ fn rewrite(engine: &Engine, claimed: &Claimed, cancel: &[&AtomicBool]) -> Result
     let snapshots = engine.snapshots.sequences();
     let build = build_options(data, &engine.db_id, &engine.session_id, &engine.options.host_id());
     let next_number = || engine.new_file_number();
+    let gave_way = AtomicU64::new(0);
     let cancelled = || {
         engine.check_cancelled()?;
+        gave_way.fetch_add(engine.give_way_to_flushes(), Ordering::Relaxed);
         if claimed.data.is_dropped() {
             return Err(Error::new(Code::ColumnFamilyDropped, data.name.clone()));
         }
@@ -162,6 +164,7 @@ fn rewrite(engine: &Engine, claimed: &Claimed, cancel: &[&AtomicBool]) -> Result
     let edit = plan.edit(data.id, files);
     install(engine, data.id, edit)?;
     let nanos = engine.env.clock.monotonic_nanos() - started;
+    let nanos = nanos.saturating_sub(gave_way.into_inner() / stats.num_subcompactions.max(1) as u64);
     count(engine, plan, &stats, nanos);
     log_end(engine, job_id, data, plan, &stats, &numbers, nanos);
     Ok(())

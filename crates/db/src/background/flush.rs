@@ -13,36 +13,74 @@ use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::Ordering;
 use ironstone_base::{ColumnFamilyId, FileNumber, Result, SequenceNumber};
 use ironstone_compaction::flush::FlushInput;
-use ironstone_compaction::{FlushOutput, JobContext, SerialWorkers, TableSource, run_flush};
+use ironstone_compaction::{
+    CompactionProgress, FlushOutput, JobContext, SerialWorkers, TableSource, run_flush,
+};
 use ironstone_iter::BoxedIterator;
 use ironstone_sst::TableReader;
-use ironstone_version::{FileMetaData, VersionEdit};
+use ironstone_version::{FileMetaData, VersionEdit, VersionSet};
 use ironstone_vfs::Env;
 use std::path::Path;
+
+/// How far the flush of a column family's memtables has come.
+pub(crate) struct Flushing {
+    progress: Arc<CompactionProgress>,
+    entries: u64,
+}
+
+impl Flushing {
+    /// Of 1. What is left when the last entry was read, a sync above all, is not in it.
+    pub(crate) fn done(&self) -> f64 {
+        (self.progress.read_entries() as f64 / self.entries.max(1) as f64).min(1.0)
+    }
+}
+
+/// What one flush takes of a column family.
+struct Taken {
+    data: Arc<ColumnFamilyData>,
+    /// Oldest first; not empty.
+    memtables: Vec<ImmutableMemTable>,
+    epoch: u64,
+    progress: Arc<CompactionProgress>,
+}
+
+impl Taken {
+    fn of(family: &mut Family, versions: &mut VersionSet) -> Self {
+        let memtables: Vec<ImmutableMemTable> = family.imm.iter().cloned().collect();
+        let entries = memtables.iter().map(|imm| imm.memtable.table().num_entries()).sum();
+        let progress = Arc::<CompactionProgress>::default();
+        family.flush_requested = false;
+        family.flushing = Some(Flushing { progress: Arc::clone(&progress), entries });
+        let data = Arc::clone(&family.data);
+        let epoch = versions.new_epoch_number(data.id);
+        Self { data, memtables, epoch, progress }
+    }
+
+    fn let_go(&self, state: &mut State) {
+        if let Some(family) = state.families.get_mut(&self.data.id) {
+            family.flushing = None;
+        }
+    }
+}
 
 /// Takes the oldest memtables of a column family that is due, if there is one.
 pub(crate) fn next(engine: &Engine, state: &mut State) -> Option<Job> {
     if state.background_error.is_some() {
         return None;
     }
-    let family = state.families.values_mut().find(|family| is_due(family))?;
-    family.flushing = true;
-    family.flush_requested = false;
-    let data = Arc::clone(&family.data);
-    let taken: Vec<ImmutableMemTable> = family.imm.iter().cloned().collect();
-    let epoch = state.versions.new_epoch_number(data.id);
-    state.running_flushes += 1;
+    let State { families, versions, .. } = state;
+    let family = families.values_mut().find(|family| is_due(family))?;
+    let taken = Taken::of(family, versions);
+    engine.flush_begins(state);
     let job_id = engine.next_job();
     Some(Box::new(move |engine| {
-        let result = flush(engine, job_id, &data, &taken, epoch);
+        let result = flush(engine, job_id, &taken);
         let mut state = engine.state.lock();
-        state.running_flushes -= 1;
-        if let Some(family) = state.families.get_mut(&data.id) {
-            family.flushing = false;
-        }
+        engine.flush_ended(&mut state);
+        taken.let_go(&mut state);
         if let Err(error) = result
             && !engine.cancelled.load(Ordering::Relaxed)
-            && !data.is_dropped()
+            && !taken.data.is_dropped()
         {
             engine.stop_writes(&mut state, error, "flush");
         }
@@ -54,7 +92,9 @@ pub(crate) fn next(engine: &Engine, state: &mut State) -> Option<Job> {
 /// Whether a flush of the column family can start and should.
 pub(crate) fn is_due(family: &Family) -> bool {
     let merge = usize::try_from(family.data.options.min_write_buffer_number_to_merge).unwrap_or(1).max(1);
-    !family.flushing && !family.imm.is_empty() && (family.flush_requested || family.imm.len() >= merge)
+    family.flushing.is_none()
+        && !family.imm.is_empty()
+        && (family.flush_requested || family.imm.len() >= merge)
 }
 
 /// One flush: what it reads and how it writes.
@@ -69,6 +109,7 @@ pub(crate) struct FlushOf<'a> {
     pub(crate) memtables: &'a [Arc<DbMemTable>],
     pub(crate) epoch: u64,
     pub(crate) snapshots: &'a [SequenceNumber],
+    pub(crate) progress: Option<&'a Arc<CompactionProgress>>,
     pub(crate) cancelled: &'a (dyn Fn() -> Result<()> + Sync),
 }
 
@@ -92,7 +133,7 @@ impl FlushOf<'_> {
             tombstone_mark_ratio: 0.0,
             rate_limiter: None,
             workers: &SerialWorkers,
-            progress: None,
+            progress: self.progress,
             readahead_size: JobContext::DEFAULT_READAHEAD,
             verify_record_count: self.options.flush_verify_memtable_count,
             paranoid_file_checks: false,
@@ -139,18 +180,16 @@ struct Flushed {
     nanos: u64,
 }
 
-fn flush(
-    engine: &Engine,
-    job_id: u64,
-    data: &Arc<ColumnFamilyData>,
-    taken: &[ImmutableMemTable],
-    epoch: u64,
-) -> Result<()> {
-    let flushed = write_table(engine, job_id, data, taken, epoch)?;
+fn flush(engine: &Engine, job_id: u64, taken: &Taken) -> Result<()> {
+    let flushed = write_table(engine, job_id, taken)?;
     // With several column families, a batch may span this flush and writes that are only in an older
     // WAL: those must not be lost while this becomes durable.
     if engine.state.lock().families.len() > 1 {
-        engine.pipeline.sync_closed_logs()?;
+        let synced = engine.pipeline.sync_closed_logs()?;
+        let mut state = engine.state.lock();
+        for number in synced {
+            state.wals.entry(number).and_modify(|wal| wal.synced = true);
+        }
     }
     install(engine, &[flushed])
 }
@@ -159,38 +198,30 @@ fn flush(
 /// durable in one step. For `resume`: the WAL that was given up may hold batches of which one column
 /// family's part must not survive without the others'. No other flush may start meanwhile.
 pub(crate) fn flush_all_at_once(engine: &Engine) -> Result<()> {
-    let taken = {
+    let all: Vec<Taken> = {
         let mut state = engine.state.lock();
         while state.running_flushes > 0 {
             engine.progress.wait(&mut state);
         }
-        state.running_flushes += 1;
+        engine.flush_begins(&mut state);
         let State { families, versions, .. } = &mut *state;
         let waiting = families.values_mut().filter(|family| !family.imm.is_empty());
-        let take = |family: &mut Family| {
-            family.flush_requested = false;
-            let imm: Vec<ImmutableMemTable> = family.imm.iter().cloned().collect();
-            (Arc::clone(&family.data), imm, versions.new_epoch_number(family.data.id))
-        };
-        waiting.map(take).collect::<Vec<_>>()
+        waiting.map(|family| Taken::of(family, versions)).collect()
     };
-    let write =
-        |(data, imm, epoch): &(_, Vec<_>, _)| write_table(engine, engine.next_job(), data, imm, *epoch);
-    let result = taken.iter().map(write).collect::<Result<Vec<_>>>().and_then(|all| install(engine, &all));
-    engine.state.lock().running_flushes -= 1;
+    let write = |taken: &Taken| write_table(engine, engine.next_job(), taken);
+    let result = all.iter().map(write).collect::<Result<Vec<_>>>().and_then(|all| install(engine, &all));
+    let mut state = engine.state.lock();
+    engine.flush_ended(&mut state);
+    all.iter().for_each(|taken| taken.let_go(&mut state));
+    drop(state);
     engine.progress.notify_all();
     engine.cleaner.poke();
     result
 }
 
 /// Writes `taken` to a table. Nothing is installed.
-fn write_table(
-    engine: &Engine,
-    job_id: u64,
-    data: &Arc<ColumnFamilyData>,
-    taken: &[ImmutableMemTable],
-    epoch: u64,
-) -> Result<Flushed> {
+fn write_table(engine: &Engine, job_id: u64, taken: &Taken) -> Result<Flushed> {
+    let Taken { data, memtables: taken, epoch, progress } = taken;
     let newest = taken.last().expect("a flush takes at least one memtable");
     // Writers may still be inserting what they reserved before the switch.
     engine.pipeline.wait_applied(newest.last_sequence);
@@ -213,8 +244,9 @@ fn write_table(
         db_id: &engine.db_id,
         session_id: &engine.session_id,
         memtables: &memtables,
-        epoch,
+        epoch: *epoch,
         snapshots: &snapshots,
+        progress: Some(progress),
         // Closing waits for a flush that runs: it is short, and the next opening need not replay its WAL.
         cancelled: &|| Ok(()),
     };
@@ -266,9 +298,7 @@ fn install(engine: &Engine, all: &[Flushed]) -> Result<()> {
             }
         }
         engine.update_stall(state);
-        let keep = state.families.values().filter_map(Family::oldest_wal).min();
-        let current = state.wals.last_key_value().map(|(number, _)| *number);
-        engine.pipeline.forget_unsynced_below(keep.or(current).unwrap_or_default());
+        engine.pipeline.forget_closed_below(state.oldest_needed_wal(|_| 0).unwrap_or_default());
     })?;
     all.iter().for_each(|flushed| report(engine, flushed));
     Ok(())
@@ -322,7 +352,7 @@ pub(crate) fn wait_flushed(engine: &Arc<Engine>, ids: &[ColumnFamilyId]) -> Resu
             let Some(family) = state.families.get_mut(id) else { continue };
             if family.imm.iter().any(|imm| Arc::ptr_eq(&imm.memtable, memtable)) {
                 waiting = true;
-                family.flush_requested |= !family.flushing;
+                family.flush_requested |= family.flushing.is_none();
             }
         }
         if !waiting {

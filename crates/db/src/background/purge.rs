@@ -1,6 +1,6 @@
 //! Removes files that nobody needs any more.
 
-use crate::engine::{Engine, Family, State};
+use crate::engine::{Engine, State};
 use crate::info_log::{info, warning};
 use ironstone_base::{FileKind, FileNumber, Result, file_name};
 use std::path::{Path, PathBuf};
@@ -55,15 +55,14 @@ pub(crate) fn remove_obsolete(engine: &Engine) {
 
 fn obsolete_wals(engine: &Engine, state: &mut State) -> Vec<OldWal> {
     // A WAL that the MANIFEST tells recovery to expect waits until a flush takes that back.
-    let expected = state.versions.needed_wals().map(|wal| wal.number).min();
-    let needed = state.families.values().filter_map(Family::oldest_wal).chain(expected).min();
+    let needed = state.oldest_needed_wal(|_| 0).unwrap_or_default().min(state.versions.min_log_number());
     let visible = engine.pipeline.visible();
     let options = &engine.options;
     let mut old = Vec::new();
     while let Some((&number, wal)) = state.wals.first_key_value() {
         // A WAL that is closed, of which every write has been applied, and none is needed.
         let done = wal.closed_at.is_some_and(|last| last <= visible);
-        if !done || needed.is_some_and(|needed| number >= needed) {
+        if !done || number >= needed {
             break;
         }
         state.wals.remove(&number);

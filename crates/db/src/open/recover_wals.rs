@@ -4,8 +4,9 @@ use crate::engine::Family;
 use crate::info_log::{InfoLog, info, warning};
 use crate::memtables::DbMemTable;
 use crate::options::DbOptions;
+use crate::write::predecessor;
 use crate::write::switch::new_memtable;
-use crate::write_batch::{BatchIter, BatchRecord, HEADER_LEN};
+use crate::write_batch::{BatchIter, BatchRecord, sequence_of};
 use ironstone_base::sync::Arc;
 use ironstone_base::{
     ColumnFamilyId, Corrupt, Error, FileKind, FileNumber, Result, SequenceNumber, ValueType, file_name,
@@ -37,7 +38,7 @@ pub(crate) struct Recovery<'a> {
 /// What came of it.
 pub(crate) struct Replayed {
     pub(crate) last_sequence: SequenceNumber,
-    /// WALs whose writes are still only in memtables, with their sizes.
+    /// WALs whose writes are still only in memtables, with the ends of their last records.
     pub(crate) kept_wals: BTreeMap<FileNumber, u64>,
 }
 
@@ -49,28 +50,28 @@ impl Recovery<'_> {
         let mut last = self.versions.last_sequence();
         // The last write replayed: what the MANIFEST says may be newer than a whole WAL.
         let mut replayed = None;
-        let mut sizes = BTreeMap::new();
+        let mut sizes: BTreeMap<FileNumber, u64> = BTreeMap::new();
         let mut stopped: Option<Dropped> = None;
         let mut dropped = Vec::new();
         for number in numbers {
             self.versions.mark_file_number_used(number);
             let path = file_name::wal(self.wal_dir, number);
-            if let Some(at) = &stopped {
-                // A later WAL continues only where its first write follows the last one replayed.
-                if !self.continues(&path, number, replayed)? {
-                    warning!(
-                        self.log,
-                        "{}: not replayed, since recovery stopped: {}",
-                        path.display(),
-                        at.error
-                    );
-                    continue;
+            if let Some(gap) = self.gap_before(&path, number, &sizes, replayed, stopped.is_some())? {
+                match self.options.wal_recovery_mode {
+                    WalRecoveryMode::SkipAnyCorruptedRecords => dropped.push(gap),
+                    WalRecoveryMode::PointInTimeRecovery => {
+                        let at = stopped.get_or_insert(gap);
+                        let path = path.display();
+                        warning!(self.log, "{path}: not replayed, since recovery stopped: {}", at.error);
+                        continue;
+                    }
+                    _ => return Err(gap.error),
                 }
-                stopped = None;
             }
-            let short = self.replay_one(&path, number, &mut replayed)?;
+            stopped = None;
+            let (short, size) = self.replay_one(&path, number, &mut replayed)?;
             last = last.max(replayed.unwrap_or_default());
-            sizes.insert(number, self.env.fs.size(&path)?);
+            sizes.insert(number, size);
             match self.options.wal_recovery_mode {
                 WalRecoveryMode::PointInTimeRecovery => stopped = short,
                 _ => dropped.extend(short),
@@ -141,16 +142,40 @@ impl Recovery<'_> {
         Ok(LogReader::new(file, number, ReaderOptions { synced_size, ..ReaderOptions::default() }))
     }
 
-    /// Whether the first record of a WAL follows the last write replayed without a gap.
-    fn continues(&self, path: &Path, number: FileNumber, replayed: Option<SequenceNumber>) -> Result<bool> {
+    /// What is missing between the WALs that were replayed, of these sizes, and WAL `number`, if anything is.
+    /// A WAL of Ironstone says what was before it. Another one, after recovery has stopped, continues only where
+    /// its first write follows the last one replayed.
+    fn gap_before(
+        &self,
+        path: &Path,
+        number: FileNumber,
+        sizes: &BTreeMap<FileNumber, u64>,
+        replayed: Option<SequenceNumber>,
+        stopped: bool,
+    ) -> Result<Option<Dropped>> {
         let mut reader = self.reader(path, number)?;
-        match reader.next_record()? {
-            LogRead::Record { .. } => {
-                let first = first_sequence(reader.record());
-                Ok(replayed.is_some() && first == replayed.map(|last| last.plus(1)))
-            }
-            LogRead::End | LogRead::Damage(_) => Ok(false),
+        let first = match reader.next_record()? {
+            LogRead::Record { .. } => Some(reader.record()),
+            LogRead::End | LogRead::Damage(_) => None,
+        };
+        let Some(before) = first.and_then(predecessor::read) else {
+            let continues =
+                replayed.is_some() && first.and_then(sequence_of) == replayed.map(|last| last.plus(1));
+            let error = || Error::corruption_at(path, 0, "does not continue where recovery stopped");
+            return Ok((stopped && !continues).then(|| Dropped { wal: number, error: error() }));
+        };
+        let found = sizes.get(&before.number).copied();
+        if before.number < self.versions.min_log_number() || found.is_some_and(|size| size >= before.size) {
+            return Ok(None);
         }
+        let missing = file_name::wal(self.wal_dir, before.number);
+        let ends = found.map_or_else(|| "is not there".to_owned(), |size| format!("ends at {size}"));
+        let error = Error::corruption_at(
+            &missing,
+            found.unwrap_or(0),
+            format_args!("{ends}, but had {} bytes according to {}", before.size, path.display()),
+        );
+        Ok(Some(Dropped { wal: before.number, error }))
     }
 
     /// Tables must not hold writes from behind those that were dropped: a batch that went to several
@@ -184,7 +209,7 @@ impl Recovery<'_> {
         record: &[u8],
         replayed: Option<SequenceNumber>,
     ) -> Result<bool> {
-        let (Some(first), Some(last)) = (first_sequence(record), replayed) else { return Ok(false) };
+        let (Some(first), Some(last)) = (sequence_of(record), replayed) else { return Ok(false) };
         if first > last || self.options.wal_recovery_mode == WalRecoveryMode::SkipAnyCorruptedRecords {
             return Ok(false);
         }
@@ -202,13 +227,13 @@ impl Recovery<'_> {
         Err(error)
     }
 
-    /// Replays one WAL. Answers what of it was dropped.
+    /// Replays one WAL. Answers what of it was dropped, and where its last good record ends.
     fn replay_one(
         &mut self,
         path: &Path,
         number: FileNumber,
         last: &mut Option<SequenceNumber>,
-    ) -> Result<Option<Dropped>> {
+    ) -> Result<(Option<Dropped>, u64)> {
         let mut reader = self.reader(path, number)?;
         let mut records = 0u64;
         let mut dropped = None;
@@ -235,7 +260,7 @@ impl Recovery<'_> {
                 dropped = dropped.or(Some(Dropped { wal: number, error }));
                 break;
             }
-            self.first_replayed = self.first_replayed.or(first_sequence(record));
+            self.first_replayed = self.first_replayed.or(sequence_of(record));
             let applied = self.apply(record, number).map_err(|error| locate(error, path, offset));
             match applied {
                 Ok(end) => *last = Some(end).max(*last),
@@ -253,16 +278,13 @@ impl Recovery<'_> {
             self.flush_full()?;
         }
         info!(self.log, "{}: replayed {records} records, up to {last:?}", path.display());
-        Ok(dropped)
+        Ok((dropped, reader.valid_size()))
     }
 
     /// What the recovery mode says about damage.
     fn judge(&self, path: &Path, damage: &Damage) -> Result<Judged> {
         let error = damage.error(path);
         warning!(self.log, "{error}");
-        if let Some(statistics) = &self.options.statistics {
-            let _ = statistics; // No ticker of RocksDB's counts this; the LOG line is the record.
-        }
         match self.options.wal_recovery_mode {
             WalRecoveryMode::SkipAnyCorruptedRecords => Ok(Judged::GoOn),
             WalRecoveryMode::AbsoluteConsistency => Err(error),
@@ -284,7 +306,7 @@ impl Recovery<'_> {
 
     /// Applies one batch. Answers its last sequence number.
     fn apply(&mut self, record: &[u8], wal: FileNumber) -> Result<SequenceNumber> {
-        let first = first_sequence(record).ok_or_else(|| Error::corruption("log record too small"))?;
+        let first = sequence_of(record).ok_or_else(|| Error::corruption("log record too small"))?;
         let mut sequence = first;
         for entry in BatchIter::new(record) {
             let (cf, kind, key, value) = match entry? {
@@ -340,6 +362,7 @@ impl Recovery<'_> {
             memtables: &[full],
             epoch,
             snapshots: &[],
+            progress: None,
             cancelled: &|| Ok(()),
         };
         let output = job.run(&|| self.versions.new_file_number())?;
@@ -362,13 +385,6 @@ struct Dropped {
 enum Judged {
     Stop,
     GoOn,
-}
-
-fn first_sequence(record: &[u8]) -> Option<SequenceNumber> {
-    if record.len() < HEADER_LEN {
-        return None;
-    }
-    Some(SequenceNumber(u64::from_le_bytes(*record.first_chunk()?)))
 }
 
 /// Says where a batch that cannot be applied stands.

@@ -10,13 +10,14 @@
 //! Lock order: database state, io, log. The io lock is held across system calls, the log lock never.
 //! Every RocksDB write mode (pipelined, unordered, two queues, manual flush) maps onto this.
 
+use super::predecessor;
 use super::publish::Publisher;
 use crate::memtables::DbMemTable;
 use crate::write_batch::{BatchIter, BatchRecord, HEADER_LEN, WriteBatch};
 use ironstone_base::sync::{Arc, Mutex, MutexGuard};
 use ironstone_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity, ValueType};
 use ironstone_vfs::{Directory, WritableFile};
-use ironstone_wal::LogFramer;
+use ironstone_wal::{LogFramer, PredecessorWal};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 
@@ -42,6 +43,8 @@ pub(crate) struct CommitPipeline {
     io: Mutex<LogIo>,
     log: Mutex<LogTail>,
     publisher: Publisher,
+    /// Whether a WAL is synced before the next one begins; see [`rotate`](Self::rotate).
+    sync_before_next: bool,
 }
 
 /// Where the log ends, in memory.
@@ -72,6 +75,8 @@ struct LogIo {
     /// Closed for writing, but with bytes that no sync has covered. Synced before the current file
     /// ever is, so a synced write never stands on top of a hole.
     unsynced: Vec<(FileNumber, Box<dyn WritableFile>)>,
+    /// Closed WALs that were synced since and may still be needed, until somebody asks.
+    synced_closed: Vec<FileNumber>,
     /// How much of `LogTail::end` the operating system has, and how much the device has.
     written: u64,
     synced: u64,
@@ -99,6 +104,8 @@ struct Ticket {
 pub(crate) struct Committed {
     /// Some memtable has reached its size: switch it before the next write.
     pub(crate) memtable_full: bool,
+    /// Some memtable has grown: how fast writers may go is to be looked at.
+    pub(crate) memtable_grown: bool,
     /// Log bytes written since the database was opened, over all WALs.
     pub(crate) wal_end: u64,
 }
@@ -123,6 +130,7 @@ impl CommitPipeline {
         file: Box<dyn WritableFile>,
         recycled: bool,
         directory: Box<dyn Directory>,
+        sync_before_next: bool,
     ) -> Self {
         Self {
             io: Mutex::new(LogIo {
@@ -131,6 +139,7 @@ impl CommitPipeline {
                 file,
                 number,
                 unsynced: Vec::new(),
+                synced_closed: Vec::new(),
                 written: 0,
                 synced: 0,
                 spare: Vec::new(),
@@ -147,6 +156,7 @@ impl CommitPipeline {
                 held: None,
             }),
             publisher: Publisher::new(last_sequence),
+            sync_before_next,
         }
     }
 
@@ -170,6 +180,7 @@ impl CommitPipeline {
         applied?;
         Ok(Committed {
             memtable_full: ticket.memtables.iter().any(|table| table.is_full()),
+            memtable_grown: ticket.memtables.iter().any(|table| table.take_grown()),
             wal_end: ticket.end,
         })
     }
@@ -199,12 +210,7 @@ impl CommitPipeline {
             let mut header = [0; HEADER_LEN];
             header[..8].copy_from_slice(&first.0.to_le_bytes());
             header[8..].copy_from_slice(&batch.count().to_le_bytes());
-            let LogTail { framer, buffer, end, wal_bytes, .. } = &mut *log;
-            let before = buffer.len();
-            framer.frame(&[&header, &batch.data()[HEADER_LEN..]], buffer);
-            let added = (buffer.len() - before) as u64;
-            *end += added;
-            *wal_bytes += added;
+            log.frame(&[&header, &batch.data()[HEADER_LEN..]]);
         }
         Ok(Ticket { first, last, end: log.end, memtables })
     }
@@ -261,9 +267,17 @@ impl CommitPipeline {
     }
 
     /// Syncs the WALs that are closed for writing, so that a flush that becomes durable never
-    /// stands on writes to other column families that are not.
-    pub(crate) fn sync_closed_logs(&self) -> Result<()> {
-        self.io.lock().sync_closed()
+    /// stands on writes to other column families that are not. Answers those that were synced since the
+    /// last call.
+    pub(crate) fn sync_closed_logs(&self) -> Result<Vec<FileNumber>> {
+        let mut io = self.io.lock();
+        io.sync_closed()?;
+        Ok(std::mem::take(&mut io.synced_closed))
+    }
+
+    /// Whether a WAL is synced before the next one begins.
+    pub(crate) fn syncs_before_next(&self) -> bool {
+        self.sync_before_next
     }
 
     /// Whether the log has failed, and how.
@@ -298,6 +312,10 @@ impl CommitPipeline {
     /// Continues the log in `file`, and lets `switch` change where writes go at the same point of
     /// the order.
     ///
+    /// The new WAL begins with the size of the old one. After a power loss the new one may be there and the end
+    /// of the old one not: recovery compares, and stops at the gap. Where it may not stop (`sync_before_next`),
+    /// the old one is synced first.
+    ///
     /// A log that had failed is an error, or given up with `give_up`: what it buffered was never
     /// acknowledged, and no write is taken until [`take_writes`](Self::take_writes).
     pub(crate) fn rotate(
@@ -321,16 +339,13 @@ impl CommitPipeline {
         } else {
             let chunk = std::mem::take(&mut log.buffer);
             io.write(&chunk, log.end)?;
-            // The old WAL is durable before the new one gets its first byte: after a power loss the new one may be
-            // there and the end of the old one not, and nothing in the files would show the hole.
-            io.sync()?;
+            if self.sync_before_next {
+                io.sync()?;
+            }
         }
         let old = std::mem::replace(&mut io.file, file);
         let old_number = std::mem::replace(&mut io.number, number);
         let given_up = io.failed.take().is_some();
-        if !given_up && io.synced < io.written {
-            io.unsynced.push((old_number, old));
-        }
         let closed = ClosedLog {
             number: old_number,
             bytes: log.wal_bytes,
@@ -341,6 +356,20 @@ impl CommitPipeline {
         io.name_synced = false;
         log.framer = LogFramer::new(number, recycled);
         log.wal_bytes = 0;
+        if given_up {
+            // All that these hold comes to tables before the next write. No sync of theirs is to be trusted.
+            io.unsynced.clear();
+        } else {
+            if !closed.synced {
+                io.unsynced.push((old_number, old));
+            }
+            let before = PredecessorWal {
+                number: old_number,
+                size: closed.bytes,
+                last_sequence: closed.last_sequence,
+            };
+            log.frame(&[&predecessor::record(&before)]);
+        }
         switch(&mut log.active);
         Ok(closed)
     }
@@ -356,8 +385,10 @@ impl CommitPipeline {
     }
 
     /// Stops waiting for the sync of WALs below `keep`: all they hold is in tables.
-    pub(crate) fn forget_unsynced_below(&self, keep: FileNumber) {
-        self.io.lock().unsynced.retain(|(number, _)| *number >= keep);
+    pub(crate) fn forget_closed_below(&self, keep: FileNumber) {
+        let mut io = self.io.lock();
+        io.unsynced.retain(|(number, _)| *number >= keep);
+        io.synced_closed.retain(|number| *number >= keep);
     }
 
     /// Writes (and syncs, if asked) what is buffered and closes the file. The last act.
@@ -370,6 +401,18 @@ impl CommitPipeline {
             }
         }
         io.file.close()
+    }
+}
+
+impl LogTail {
+    /// Appends the concatenation of `parts` to the buffer, as one record.
+    #[inline]
+    fn frame(&mut self, parts: &[&[u8]]) {
+        let before = self.buffer.len();
+        self.framer.frame(parts, &mut self.buffer);
+        let added = (self.buffer.len() - before) as u64;
+        self.end += added;
+        self.wal_bytes += added;
     }
 }
 
@@ -414,10 +457,12 @@ impl LogIo {
             self.note(result)?;
             self.name_synced = true;
         }
-        while let Some((_, file)) = self.unsynced.first_mut() {
+        while let Some((number, file)) = self.unsynced.first_mut() {
+            let number = *number;
             let result = file.sync();
             self.note(result)?;
             self.unsynced.remove(0);
+            self.synced_closed.push(number);
         }
         Ok(())
     }

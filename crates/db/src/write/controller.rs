@@ -54,6 +54,10 @@ pub(crate) struct StallLimits {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StallState {
     pub(crate) unflushed_memtables: usize,
+    /// How much of the memtable that takes writes is used, of 1.
+    pub(crate) active_fill: f64,
+    /// How far the flush of those that wait has come, of 1.
+    pub(crate) flush_done: f64,
     pub(crate) level0_files: usize,
     pub(crate) pending_bytes: u64,
 }
@@ -73,11 +77,12 @@ impl StallLimits {
     pub(crate) fn debts(&self, state: StallState) -> impl Iterator<Item = Debt> {
         let memtables = if state.unflushed_memtables >= self.max_write_buffer_number {
             Some(1.0)
-        } else if self.max_write_buffer_number > 2
+        } else if state.unflushed_memtables > 0
             && state.unflushed_memtables + 1 >= self.max_write_buffer_number
         {
-            // Half as fast as the flush, which has enough to do: the last memtable would only take memory.
-            Some(0.75)
+            // Writers get half of the flush's rate, less if they are ahead of it, more if they are behind. All of the
+            // last memtable would only take memory, and those that hit its end stand still.
+            Some((0.75 + state.active_fill - 0.3 * state.flush_done).clamp(0.3, 0.99))
         } else {
             None
         };
@@ -309,7 +314,15 @@ mod tests {
     };
 
     fn debt(level0_files: usize) -> Option<Debt> {
-        LIMITS.debts(StallState { unflushed_memtables: 1, level0_files, pending_bytes: 0 }).next()
+        LIMITS
+            .debts(StallState {
+                unflushed_memtables: 0,
+                active_fill: 0.0,
+                flush_done: 0.0,
+                level0_files,
+                pending_bytes: 0,
+            })
+            .next()
     }
 
     #[test]
@@ -330,24 +343,50 @@ mod tests {
     }
 
     #[test]
-    fn writers_go_half_as_fast_as_the_flush_before_the_last_memtable_is_full() {
+    fn the_last_memtable_fills_slower_the_fuller_it_is() {
         let limits = StallLimits { max_write_buffer_number: 3, ..LIMITS };
-        let debt = |unflushed_memtables| {
-            limits.debts(StallState { unflushed_memtables, level0_files: 0, pending_bytes: 0 }).next()
+        let debt = |unflushed_memtables, active_fill, flush_done| {
+            let state = StallState {
+                unflushed_memtables,
+                active_fill,
+                flush_done,
+                level0_files: 0,
+                pending_bytes: 0,
+            };
+            limits.debts(state).next()
         };
         let controller = WriteController::new(1 << 20);
         controller.note_flushed(300 << 20, 1_000_000_000);
         controller.note_compacted(100 << 20, 1_000_000_000);
-        assert!(debt(1).is_none());
-        controller.set_debts(debt(2));
-        assert_eq!(controller.state(), (false, 150 << 20));
-        controller.set_debts(debt(3));
+        assert!(debt(1, 0.9, 0.0).is_none(), "one more is free");
+        let rate = |fill, done| {
+            controller.set_debts(debt(2, fill, done));
+            let (stopped, rate) = controller.state();
+            assert!(!stopped);
+            rate >> 20
+        };
+        assert_eq!(rate(0.0, 0.0), 150, "half as fast as the flush");
+        assert_eq!(rate(0.15, 0.5), 150, "as far as it should be");
+        assert!((75..80).contains(&rate(0.5, 0.0)), "ahead");
+        assert!(rate(0.0, 0.6) > 240, "behind");
+        assert!((75..80).contains(&rate(1.0, 0.0)), "nearly full");
+        controller.set_debts(debt(3, 0.0, 0.0));
         assert!(controller.state().0);
         // The slowest counts, not the largest debt.
         let level0 = Debt { cause: StallCause::Level0Files, amount: 0.5 };
-        controller.set_debts(debt(2).into_iter().chain([level0]));
+        controller.set_debts(debt(2, 0.0, 0.0).into_iter().chain([level0]));
         assert_eq!(controller.state(), (false, 100 << 20));
         assert_eq!(controller.cause(), Some(StallCause::Level0Files));
+        // Nobody waits for a flush that does not run.
+        let limits = StallLimits { max_write_buffer_number: 1, ..LIMITS };
+        let state = StallState {
+            unflushed_memtables: 0,
+            active_fill: 1.0,
+            flush_done: 0.0,
+            level0_files: 0,
+            pending_bytes: 0,
+        };
+        assert!(limits.debts(state).next().is_none());
     }
 
     #[test]
@@ -366,7 +405,13 @@ mod tests {
     #[test]
     fn compaction_presses_before_writers_are_slowed_but_not_for_memtables() {
         let pressing = |unflushed_memtables, level0_files, pending_bytes| {
-            LIMITS.is_pressing(StallState { unflushed_memtables, level0_files, pending_bytes })
+            LIMITS.is_pressing(StallState {
+                unflushed_memtables,
+                active_fill: 0.0,
+                flush_done: 0.0,
+                level0_files,
+                pending_bytes,
+            })
         };
         assert!(!pressing(1, 7, 15 << 30));
         assert!(pressing(1, 8, 0), "a quarter of the way from the trigger to slowing");

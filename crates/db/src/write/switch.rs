@@ -43,7 +43,7 @@ impl Engine {
             (state.versions.new_file_number(), reusable)
         };
         let wal = create_wal(&self.env, &self.wal_dir, number, reusable, &self.options)?;
-        if self.pipeline.failure().is_none() {
+        if self.pipeline.syncs_before_next() && self.pipeline.failure().is_none() {
             self.pipeline.sync_log()?; // So that little is left to sync when everybody has to wait for it.
         }
         let mut state = self.state.lock();

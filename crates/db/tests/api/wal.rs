@@ -259,6 +259,93 @@ fn recovery_flushes_memtables_that_are_full() {
     assert_eq!(db.iter().unwrap().entries().count(), 200);
 }
 
+/// A disk with an open database: `a` synced and `b` not in the first WAL, `c` in the second, nothing flushed.
+/// Answers the WALs and the size of the first one behind `a`.
+fn two_wals(options: &Options, disk: &Disk) -> (Db, [std::path::PathBuf; 2], u64) {
+    let db = disk.open_with(options);
+    put_synced(&db, "a", "1");
+    let first = disk.newest(".log");
+    let size = disk.fs.size(&first).unwrap();
+    db.put("b", "2").unwrap();
+    db.pause_background_work().unwrap();
+    db.flush_cf(&FlushOptions { wait: false }, db.default_column_family()).unwrap();
+    db.put("c", "3").unwrap();
+    let second = disk.newest(".log");
+    assert_ne!(first, second);
+    (db, [first, second], size)
+}
+
+#[test]
+fn the_end_that_a_wal_lost_is_not_hidden_by_the_next_wal() {
+    let disk = Disk::new();
+    let (_db, [first, second], size) = two_wals(&disk.options(), &disk);
+    assert_eq!(all(&disk.kill().open()), "a=1 b=2 c=3");
+    for keep in [Some(size), Some(0), None] {
+        for mode in MODES {
+            let disk = disk.kill();
+            match keep {
+                Some(size) => disk.fs.corrupt(&first, |bytes| bytes.truncate(size as usize)).unwrap(),
+                None => disk.fs.remove(&first).unwrap(),
+            }
+            let mut options = disk.options();
+            options.db.wal_recovery_mode = mode;
+            let before = if keep == Some(size) { "a=1" } else { "" };
+            match mode {
+                WalRecoveryMode::PointInTimeRecovery => {
+                    let db = disk.open_with(&options);
+                    assert_eq!(all(&db), before, "{keep:?}");
+                    put_synced(&db, "d", "4");
+                    drop(db);
+                    let again = format!("{before} d=4");
+                    assert_eq!(all(&disk.lose_power().open_with(&options)), again.trim(), "{keep:?}");
+                }
+                WalRecoveryMode::SkipAnyCorruptedRecords => {
+                    let with_gap = format!("{before} c=3");
+                    assert_eq!(all(&disk.open_with(&options)), with_gap.trim(), "{keep:?}");
+                }
+                _ => {
+                    let text = format!("according to {}", second.display());
+                    let error = refused(disk.try_open(&options), Code::Corruption, &text);
+                    assert!(error.to_string().contains(first.to_str().unwrap()), "{error}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_sync_covers_wals_that_were_closed_without_one() {
+    let disk = Disk::new();
+    let (db, ..) = two_wals(&disk.options(), &disk);
+    assert_eq!(all(&disk.lose_power().open()), "a=1");
+    put_synced(&db, "d", "4");
+    assert_eq!(all(&disk.lose_power().open()), "a=1 b=2 c=3 d=4");
+}
+
+#[test]
+fn modes_that_take_a_gap_for_damage_leave_none() {
+    for mode in [WalRecoveryMode::TolerateCorruptedTailRecords, WalRecoveryMode::AbsoluteConsistency] {
+        let disk = Disk::new();
+        let mut options = disk.options();
+        options.db.wal_recovery_mode = mode;
+        let (_db, ..) = two_wals(&options, &disk);
+        assert_eq!(all(&disk.lose_power().open_with(&options)), "a=1 b=2", "{mode:?}");
+    }
+}
+
+#[test]
+fn a_sync_covers_a_wal_that_recovery_kept() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.db.avoid_flush_during_recovery = true;
+    let db = disk.open_with(&options);
+    db.put("a", "1").unwrap();
+    drop(db);
+    let db = disk.open_with(&options);
+    put_synced(&db, "b", "2");
+    assert_eq!(all(&disk.lose_power().open()), "a=1 b=2");
+}
+
 // ---- where WALs are, and what becomes of them ----
 
 #[test]

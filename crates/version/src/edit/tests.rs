@@ -60,7 +60,6 @@ fn full_edit() -> VersionEdit {
     ];
     edit.wal_deletion = Some(FileNumber(4));
     edit.needed_wals = vec![WalAddition { number: FileNumber(6), synced_size: Some(1) }];
-    edit.needed_wals_from = Some(FileNumber(5));
     edit.remaining_in_group = Some(2);
     edit.last_compacted_manifest_file_size = Some(12345);
     edit.durable_size = Some(99);

@@ -481,8 +481,8 @@ fn needed_wals_stay_until_they_are_struck_off() {
     set.log_and_apply(&mut manifest, vec![]).unwrap();
     let (mut set, mut manifest) = recover(&env).unwrap();
     assert_eq!(set.needed_wals().collect::<Vec<_>>(), [wal(4, 100), wal(6, 50)]);
-    let (needed_wals_from, needed_wals) = (Some(FileNumber(6)), vec![wal(7, 10)]);
-    let edit = VersionEdit { needed_wals_from, needed_wals, ..VersionEdit::default() };
+    let (min_log_number_to_keep, needed_wals) = (Some(FileNumber(6)), vec![wal(7, 10)]);
+    let edit = VersionEdit { min_log_number_to_keep, needed_wals, ..VersionEdit::default() };
     set.log_and_apply(&mut manifest, vec![edit]).unwrap();
     assert_eq!(set.needed_wals().collect::<Vec<_>>(), [wal(6, 50), wal(7, 10)]);
     let (set, _) = recover(&env).unwrap();
