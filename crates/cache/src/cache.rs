@@ -98,26 +98,33 @@ impl CacheOptions {
 
 /// Where an entry sits, for finding it again without a search. May be stale: then it finds nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct SlotHint(u64);
+pub struct SlotHint(u32);
 
 impl SlotHint {
     /// Finds nothing.
     pub const NONE: Self = Self(0);
+    /// Below the number of the shard stands that of the entry, plus 1.
+    const NUMBER_BITS: u32 = u32::BITS - (MAX_SHARDS as u32).ilog2();
+    const NUMBER_MASK: u32 = (1 << Self::NUMBER_BITS) - 1;
 
     fn of<V>(node: &Node<V>) -> Self {
-        Self(((node.shard().number() as u64) << 32 | u64::from(node.number())) + 1)
+        // In a shard of more entries the later ones are found by a search only.
+        let Some(number) = node.number().checked_add(1).filter(|number| *number <= Self::NUMBER_MASK) else {
+            return Self::NONE;
+        };
+        Self((node.shard().number() as u32) << Self::NUMBER_BITS | number)
     }
     fn place(self) -> Option<(usize, u32)> {
-        let place = self.0.checked_sub(1)?;
-        Some(((place >> 32) as usize, place as u32))
+        let number = (self.0 & Self::NUMBER_MASK).checked_sub(1)?;
+        Some(((self.0 >> Self::NUMBER_BITS) as usize, number))
     }
 
     /// As a number, to keep it in an atomic.
-    pub fn to_bits(self) -> u64 {
+    pub fn to_bits(self) -> u32 {
         self.0
     }
     /// From [`SlotHint::to_bits`]. Any number is safe: a wrong one finds nothing.
-    pub fn from_bits(bits: u64) -> Self {
+    pub fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
 }

@@ -11,7 +11,7 @@ use crate::block::{Block, common_len, entry_at};
 use crate::handle::{BlockHandle, IndexValue};
 use ironstone_base::coding::get_varint32;
 use ironstone_base::internal_key::TRAILER_LEN;
-use ironstone_base::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use ironstone_base::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use ironstone_base::{Corrupt, InternalKey, UserComparator};
 use ironstone_cache::SlotHint;
 use std::cmp::Ordering;
@@ -43,10 +43,11 @@ pub struct FlatIndex {
 
 /// What a read needs to know about a block, together in memory.
 struct Place {
-    offset: u64,
+    /// Low half, high half: 20 bytes in all, and not 24.
+    offset: [u32; 2],
     /// Written with what [`ironstone_cache::Handle::hint`] says, read as a guess: a stale value costs a
     /// search, nothing more, so `Relaxed` is enough.
-    slot: AtomicU64,
+    slot: AtomicU32,
     size: u32,
     /// Where the separator after the block ends in `separators`.
     separator_end: u32,
@@ -112,6 +113,12 @@ impl FlatIndex {
 
     fn append(&mut self, block: &Block, format: IndexFormat, data_end: u64) -> Result<(), Corrupt> {
         let entries = block.entries();
+        // As much as is needed where every entry has its restart, and keys as long as what they are stored in:
+        // growing by doubling would leave holes in the allocator as large as the index.
+        if self.places.is_empty() {
+            self.places.reserve_exact(block.restart_count() as usize);
+            self.separators.reserve_exact(entries.len());
+        }
         let mut at = 0;
         let mut key = Vec::new();
         let mut previous = None;
@@ -139,7 +146,8 @@ impl FlatIndex {
             u32::try_from(value.handle.size).map_err(|_| Corrupt("index: a block of 4 GiB or more"))?;
         self.separators.extend_from_slice(key);
         let separator_end = offset32(self.separators.len())?;
-        self.places.push(Place { offset: value.handle.offset, slot: AtomicU64::new(0), size, separator_end });
+        let offset = [value.handle.offset as u32, (value.handle.offset >> 32) as u32];
+        self.places.push(Place { offset, slot: AtomicU32::new(0), size, separator_end });
         if let Some(first_keys) = &mut self.first_keys {
             first_keys.bytes.extend_from_slice(value.first_key);
             first_keys.ends.push(offset32(first_keys.bytes.len())?);
@@ -189,7 +197,10 @@ impl FlatIndex {
     #[inline]
     pub fn handle(&self, at: usize) -> BlockHandle {
         let place = &self.places[at];
-        BlockHandle { offset: place.offset, size: u64::from(place.size) }
+        BlockHandle {
+            offset: u64::from(place.offset[1]) << 32 | u64::from(place.offset[0]),
+            size: u64::from(place.size),
+        }
     }
     /// The separator after block `at`: a user key or an internal key.
     #[inline]
