@@ -145,7 +145,7 @@ pub(crate) fn close(engine: &Arc<Engine>, workers: Workers) -> Result<()> {
         panicked |= thread.join().is_err();
     }
     // Whatever a writer got an answer for is in the log; what it buffered goes to the system.
-    let closed = engine.pipeline.close(false);
+    let closed = engine.pipeline.close();
     purge::remove_obsolete(engine);
     crate::info_log::info!(engine.log, "closed");
     flushed?;

@@ -391,16 +391,13 @@ impl CommitPipeline {
         io.synced_closed.retain(|number| *number >= keep);
     }
 
-    /// Writes (and syncs, if asked) what is buffered and closes the file. The last act.
-    pub(crate) fn close(&self, sync: bool) -> Result<()> {
+    /// Writes what is buffered and closes the file. The last act. A log that has failed is an error: writes
+    /// that were accepted into the buffer may be lost.
+    pub(crate) fn close(&self) -> Result<()> {
         let mut io = self.io.lock();
-        if io.failed.is_none() {
-            self.write_buffer(&mut io)?;
-            if sync {
-                io.sync()?;
-            }
-        }
-        io.file.close()
+        let written = self.write_buffer(&mut io);
+        let closed = io.file.close();
+        written.and(closed)
     }
 }
 

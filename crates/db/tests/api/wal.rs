@@ -514,3 +514,18 @@ fn sizes_and_times_of_other_options_do_not_matter_when_reopened() {
         db.close().unwrap();
     }
 }
+
+#[test]
+fn closing_says_so_when_buffered_writes_are_lost() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.db.manual_wal_flush = true;
+    let db = disk.open_with(&options);
+    db.put("a", "1").unwrap();
+    disk.faults.arm();
+    disk.faults.add(FaultRule::error(FaultError::NoSpace).on(&[OpKind::Append]).path(".log"));
+    refused(db.flush_wal(false), Code::IoError, ".log");
+    refused(db.close(), Code::IoError, ".log");
+    drop(db);
+    assert_eq!(all(&disk.open_with(&options)), "");
+}
