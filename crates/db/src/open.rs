@@ -159,7 +159,7 @@ fn open(
     let block_cache = BlockCache::new(CacheOptions::default());
     let cleaner = Arc::new(Cleaner::default());
     let memory = BlockPool::new();
-    let session_id = session_id(&env, instance);
+    let session_id = session_id(&env);
     let builder = FamilyBuilder {
         env: &env,
         dir: path,
@@ -427,17 +427,9 @@ fn identity(
     Ok(id)
 }
 
-/// 128 bits that two databases hardly share. Comes from the clock, so that a simulator owns it, and
-/// from the addresses that the system gave this process.
+/// 128 bits that two databases hardly share.
 fn random_bits(env: &Env) -> u128 {
-    let local = 0u8;
-    let seed = [
-        env.clock.now_micros(),
-        env.clock.monotonic_nanos(),
-        INSTANCES.load(Ordering::Relaxed),
-        u64::from(std::process::id()),
-        (&raw const local).addr() as u64,
-    ];
+    let seed = [env.clock.now_micros(), env.clock.monotonic_nanos(), env.clock.entropy()];
     let bytes: Vec<u8> = seed.iter().flat_map(|word| word.to_le_bytes()).collect();
     let high = ironstone_base::hash::xxh3_64(&bytes);
     let low = ironstone_base::hash::xxh64(&bytes);
@@ -445,8 +437,8 @@ fn random_bits(env: &Env) -> u128 {
 }
 
 /// Names one opening of the database: 20 characters of base 36, as RocksDB's.
-fn session_id(env: &Env, instance: u64) -> String {
-    let mut bits = random_bits(env) ^ u128::from(instance);
+fn session_id(env: &Env) -> String {
+    let mut bits = random_bits(env);
     let mut id = String::new();
     for _ in 0..20 {
         let digit = (bits % 36) as u8;

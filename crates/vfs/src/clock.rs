@@ -12,6 +12,15 @@ pub trait Clock: Send + Sync + fmt::Debug {
     fn monotonic_nanos(&self) -> u64;
     /// Waits.
     fn sleep(&self, duration: Duration);
+    /// A number that hardly comes twice, in this process or another: part of the ids of databases. A simulator
+    /// draws it from its seed.
+    fn entropy(&self) -> u64 {
+        static CALLS: AtomicU64 = AtomicU64::new(0);
+        let calls = CALLS.fetch_add(1, Ordering::Relaxed);
+        // The addresses that the system gave this process.
+        let address = (&raw const CALLS).addr() as u64 ^ (&raw const calls).addr() as u64;
+        (u64::from(std::process::id()) << 32 ^ address).rotate_left(20) ^ calls
+    }
     /// Seconds since 1970, by the wall clock.
     fn now_seconds(&self) -> u64 {
         self.now_micros() / 1_000_000

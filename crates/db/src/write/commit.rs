@@ -391,13 +391,14 @@ impl CommitPipeline {
         io.synced_closed.retain(|number| *number >= keep);
     }
 
-    /// Writes what is buffered and closes the file. The last act. A log that has failed is an error: writes
-    /// that were accepted into the buffer may be lost.
+    /// Writes what is buffered and closes the file. The last act. A log that has failed is an error, and so is
+    /// one that was given up and is not yet in tables: writes that were accepted into its buffer may be lost.
     pub(crate) fn close(&self) -> Result<()> {
         let mut io = self.io.lock();
         let written = self.write_buffer(&mut io);
         let closed = io.file.close();
-        written.and(closed)
+        let held = self.log.lock().held.clone();
+        held.map_or(Ok(()), Err).and(written).and(closed)
     }
 }
 

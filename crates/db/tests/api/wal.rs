@@ -528,4 +528,15 @@ fn closing_says_so_when_buffered_writes_are_lost() {
     refused(db.close(), Code::IoError, ".log");
     drop(db);
     assert_eq!(all(&disk.open_with(&options)), "");
+
+    // The same when the log was given up, and its writes did not come to tables.
+    let db = disk.open_with(&options);
+    db.put("a", "1").unwrap();
+    disk.faults.add(FaultRule::error(FaultError::NoSpace).on(&[OpKind::Append]).path(".log"));
+    let full =
+        disk.faults.add(FaultRule::error(FaultError::NoSpace).on(&[OpKind::Create]).path(".sst").forever());
+    refused(db.flush_wal(false), Code::IoError, ".log");
+    refused(db.resume(), Code::IoError, ".sst");
+    assert!(full.hits() > 0);
+    refused(db.close(), Code::IoError, ".log");
 }
