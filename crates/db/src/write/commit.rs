@@ -254,6 +254,12 @@ impl CommitPipeline {
         result
     }
 
+    /// An error while a log that was given up is not yet in tables: no flush or sync of the log that came after
+    /// it covers what was written before.
+    pub(crate) fn check_not_held(&self) -> Result<()> {
+        self.log.lock().held.clone().map_or(Ok(()), Err)
+    }
+
     /// Hands the buffered log to the operating system, and to the device if `sync`.
     pub(crate) fn flush_log(&self, sync: bool) -> Result<()> {
         let mut io = self.io.lock();
@@ -397,8 +403,7 @@ impl CommitPipeline {
         let mut io = self.io.lock();
         let written = self.write_buffer(&mut io);
         let closed = io.file.close();
-        let held = self.log.lock().held.clone();
-        held.map_or(Ok(()), Err).and(written).and(closed)
+        self.check_not_held().and(written).and(closed)
     }
 }
 
