@@ -23,10 +23,14 @@ pub fn install_oracles() -> Result<(), String> {
     run("bash", &["crates/compat/install-oracles.sh"], &[])
 }
 
+/// Simulations of the regular run.
+const SCHEDULES: u64 = 6_000;
+
 /// Formatting, structure, lints, then every test. With `oracles`, interop tests that cannot run fail.
 pub fn everything(oracles: bool) -> Result<(), String> {
     run("cargo", &["fmt", "--all", "--check"], &[])?;
     tidy::check()?;
+    crate::reliability::check()?;
     run(
         "cargo",
         &["clippy", "--workspace", "--all-targets", "--profile", "checked", "--", "-D", "warnings"],
@@ -34,7 +38,8 @@ pub fn everything(oracles: bool) -> Result<(), String> {
     )?;
     let required = if oracles { "1" } else { "0" };
     let environment = [("IRONSTONE_REQUIRE_ORACLES", required)];
-    run("cargo", &["test", "--workspace", "--profile", "checked"], &environment)
+    run("cargo", &["test", "--workspace", "--profile", "checked"], &environment)?;
+    crate::endure::regular_sim(SCHEDULES)
 }
 
 /// One of the random tests, with as much work as asked for.

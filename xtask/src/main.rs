@@ -2,7 +2,10 @@
 #![allow(clippy::disallowed_methods)] // They work on the repository, not on a database.
 
 mod bench;
+mod campaign;
 mod check;
+mod endure;
+mod reliability;
 mod tidy;
 
 use std::process::ExitCode;
@@ -15,8 +18,23 @@ usage: cargo xtask <command>
   tidy    check which crate may use which, and what must not be in the repository
   model   the model test with more operations: cargo xtask model [OPERATIONS]
   crash   the crash test with more states: cargo xtask crash [STATES]
+  sim     the simulator: cargo xtask sim [--seed S] [--minutes M | --runs N]
+  kill    kill processes that write: cargo xtask kill [COUNT] [SEED]
+  power   take the power from file systems, as root: cargo xtask power [COUNT] [SEED]
+  campaign     all of these for hours, recorded: cargo xtask campaign --help
+  reliability  write RELIABILITY.md from the records
   bench   our db_bench and RocksDB's side by side: cargo xtask bench --help
 ";
+
+/// A count and a seed.
+fn numbers(arguments: &[String], count: u64) -> Result<(u64, u64), String> {
+    let number = |index: usize, default: u64| {
+        arguments
+            .get(index)
+            .map_or(Ok(default), |text| text.parse().map_err(|error| format!("{text}: {error}")))
+    };
+    Ok((number(0, count)?, number(1, u64::from(std::process::id()))?))
+}
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -27,6 +45,11 @@ fn main() -> ExitCode {
         Some("tidy") => tidy::check(),
         Some("model") => check::long_run("model", "IRONSTONE_MODEL_OPS", rest.first()),
         Some("crash") => check::long_run("crash", "IRONSTONE_CRASH_STATES", rest.first()),
+        Some("sim") => endure::sim(rest),
+        Some("kill") => numbers(rest, 200).and_then(|(count, seed)| endure::kill(count, seed).map(|_| ())),
+        Some("power") => numbers(rest, 20).and_then(|(count, seed)| endure::power(count, seed).map(|_| ())),
+        Some("campaign") => campaign::run_all(rest),
+        Some("reliability") => reliability::write(),
         Some("bench") => bench::run(rest),
         _ => Err(USAGE.to_owned()),
     };

@@ -1,23 +1,26 @@
 //! The one place where synchronisation types come from.
 //!
-//! Crates use these names and never `std::sync::{Mutex, RwLock, Condvar}` or `std::thread::spawn`,
-//! so that a deterministic scheduler can take their place under `--cfg shuttle`.
+//! Crates use these names and never `std::sync::{Mutex, RwLock, Condvar}` or `std::thread::spawn`. With the
+//! feature `simulation` (of the simulator alone) a deterministic scheduler stands behind them: of all threads
+//! one runs at a time, and a seed decides which one goes on wherever they meet.
 
-pub use parking_lot::{
-    Condvar, MappedRwLockReadGuard, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
-};
-pub use std::sync::{Arc, OnceLock, Weak};
+#[cfg(not(feature = "simulation"))]
+mod native;
+#[cfg(feature = "simulation")]
+mod simulated;
 
-/// Atomic types.
-pub mod atomic {
-    pub use std::sync::atomic::{
-        AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
-    };
-}
+#[cfg(not(feature = "simulation"))]
+pub use native::*;
+#[cfg(feature = "simulation")]
+pub use simulated::*;
+pub use std::sync::{Arc, Weak};
 
 /// Threads.
 pub mod thread {
-    pub use std::thread::{Builder, JoinHandle, Thread, current, park, scope, yield_now};
+    #[cfg(not(feature = "simulation"))]
+    pub use super::native::threads::*;
+    #[cfg(feature = "simulation")]
+    pub use super::simulated::threads::*;
 
     /// Starts a thread with a name that shows up in debuggers and profiles.
     ///

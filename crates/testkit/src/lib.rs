@@ -5,6 +5,8 @@ pub mod crash;
 pub mod damage;
 pub mod faults;
 pub mod model;
+pub mod process;
 pub mod random_options;
 pub mod random_run;
+pub mod record;
 pub mod watchdog;

@@ -4,6 +4,7 @@
 //! `IRONSTONE_SEED` replays one workload.
 
 use ironstone_testkit::crash::CrashRun;
+use ironstone_testkit::record::record;
 use std::collections::HashSet;
 
 #[test]
@@ -13,12 +14,13 @@ fn no_power_loss_takes_an_acknowledged_synced_write() {
     let replay: Option<u64> =
         std::env::var("IRONSTONE_SEED").ok().map(|seed| seed.parse().expect("a number"));
     let mut seen = HashSet::new();
-    let (mut distinct, mut trials) = (0, 0);
+    let (mut distinct, mut trials, mut workloads) = (0, 0, 0);
     for seed in replay.unwrap_or(0).. {
         let explored = CrashRun::record(seed, 60).and_then(|run| run.explore(3, &mut seen));
         let explored = explored.unwrap_or_else(|failure| {
             panic!("{failure}\nreplay: IRONSTONE_SEED={seed} cargo test --profile checked -p ironstone-testkit --test crash")
         });
+        workloads += 1;
         distinct += explored.distinct;
         trials += explored.trials;
         if distinct >= wanted || replay.is_some() {
@@ -26,4 +28,9 @@ fn no_power_loss_takes_an_acknowledged_synced_write() {
         }
     }
     println!("{distinct} distinct crash states in {trials} trials");
+    record(
+        "crash",
+        &serde_json::json!({ "trials": trials, "distinct_states": distinct, "workloads": workloads,
+            "policies": "P0 to P7", "failures": 0 }),
+    );
 }

@@ -18,6 +18,7 @@ use ironstone::WalRecoveryMode;
 use ironstone_base::FileKind;
 use ironstone_testkit::damage::sweep::{Table, Trial};
 use ironstone_testkit::damage::{Access, Damage, Sample, Shape, kind};
+use ironstone_testkit::record::record;
 use std::path::{Path, PathBuf};
 
 const DEFAULT_MODE: WalRecoveryMode = WalRecoveryMode::PointInTimeRecovery;
@@ -84,6 +85,16 @@ fn cuts(sample: &Sample, path: &Path) -> Vec<Damage> {
 
 fn check(title: &str, table: &Table, may_tolerate: impl Fn(&str, &str) -> bool) {
     println!("{title}\n{table}");
+    let rows = table.rows().map(|(file, damage, row)| {
+        serde_json::json!({ "file": file, "damage": damage, "trials": row.trials, "error": row.error,
+            "correct": row.correct, "tolerated": row.tolerated })
+    });
+    let name = title.to_lowercase().replace([' ', ','], "_");
+    record(
+        &format!("damage-{name}"),
+        &serde_json::json!({ "title": title, "every_bit": exhaustive(), "rows": rows.collect::<Vec<_>>(),
+            "failures": table.failures.len() }),
+    );
     let shown: Vec<_> = table.failures.iter().take(10).map(String::as_str).collect();
     assert!(shown.is_empty(), "{} promises broken:\n{}", table.failures.len(), shown.join("\n"));
     for (file, damage, row) in table.rows() {

@@ -5,6 +5,7 @@
 use ironstone_base::sync::atomic::{AtomicUsize, Ordering};
 use ironstone_base::sync::{Mutex, thread};
 use ironstone_testkit::faults::{Injected, Scenario, resume_among_writers, try_fault};
+use ironstone_testkit::record::record;
 use ironstone_testkit::watchdog::Watchdog;
 use ironstone_vfs::fault::FaultError;
 use ironstone_vfs::mem::SyncFailure;
@@ -15,11 +16,11 @@ use std::time::Duration;
 const HANG: Duration = Duration::from_secs(60);
 
 /// Tries places in steps of `step` until a scenario is through without its fault.
-fn sweep(injected: &[Injected]) {
+fn sweep(name: &str, injected: &[Injected]) {
     let watchdog = Watchdog::new(HANG);
     let runs: Vec<_> =
         injected.iter().flat_map(|&injected| Scenario::ALL.map(|scenario| (scenario, injected))).collect();
-    let next = AtomicUsize::new(0);
+    let (next, places) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let failures = Mutex::new(Vec::new());
     let work = || {
         while let Some(&(scenario, injected)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -44,6 +45,7 @@ fn sweep(injected: &[Injected]) {
                 }
             }
             println!("{scenario:?}, {injected:?}: {trials} places");
+            places.fetch_add(trials, Ordering::Relaxed);
         }
     };
     thread::scope(|scope| {
@@ -51,29 +53,36 @@ fn sweep(injected: &[Injected]) {
         work();
     });
     let failures = failures.into_inner();
+    record(
+        &format!("faults-{name}"),
+        &serde_json::json!({ "scenarios": Scenario::ALL.len(), "kinds": injected.len(),
+            "places": places.into_inner(), "every_place": exhaustive(), "failures": failures.len() }),
+    );
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
+fn exhaustive() -> bool {
+    std::env::var("IRONSTONE_FAULTS").is_ok_and(|value| value == "all")
+}
 fn step(injected: Injected) -> u64 {
-    let exhaustive = std::env::var("IRONSTONE_FAULTS").is_ok_and(|value| value == "all");
-    if matches!(injected, Injected::FromThenOn(_)) && !exhaustive { 3 } else { 1 }
+    if matches!(injected, Injected::FromThenOn(_)) && !exhaustive() { 3 } else { 1 }
 }
 
 #[test]
 fn io_errors_lose_nothing_that_was_promised() {
-    sweep(&[Injected::Once(FaultError::Io), Injected::FromThenOn(FaultError::Io)]);
+    sweep("io-error", &[Injected::Once(FaultError::Io), Injected::FromThenOn(FaultError::Io)]);
 }
 
 #[test]
 fn a_full_disk_loses_nothing_that_was_promised() {
     let full = FaultError::NoSpace;
-    sweep(&[Injected::Once(full), Injected::FromThenOn(full), Injected::ShortWrite]);
+    sweep("disk-full", &[Injected::Once(full), Injected::FromThenOn(full), Injected::ShortWrite]);
 }
 
 #[test]
 fn failed_syncs_lose_nothing_that_was_promised() {
     let failures = [SyncFailure::StaysDirty, SyncFailure::MarkedClean, SyncFailure::Reverted];
-    sweep(&failures.map(Injected::Sync));
+    sweep("failed-sync", &failures.map(Injected::Sync));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! `IRONSTONE_SEED` replays one run.
 
 use ironstone_testkit::random_run::RandomRun;
+use ironstone_testkit::record::record;
 use ironstone_vfs::{Env, SystemClock, mem::MemFileSystem};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,6 +30,7 @@ fn random_operations_agree_with_the_model() {
         std::env::var("IRONSTONE_MODEL_OPS").map_or(1_000_000, |ops| ops.parse().expect("a number"));
     let runs = (ops / OPS_PER_RUN).max(1) as u64;
     let next = AtomicU64::new(0);
+    let figures = serde_json::json!({ "operations": ops, "runs": runs, "failures": 0 });
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
@@ -42,4 +44,5 @@ fn random_operations_agree_with_the_model() {
             });
         }
     });
+    record("model", &figures);
 }

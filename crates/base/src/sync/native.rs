@@ -1,0 +1,15 @@
+//! The types of `parking_lot` and the standard library.
+
+pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use std::sync::OnceLock;
+
+/// Atomic types.
+pub mod atomic {
+    pub use std::sync::atomic::{
+        AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    };
+}
+
+pub(super) mod threads {
+    pub use std::thread::{Builder, JoinHandle, scope, yield_now};
+}

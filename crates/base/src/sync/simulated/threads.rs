@@ -1,0 +1,42 @@
+//! Threads that the scheduler of the simulation runs.
+
+pub use shuttle::thread::{JoinHandle, Scope, ScopedJoinHandle, scope, yield_now};
+use std::io;
+
+/// Starts a thread, as that of the standard library.
+#[derive(Default, Debug)]
+pub struct Builder {
+    name: Option<String>,
+}
+
+#[allow(missing_docs)] // As in the standard library.
+impl Builder {
+    pub fn new() -> Self {
+        Self::default()
+    }
+    #[must_use]
+    pub fn name(mut self, name: String) -> Self {
+        self.name = Some(name);
+        self
+    }
+    pub fn spawn<T, F>(self, body: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let builder = shuttle::thread::Builder::new();
+        let builder = if let Some(name) = self.name { builder.name(name) } else { builder };
+        builder.spawn(body)
+    }
+    pub fn spawn_scoped<'scope, 'env, T, F>(
+        self,
+        scope: &'scope Scope<'scope, 'env>,
+        body: F,
+    ) -> io::Result<ScopedJoinHandle<'scope, T>>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        Ok(scope.spawn(body))
+    }
+}

@@ -1,0 +1,77 @@
+//! Kills processes and takes the power from file systems while a database is written to.
+//!
+//! ```text
+//! endure kill  COUNT SEED DIRECTORY              directory: best on tmpfs
+//! endure power COUNT SEED DIRECTORY FILESYSTEM   as root; ext4-ordered, ext4-writeback or xfs
+//! ```
+//! The last line says what was done, as JSON.
+#![deny(unsafe_code)] // One call lifts it.
+
+use ironstone_testkit::process::{WRITERS, child, kill, power};
+use rustix::ioctl;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// `FS_IOC_SHUTDOWN` of Linux: `_IOR('X', 125, __u32)`.
+const SHUT_DOWN: ioctl::Opcode = ioctl::opcode::read::<u32>(b'X', 125);
+
+#[allow(unsafe_code, clippy::disallowed_methods)]
+fn shut_down(point: &Path, flags: u32) -> std::io::Result<()> {
+    let directory = std::fs::File::open(point)?;
+    // SAFETY: the call reads one u32 behind the pointer, which the setter holds, and keeps nothing.
+    unsafe { ioctl::ioctl(&directory, ioctl::Setter::<SHUT_DOWN, u32>::new(flags)) }?;
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments) {
+        Ok(text) => {
+            println!("{text}");
+            ExitCode::SUCCESS
+        }
+        Err(problem) => {
+            eprintln!("{problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[String]) -> Result<String, String> {
+    let at =
+        |index: usize| arguments.get(index).map(String::as_str).ok_or("too few arguments; see the source");
+    let number = |index| at(index)?.parse::<u64>().map_err(|error| format!("argument {index}: {error}"));
+    match at(0)? {
+        "child" => {
+            let numbers = at(2)?.split(',').map(str::parse::<u64>).collect::<Result<Vec<_>, _>>();
+            let last: [u64; WRITERS] = numbers
+                .map_err(|error| error.to_string())?
+                .try_into()
+                .map_err(|_| "one number for each writer".to_owned())?;
+            child::write(Path::new(at(1)?), last, at(3)? == "sync").map(|()| String::new())
+        }
+        "kill" => {
+            let (count, seed, dir) = (number(1)?, number(2)?, PathBuf::from(at(3)?));
+            let done = kill::run(&dir, count, seed)?;
+            Ok(serde_json::json!({ "kills": done.kills, "seed": seed, "reported_writes": done.reported,
+                "before_the_first_report": done.in_opening, "failures": 0 })
+            .to_string())
+        }
+        "power" => {
+            let (count, seed, dir) = (number(1)?, number(2)?, PathBuf::from(at(3)?));
+            let name = at(4)?;
+            let kind = power::KINDS.iter().find(|kind| kind.name == name).ok_or("no such file system")?;
+            if let Some(reason) = power::missing(*kind) {
+                return Ok(format!("SKIP {name}: {reason}"));
+            }
+            let done = power::run_losses(&dir, kind, count, seed, &shut_down)?;
+            if done.unmountable {
+                return Ok(format!("SKIP {name}: it cannot be mounted here"));
+            }
+            Ok(serde_json::json!({ "losses": done.losses, "seed": seed, "file_system": name,
+                "reported_writes": done.reported, "failures": 0 })
+            .to_string())
+        }
+        other => Err(format!("{other}: no such command")),
+    }
+}

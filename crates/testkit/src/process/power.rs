@@ -1,0 +1,167 @@
+//! Takes the power from a file system while the child writes to it.
+//!
+//! A file system on a loop device is shut down with the `FS_IOC_SHUTDOWN` call: from then on it takes nothing more,
+//! and what it had not written stays unwritten. The next mount replays its journal, as after a power loss.
+
+use super::child::{start, take_reports};
+use super::{WRITERS, verify};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// After so many losses a new database is begun.
+const CYCLES: u64 = 25;
+const IMAGE_BYTES: u64 = 400 << 20;
+
+/// A file system to test on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Kind {
+    /// Its name.
+    pub name: &'static str,
+    make: &'static [&'static str],
+    mount: &'static str,
+}
+
+/// ext4 in its two modes, and XFS.
+pub const KINDS: [Kind; 3] = [
+    Kind { name: "ext4-ordered", make: &["mkfs.ext4", "-q", "-F"], mount: "data=ordered" },
+    Kind { name: "ext4-writeback", make: &["mkfs.ext4", "-q", "-F"], mount: "data=writeback" },
+    Kind { name: "xfs", make: &["mkfs.xfs", "-q", "-f"], mount: "defaults" },
+];
+
+/// How a file system goes down: the flags of the call.
+const GOING: [(&str, u32); 3] = [("flush", 0), ("log flushed", 1), ("nothing flushed", 2)];
+
+/// What the losses came to.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Lost {
+    /// Power losses.
+    pub losses: u64,
+    /// Writes that had been reported as durable by then.
+    pub reported: u64,
+    /// Whether this machine would not mount the file system: nothing was tried.
+    pub unmountable: bool,
+}
+
+/// Why this machine cannot run it, if so.
+pub fn missing(kind: Kind) -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("mounting needs root".to_owned());
+    }
+    let make = kind.make[0];
+    let found = Command::new("sh").args(["-c", &format!("command -v {make}")]).output();
+    if found.is_ok_and(|output| output.status.success()) {
+        None
+    } else {
+        Some(format!("{make} is not installed"))
+    }
+}
+
+struct Mounted<'a> {
+    image: PathBuf,
+    point: PathBuf,
+    kind: &'a Kind,
+    is_mounted: bool,
+}
+
+impl Mounted<'_> {
+    fn mount(&mut self) -> Result<(), String> {
+        let options = format!("loop,{}", self.kind.mount);
+        run(Command::new("mount").args(["-o", &options]).arg(&self.image).arg(&self.point))?;
+        self.is_mounted = true;
+        Ok(())
+    }
+    #[allow(clippy::disallowed_methods)]
+    fn unmount(&mut self) -> Result<(), String> {
+        let mut tries = 0;
+        while let Err(error) = run(Command::new("umount").arg(&self.point)) {
+            tries += 1;
+            if tries > 50 {
+                return Err(error);
+            }
+            std::thread::sleep(Duration::from_millis(20)); // Somebody may still look at it.
+        }
+        self.is_mounted = false;
+        Ok(())
+    }
+}
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        if self.is_mounted {
+            let _ = self.unmount();
+        }
+    }
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+/// Lets the power fail `losses` times on a file system of `kind` that is made below `dir`. `shut_down` makes the
+/// call on a mounted file system with the given flags.
+#[allow(clippy::disallowed_methods)] // Real processes in real time.
+pub fn run_losses(
+    dir: &Path,
+    kind: &Kind,
+    losses: u64,
+    seed: u64,
+    shut_down: &dyn Fn(&Path, u32) -> std::io::Result<()>,
+) -> Result<Lost, String> {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let text = |error: std::io::Error| error.to_string();
+    let point = dir.join("mounted");
+    std::fs::create_dir_all(&point).map_err(text)?;
+    let image = dir.join("image");
+    std::fs::File::create(&image).and_then(|file| file.set_len(IMAGE_BYTES)).map_err(text)?;
+    run(Command::new(kind.make[0]).args(&kind.make[1..]).arg(&image))?;
+    let mut mounted = Mounted { image, point: point.clone(), kind, is_mounted: false };
+    if let Err(reason) = mounted.mount() {
+        eprintln!("{reason}");
+        let _ = std::fs::remove_dir_all(dir);
+        return Ok(Lost { unmountable: true, ..Lost::default() });
+    }
+    let database = point.join("db");
+    let mut done = Lost::default();
+    let mut last = [0; WRITERS];
+    while done.losses < losses {
+        if done.losses.is_multiple_of(CYCLES) {
+            let _ = std::fs::remove_dir_all(&database);
+            last = [0; WRITERS];
+        }
+        let (going, flags) = GOING[rng.random_range(0..GOING.len())];
+        let number = done.losses;
+        let fail = |problem: String| {
+            format!("power loss {number} of seed {seed} on {} ({going}): {problem}", kind.name)
+        };
+        let mut child = start(&database, &last, true).map_err(|error| fail(error.to_string()))?;
+        let mut pipe = child.stdout.take().expect("piped");
+        let reader = std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            pipe.read_to_end(&mut bytes).map(|_| bytes)
+        });
+        std::thread::sleep(Duration::from_micros(rng.random_range(1_000..80_000)));
+        shut_down(&point, flags).map_err(|error| fail(format!("shut down: {error}")))?;
+        child.kill().map_err(|error| fail(error.to_string()))?;
+        child.wait().map_err(|error| fail(error.to_string()))?;
+        let bytes = reader.join().expect("it reads").map_err(|error| fail(error.to_string()))?;
+        let mut reported = last;
+        take_reports(&bytes, &mut reported).map_err(fail)?;
+        mounted.unmount().map_err(fail)?;
+        mounted.mount().map_err(fail)?;
+        last = verify(&database, &reported).map_err(fail)?;
+        done.losses += 1;
+        done.reported += bytes.len() as u64 / super::child::REPORT_BYTES as u64;
+    }
+    mounted.unmount()?;
+    drop(mounted);
+    std::fs::remove_dir_all(dir).map_err(text)?;
+    Ok(done)
+}

@@ -1,0 +1,244 @@
+//! What one simulation does: all of it follows from a seed, and from what it is cut down to.
+
+use ironstone::{ColumnFamilyOptions, DbOptions};
+use ironstone_testkit::random_options::{random_db_options, random_family_options};
+use ironstone_vfs::Env;
+use ironstone_vfs::OpKind;
+use ironstone_vfs::fault::{Fault, FaultError, FaultRule};
+use ironstone_vfs::mem::{CrashPolicy, SyncFailure, SyncFault};
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use std::fmt;
+use std::time::Duration;
+
+/// The most of everything that a plan may have; for making a failing one smaller.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Caps {
+    /// Threads that write.
+    pub writers: usize,
+    /// Batches of each.
+    pub batches: usize,
+    /// Threads that read.
+    pub readers: usize,
+    /// Flushes, compactions and the like.
+    pub chores: usize,
+    /// Column families.
+    pub families: usize,
+    /// Another schedule of the same plan.
+    pub schedule: u64,
+}
+
+impl Default for Caps {
+    fn default() -> Self {
+        Self { writers: 9, batches: 99, readers: 9, chores: 99, families: 9, schedule: 0 }
+    }
+}
+
+impl fmt::Display for Caps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = Self::default();
+        let mut say = |name: &str, value: usize, most: usize| {
+            if value < most { write!(f, " --{name} {value}") } else { Ok(()) }
+        };
+        say("writers", self.writers, all.writers)?;
+        say("batches", self.batches, all.batches)?;
+        say("readers", self.readers, all.readers)?;
+        say("chores", self.chores, all.chores)?;
+        say("families", self.families, all.families)?;
+        if self.schedule > 0 { write!(f, " --schedule {}", self.schedule) } else { Ok(()) }
+    }
+}
+
+/// Something done beside the writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Chore {
+    /// Flushes all column families.
+    FlushAll,
+    /// Flushes one.
+    Flush(usize),
+    /// Switches the memtable of one and does not wait.
+    StartFlush(usize),
+    /// Rewrites all tables of one.
+    Compact(usize),
+    /// Hands the WAL's buffer over, and syncs it or not.
+    FlushWal(bool),
+    /// Syncs the WAL.
+    SyncWal,
+    /// Keeps background work from starting for a while.
+    Pause,
+    /// Creates a column family that nobody writes to, and drops it again.
+    CreateAndDrop,
+    /// Sets the wall clock, in microseconds since 1970.
+    JumpTo(u64),
+    /// Lets the others go on.
+    Idle,
+}
+
+/// What goes wrong while the database works.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Trouble {
+    /// Nothing.
+    None,
+    /// The power fails at this operation after the creation.
+    PowerLoss(u64),
+    /// Calls fail.
+    Fault(FaultRule),
+    /// A sync fails.
+    Sync(SyncFault),
+    /// The disk has room for so many bytes more than there are.
+    FullDisk(u64),
+}
+
+/// How threads are chosen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Schedule {
+    /// At random, each time.
+    Random,
+    /// By priorities that change so many times (probabilistic concurrency testing).
+    Priorities(usize),
+}
+
+/// One simulation.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What all of it follows from.
+    pub seed: u64,
+    /// For the choices of the threads.
+    pub schedule: Schedule,
+    /// The seed of these choices.
+    pub schedule_seed: u64,
+    /// At one in so many atomic operations another thread may go on.
+    pub one_in: u64,
+    /// How many column families there are.
+    pub families: usize,
+    /// How many batches each writer writes.
+    pub writers: Vec<usize>,
+    /// How many times each reader reads.
+    pub readers: Vec<usize>,
+    /// What is done beside, in order.
+    pub chores: Vec<Chore>,
+    /// What goes wrong.
+    pub trouble: Trouble,
+    /// Whether the database is closed before the end, or ends with whatever it was doing.
+    pub closes: bool,
+    /// What a crash at the end leaves.
+    pub policy: CrashPolicy,
+    /// Chooses what that is.
+    pub policy_seed: u64,
+    /// The recovery loses its power at this operation, too.
+    pub nested: Option<u64>,
+    /// How large values are at most.
+    pub value_size: usize,
+    /// One in so many writes is synced; 0 for none.
+    pub sync_one_in: u32,
+}
+
+impl Plan {
+    /// The plan of `seed`, cut down to `caps`.
+    pub fn new(seed: u64, caps: &Caps) -> Self {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let families = rng.random_range(1..=3usize);
+        let batches = *[4, 12, 30].choose(&mut rng).expect("not empty");
+        let writers = rng.random_range(1..=4usize);
+        let readers = rng.random_range(0..=2usize);
+        let chores = rng.random_range(0..=8usize);
+        let mut plan = Self {
+            seed,
+            schedule: if rng.random_bool(0.7) {
+                Schedule::Random
+            } else {
+                Schedule::Priorities(rng.random_range(2..=4))
+            },
+            schedule_seed: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ caps.schedule,
+            one_in: *[8, 32, 128, 1024].choose(&mut rng).expect("not empty"),
+            families,
+            writers: (0..writers).map(|_| rng.random_range(1..=batches)).collect(),
+            readers: (0..readers).map(|_| rng.random_range(1..=6)).collect(),
+            chores: (0..chores).map(|_| chore(&mut rng, families)).collect(),
+            trouble: trouble(&mut rng),
+            closes: rng.random_bool(0.4),
+            policy: *CrashPolicy::ALL.choose(&mut rng).expect("not empty"),
+            policy_seed: rng.random(),
+            nested: rng.random_bool(0.25).then(|| rng.random_range(0..60)),
+            value_size: *[8, 200, 1500].choose(&mut rng).expect("not empty"),
+            sync_one_in: *[0, 1, 3, 3, 10].choose(&mut rng).expect("not empty"),
+        };
+        plan.families = families.min(caps.families);
+        plan.writers.truncate(caps.writers);
+        plan.writers.iter_mut().for_each(|batches| *batches = (*batches).min(caps.batches));
+        plan.readers.truncate(caps.readers);
+        plan.chores.truncate(caps.chores);
+        plan
+    }
+
+    /// The options of the database.
+    pub fn db_options(&self, env: &Env) -> DbOptions {
+        random_db_options(&mut self.generator(1), env)
+    }
+    /// The options of column family `number`.
+    pub fn family_options(&self, number: usize) -> ColumnFamilyOptions {
+        random_family_options(&mut self.generator(2 + number as u64))
+    }
+    /// A generator for the choices of thing number `thing`.
+    pub fn generator(&self, thing: u64) -> StdRng {
+        StdRng::seed_from_u64(self.seed.rotate_left(17) ^ thing.wrapping_mul(0xd6e8_feb8_6659_fd93))
+    }
+    /// Whether a call may fail although the engine makes no mistake.
+    pub fn may_fail(&self) -> bool {
+        self.trouble != Trouble::None
+    }
+}
+
+fn chore(rng: &mut StdRng, families: usize) -> Chore {
+    let family = rng.random_range(0..families);
+    match rng.random_range(0..14) {
+        0..3 => Chore::FlushAll,
+        3 => Chore::Flush(family),
+        4..6 => Chore::StartFlush(family),
+        6 => Chore::Compact(family),
+        7 => Chore::FlushWal(true),
+        8 => Chore::FlushWal(false),
+        9 => Chore::SyncWal,
+        10 => Chore::Pause,
+        11 => Chore::CreateAndDrop,
+        12 => Chore::JumpTo(*[0, 1, 1 << 40, 1 << 50, u64::MAX >> 12].choose(rng).expect("not empty")),
+        _ => Chore::Idle,
+    }
+}
+
+fn trouble(rng: &mut StdRng) -> Trouble {
+    let early = |rng: &mut StdRng| match rng.random_range(0..3) {
+        0 => rng.random_range(0..12),
+        1 => rng.random_range(0..80),
+        _ => rng.random_range(0..400),
+    };
+    let suffixes = ["", "", ".log", ".sst", "MANIFEST"];
+    match rng.random_range(0..20) {
+        0..5 => Trouble::None,
+        5..12 => Trouble::PowerLoss(early(rng)),
+        12..15 => {
+            let errors =
+                [FaultError::Io, FaultError::NoSpace, FaultError::TooManyOpenFiles, FaultError::Interrupted];
+            let error = *errors.choose(rng).expect("not empty");
+            let rule = match rng.random_range(0..4) {
+                0 => FaultRule::error(error).on(&[OpKind::Read]),
+                1 => FaultRule::new(Fault::ShortWrite(rng.random_range(0..40), FaultError::NoSpace)),
+                2 => FaultRule::new(Fault::Delay(Duration::from_millis(rng.random_range(1..2000)))).times(5),
+                _ => FaultRule::error(error).on_changes(),
+            };
+            let rule = if rng.random_bool(0.3) { rule.forever() } else { rule };
+            let suffix = *suffixes.choose(rng).expect("not empty");
+            Trouble::Fault(rule.path(suffix).after(early(rng)))
+        }
+        15..18 => {
+            let failures = [SyncFailure::StaysDirty, SyncFailure::MarkedClean, SyncFailure::Reverted];
+            Trouble::Sync(SyncFault {
+                path_contains: (*suffixes.choose(rng).expect("not empty")).to_owned(),
+                after: early(rng) / 8,
+                failure: *failures.choose(rng).expect("not empty"),
+            })
+        }
+        _ => Trouble::FullDisk(rng.random_range(0..60_000)),
+    }
+}

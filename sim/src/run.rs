@@ -1,0 +1,370 @@
+//! One simulation, from an empty disk to the verdict about what came back.
+
+use crate::clock::SimClock;
+use crate::history::Shared;
+use crate::plan::{Chore, Plan, Trouble};
+use crate::state;
+use ironstone::{
+    ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db, DbOptions,
+    FlushOptions, ReadOptions, WriteBatch, WriteOptions,
+};
+use ironstone_base::sync::{Arc, thread};
+use ironstone_vfs::fault::FaultFileSystem;
+use ironstone_vfs::mem::{CrashPolicy, MemFileSystem};
+use ironstone_vfs::{Clock, Env};
+use rand::Rng;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Where the database is.
+pub const DIR: &str = "/db";
+/// A column family that comes and goes.
+const EXTRA: &str = "extra";
+/// How many keys all writers share.
+const SHARED_KEYS: u8 = 12;
+/// How often a writer tries to go on after failures.
+const TRIES: usize = 6;
+
+/// What a simulation did.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Done {
+    /// Batches written.
+    pub batches: usize,
+    /// Changing operations of the file system.
+    pub operations: u64,
+    /// Whether the power failed while the database worked.
+    pub crashed: bool,
+    /// Points at which another thread could have gone on.
+    pub switches: u64,
+    /// What tells the disk that the recovery found from others.
+    pub fingerprint: u64,
+}
+
+/// What the threads of a simulation share.
+struct Stage {
+    plan: Plan,
+    db: Db,
+    cfs: Vec<ColumnFamily>,
+    disk: MemFileSystem,
+    faults: FaultFileSystem,
+    clock: Arc<SimClock>,
+    history: Shared,
+    /// Whether manual flushing keeps accepted writes in the process.
+    buffered: bool,
+    /// Whether something has failed that the plan lets fail.
+    failed: AtomicBool,
+}
+
+/// The name of column family `number`.
+pub fn family_name(number: usize) -> String {
+    if number == 0 { "default".to_owned() } else { format!("family{number}") }
+}
+
+/// What a plan's databases are opened with.
+pub struct Opener {
+    options: DbOptions,
+    families: Vec<ColumnFamilyOptions>,
+}
+
+impl Opener {
+    fn new(plan: &Plan, env: &Env) -> Self {
+        let families = (0..plan.families).map(|number| plan.family_options(number)).collect();
+        Self { options: plan.db_options(env), families }
+    }
+    /// Opens the database on `disk`.
+    pub fn open(&self, disk: &MemFileSystem, clock: &Arc<SimClock>) -> ironstone::Result<Db> {
+        let env = Env { fs: Arc::new(disk.clone()), clock: clock.clone() };
+        self.open_in(env)
+    }
+    fn open_in(&self, env: Env) -> ironstone::Result<Db> {
+        let options = DbOptions { env, ..self.options.clone() };
+        let named = self.families.iter().enumerate();
+        let descriptors =
+            named.map(|(number, options)| ColumnFamilyDescriptor::new(family_name(number), options.clone()));
+        let mut descriptors: Vec<_> = descriptors.collect();
+        // It may have been created and not yet dropped.
+        if Db::list_column_families(&options, DIR).is_ok_and(|names| names.iter().any(|name| name == EXTRA)) {
+            descriptors.push(ColumnFamilyDescriptor::new(EXTRA, ColumnFamilyOptions::default()));
+        }
+        Db::open_column_families(&options, DIR, descriptors)
+    }
+}
+
+/// The handles of all column families of `db`.
+pub fn handles(db: &Db, families: usize) -> Vec<ColumnFamily> {
+    (0..families).map(|number| db.column_family(&family_name(number)).expect("it was opened")).collect()
+}
+
+/// Runs `plan`. Must be called inside of a simulation.
+pub fn run(plan: &Plan) -> Result<Done, String> {
+    let clock = Arc::new(SimClock::new());
+    let disk = MemFileSystem::with_clock(clock.clone());
+    let faults = FaultFileSystem::with_clock(Arc::new(disk.clone()), clock.clone());
+    faults.disarm();
+    let env = Env { fs: Arc::new(faults.clone()), clock: clock.clone() };
+    let opener = Opener::new(plan, &env);
+    let buffered = opener.options.manual_wal_flush;
+    let db = opener.open_in(env).map_err(|error| format!("create: {error}"))?;
+    let cfs = handles(&db, plan.families);
+    let stage = Arc::new(Stage {
+        plan: plan.clone(),
+        db,
+        cfs,
+        disk,
+        faults,
+        clock: clock.clone(),
+        history: Shared::default(),
+        buffered,
+        failed: AtomicBool::new(false),
+    });
+    stage.make_trouble();
+    let mut threads = Vec::new();
+    for (writer, &batches) in plan.writers.iter().enumerate() {
+        let stage = Arc::clone(&stage);
+        threads.push(thread::spawn_named("writer", move || stage.write(writer, batches)));
+    }
+    for (reader, &rounds) in plan.readers.iter().enumerate() {
+        let stage = Arc::clone(&stage);
+        threads.push(thread::spawn_named("reader", move || stage.read(reader, rounds)));
+    }
+    {
+        let stage = Arc::clone(&stage);
+        threads.push(thread::spawn_named("chores", move || stage.do_chores()));
+    }
+    let mut problems = Vec::new();
+    for thread in threads {
+        match thread.join() {
+            Ok(Ok(())) => {}
+            Ok(Err(problem)) => problems.push(problem),
+            Err(_) => problems.push("a thread of the workload panicked".to_owned()),
+        }
+    }
+    if !problems.is_empty() {
+        return Err(problems.join("; "));
+    }
+    let stage = Arc::into_inner(stage).expect("its threads are joined");
+    stage.finish(&opener)
+}
+
+impl Stage {
+    fn make_trouble(&self) {
+        match &self.plan.trouble {
+            Trouble::None => {}
+            Trouble::PowerLoss(after) => self.disk.set_crash_point(self.disk.op_count() + after),
+            Trouble::Fault(rule) => {
+                self.faults.reset_counts();
+                self.faults.add(rule.clone());
+                self.faults.arm();
+            }
+            Trouble::Sync(fault) => self.disk.fail_sync(fault.clone()),
+            Trouble::FullDisk(room) => {
+                let used: u64 = self.disk.all_files().iter().filter_map(|path| self.size(path)).sum();
+                self.disk.set_capacity(Some(used + room));
+            }
+        }
+    }
+    fn size(&self, path: &Path) -> Option<u64> {
+        ironstone_vfs::FileSystem::size(&self.disk, path).ok()
+    }
+    /// What the plan has done to the disk is over; a lost power stays lost.
+    fn end_trouble(&self) {
+        self.faults.clear();
+        self.disk.set_capacity(None);
+    }
+
+    /// Takes an error in: one that nothing explains is a failure.
+    fn allow<T>(&self, what: &str, result: ironstone::Result<T>) -> Result<Option<T>, String> {
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(error) if self.plan.may_fail() => {
+                let text = error.to_string();
+                if error.is_corruption() || text.contains("panic") {
+                    return Err(format!("{what}: {error}"));
+                }
+                self.failed.store(true, Ordering::SeqCst);
+                Ok(None)
+            }
+            Err(error) => Err(format!("{what}: {error}")),
+        }
+    }
+
+    fn write(&self, writer: usize, batches: usize) -> Result<(), String> {
+        let mut rng = self.plan.generator(100 + writer as u64);
+        let mut tries = 0;
+        for number in 1..=batches {
+            let mut batch = WriteBatch::new();
+            let mut changes = BTreeMap::new();
+            for (family, cf) in self.cfs.iter().enumerate() {
+                batch.put_cf(cf, state::number_key(writer), number.to_string());
+                for _ in 0..rng.random_range(0..4) {
+                    let key = rng.random_range(0..SHARED_KEYS);
+                    let put = rng.random_bool(0.7);
+                    if put {
+                        let padding = rng.random_range(0..=self.plan.value_size);
+                        batch.put_cf(cf, state::shared_key(key), state::value((writer, number), padding));
+                    } else {
+                        batch.delete_cf(cf, state::shared_key(key));
+                    }
+                    changes.insert((family, key), put);
+                }
+            }
+            let one_in = self.plan.sync_one_in;
+            let sync = one_in > 0 && rng.random_ratio(1, one_in);
+            let options = WriteOptions { sync, ..WriteOptions::default() };
+            let id = (writer, number);
+            self.history.with(|history| history.issue(id, changes));
+            let result = self.db.write(&batch, &options);
+            self.history.with(|history| history.finish(id, result.is_ok(), sync));
+            if self.allow("write", result)?.is_none() {
+                tries += 1;
+                if tries > TRIES || self.disk.crashed() {
+                    return Ok(());
+                }
+                if tries > 1 {
+                    self.end_trouble();
+                }
+                self.clock.sleep(Duration::from_millis(10));
+                let _ = self.allow("resume", self.db.resume())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn do_chores(&self) -> Result<(), String> {
+        for chore in &self.plan.chores {
+            let before = self.history.with(crate::history::History::tick);
+            let (result, durable) = self.do_chore(*chore);
+            let done = self.allow(&format!("{chore:?}"), result)?.is_some();
+            if done && durable {
+                self.history.with(|history| history.note_durable(before));
+            }
+            self.clock.sleep(Duration::from_micros(500));
+        }
+        Ok(())
+    }
+
+    /// Does one chore. Answers whether it makes durable what was written before, too.
+    fn do_chore(&self, chore: Chore) -> (ironstone::Result<()>, bool) {
+        let all: Vec<&ColumnFamily> = self.cfs.iter().collect();
+        let of = |family: usize| &self.cfs[family.min(self.cfs.len() - 1)];
+        match chore {
+            Chore::FlushAll => (self.db.flush_cfs(&FlushOptions::default(), &all), true),
+            Chore::Flush(family) => (self.db.flush_cf(&FlushOptions::default(), of(family)), false),
+            Chore::StartFlush(family) => (self.db.flush_cf(&FlushOptions { wait: false }, of(family)), false),
+            Chore::Compact(family) => {
+                (self.db.compact_range(&CompactRangeOptions::default(), of(family), None, None), false)
+            }
+            Chore::FlushWal(sync) => (self.db.flush_wal(sync), sync),
+            Chore::SyncWal => (self.db.sync_wal(), !self.buffered),
+            Chore::Pause => {
+                let paused = self.db.pause_background_work();
+                self.clock.sleep(Duration::from_millis(1));
+                (paused.and_then(|()| self.db.continue_background_work()), false)
+            }
+            Chore::CreateAndDrop => {
+                let created = self.db.create_column_family(EXTRA, &ColumnFamilyOptions::default());
+                (created.and_then(|cf| self.db.drop_column_family(&cf)), false)
+            }
+            Chore::JumpTo(micros) => {
+                self.clock.jump_to(micros);
+                (Ok(()), false)
+            }
+            Chore::Idle => {
+                self.clock.sleep(Duration::from_millis(5));
+                (Ok(()), false)
+            }
+        }
+    }
+
+    fn read(&self, reader: usize, rounds: usize) -> Result<(), String> {
+        let mut rng = self.plan.generator(200 + reader as u64);
+        let mut seen = BTreeMap::new();
+        for _ in 0..rounds {
+            let accepted: Vec<usize> = (0..self.plan.writers.len())
+                .map(|writer| self.history.with(|history| history.range_of(writer).0))
+                .collect();
+            let snapshot = self.db.snapshot();
+            let options = ReadOptions { snapshot: Some(snapshot.clone()), ..ReadOptions::default() };
+            let Some(first) = self.look(&options, rng.random_bool(0.5))? else { continue };
+            self.clock.sleep(Duration::from_micros(rng.random_range(0..300)));
+            if let Some(second) = self.look(&options, rng.random_bool(0.5))?
+                && second != first
+            {
+                return Err(format!("a snapshot has changed: {first:?}, later {second:?}"));
+            }
+            for (writer, &accepted) in accepted.iter().enumerate() {
+                let issued = self.history.with(|history| history.range_of(writer).1);
+                let number = first.numbers[0].get(&writer).copied().unwrap_or(0);
+                let before = seen.insert(writer, number).unwrap_or(0);
+                if number < accepted.max(before) || number > issued {
+                    return Err(format!(
+                        "a reader sees batch {number} of writer {writer}: {accepted} was accepted and {before} seen \
+                         before, {issued} issued"
+                    ));
+                }
+            }
+            let torn = first.numbers.iter().any(|numbers| *numbers != first.numbers[0]);
+            if torn {
+                return Err(format!("a snapshot sees a batch in part: {:?}", first.numbers));
+            }
+        }
+        Ok(())
+    }
+
+    fn look(&self, options: &ReadOptions, by_get: bool) -> Result<Option<crate::history::Found>, String> {
+        let found = if by_get {
+            state::by_gets(&self.db, &self.cfs, options, self.plan.writers.len(), SHARED_KEYS)
+        } else {
+            state::by_iterators(&self.db, &self.cfs, options)
+        };
+        match found {
+            Ok(found) => Ok(Some(found?)),
+            Err(error) => self.allow("read", Err(error)),
+        }
+    }
+
+    /// Ends the database as planned, opens what is left, and judges it.
+    fn finish(self, opener: &Opener) -> Result<Done, String> {
+        let Self { plan, db, cfs, disk, faults, clock, history, buffered, failed } = self;
+        let crashed = disk.crashed();
+        disk.set_capacity(None);
+        let history = history.copy();
+        drop(cfs);
+        let mut image = None;
+        if !plan.closes && !crashed {
+            image = Some(disk.crash(plan.policy, plan.policy_seed));
+        }
+        faults.clear();
+        let closing = db.close();
+        let flushed = closing.is_ok();
+        if !plan.may_fail() {
+            closing.map_err(|error| format!("close: {error}"))?;
+        }
+        drop(db);
+        let (image, policy) = match image {
+            Some(image) => (image, plan.policy),
+            None if crashed => (disk.crash(plan.policy, plan.policy_seed), plan.policy),
+            // Closed: what was accepted is with the system, and stays if only the process ends.
+            None => (disk.crash(CrashPolicy::KeepAll, 0), CrashPolicy::KeepAll),
+        };
+        // A sync that failed may have thrown away what the system had taken.
+        let lossy = matches!(plan.trouble, Trouble::Sync(_)) && failed.load(Ordering::SeqCst);
+        // What manual flushing keeps in the process is handed over by a close that succeeds.
+        let closed = plan.closes && !crashed && flushed;
+        let all = policy == CrashPolicy::KeepAll && !lossy && (closed || !buffered);
+        let done = Done {
+            batches: history.len(),
+            operations: disk.op_count(),
+            crashed,
+            switches: shuttle::current::context_switches() as u64,
+            fingerprint: image.fingerprint(),
+        };
+        crate::recovery::judge(&plan, opener, &clock, image, &history, all).map_err(|problem| {
+            let log = ironstone_vfs::FileSystem::read_all(&disk.fork(), &Path::new(DIR).join("LOG"));
+            format!("{problem}\n{}{}", history.text(), String::from_utf8_lossy(&log.unwrap_or_default()))
+        })?;
+        Ok(done)
+    }
+}

@@ -1,0 +1,126 @@
+//! What a database holds, read in different ways.
+
+use crate::history::{BatchId, Found};
+use ironstone::{ColumnFamily, Db, ReadOptions};
+
+/// The key of a writer's number.
+pub fn number_key(writer: usize) -> Vec<u8> {
+    format!("w{writer}").into_bytes()
+}
+/// A key that writers share.
+pub fn shared_key(key: u8) -> Vec<u8> {
+    format!("s{key:03}").into_bytes()
+}
+/// The value that batch `id` puts, with so many bytes more.
+pub fn value(id: BatchId, padding: usize) -> Vec<u8> {
+    let mut value = format!("{}.{}.", id.0, id.1).into_bytes();
+    let letter = b'a' + (id.1 % 26) as u8;
+    value.resize(value.len() + padding, letter);
+    value
+}
+
+fn writer_of(value: &[u8]) -> Result<BatchId, String> {
+    let bad = || format!("a value that nobody wrote: {:?}", String::from_utf8_lossy(value));
+    let mut parts = value.splitn(3, |byte| *byte == b'.');
+    let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse().ok();
+    let id = (number().ok_or_else(bad)?, number().ok_or_else(bad)?);
+    let padding = parts.next().ok_or_else(bad)?;
+    if value == self::value(id, padding.len()) { Ok(id) } else { Err(bad()) }
+}
+
+fn note(found: &mut Found, family: usize, key: &[u8], value: &[u8]) -> Result<(), String> {
+    let bad = || format!("a key that nobody wrote: {:?}", String::from_utf8_lossy(key));
+    let text = std::str::from_utf8(key).map_err(|_| bad())?;
+    let (kind, number) = text.split_at_checked(1).ok_or_else(bad)?;
+    match kind {
+        "w" => {
+            let number_of = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+            let writer = number.parse().map_err(|_| bad())?;
+            found.numbers[family].insert(writer, number_of.ok_or_else(bad)?);
+        }
+        "s" => {
+            found.shared[family].insert(number.parse().map_err(|_| bad())?, writer_of(value)?);
+        }
+        _ => return Err(bad()),
+    }
+    Ok(())
+}
+
+fn empty(families: usize) -> Found {
+    Found { numbers: vec![Default::default(); families], shared: vec![Default::default(); families] }
+}
+
+/// Everything, by an iterator forward and one backward, which must agree. The outer error is the database's.
+pub fn by_iterators(
+    db: &Db,
+    cfs: &[ColumnFamily],
+    options: &ReadOptions,
+) -> ironstone::Result<Result<Found, String>> {
+    let handles: Vec<&ColumnFamily> = cfs.iter().collect();
+    let mut found = empty(cfs.len());
+    for (family, mut iter) in db.iters_cf(options, &handles)?.into_iter().enumerate() {
+        let mut forward = Vec::new();
+        let mut more = iter.seek_to_first()?;
+        while more {
+            forward.extend(iter.key().map(<[u8]>::to_vec).zip(iter.value().map(<[u8]>::to_vec)));
+            more = iter.next()?;
+        }
+        let mut backward = Vec::new();
+        let mut more = iter.seek_to_last()?;
+        while more {
+            backward.extend(iter.key().map(<[u8]>::to_vec).zip(iter.value().map(<[u8]>::to_vec)));
+            more = iter.prev()?;
+        }
+        backward.reverse();
+        if forward != backward {
+            return Ok(Err(format!(
+                "column family {family}: {} entries forward, other {} backward",
+                forward.len(),
+                backward.len()
+            )));
+        }
+        if !forward.is_sorted_by(|one, other| one.0 < other.0) {
+            return Ok(Err(format!("column family {family}: keys out of order")));
+        }
+        for (key, value) in &forward {
+            if let Err(problem) = note(&mut found, family, key, value) {
+                return Ok(Err(problem));
+            }
+        }
+    }
+    Ok(Ok(found))
+}
+
+/// The numbers of `writers` and the shared keys below `keys`, by one `multi_get` for the numbers of all column
+/// families and a `get` for each other key.
+pub fn by_gets(
+    db: &Db,
+    cfs: &[ColumnFamily],
+    options: &ReadOptions,
+    writers: usize,
+    keys: u8,
+) -> ironstone::Result<Result<Found, String>> {
+    let mut found = empty(cfs.len());
+    let wanted: Vec<(usize, Vec<u8>)> = (0..cfs.len())
+        .flat_map(|family| (0..writers).map(move |writer| (family, number_key(writer))))
+        .collect();
+    let pairs: Vec<(&ColumnFamily, &[u8])> =
+        wanted.iter().map(|(family, key)| (&cfs[*family], &**key)).collect();
+    for ((family, key), value) in wanted.iter().zip(db.multi_get_across(options, &pairs)) {
+        if let Some(value) = value?
+            && let Err(problem) = note(&mut found, *family, key, &value)
+        {
+            return Ok(Err(problem));
+        }
+    }
+    for (family, cf) in cfs.iter().enumerate() {
+        for key in (0..keys).map(shared_key) {
+            if let Some(value) = db.get_cf(options, cf, &key)?
+                && let Err(problem) = note(&mut found, family, &key, &value)
+            {
+                return Ok(Err(problem));
+            }
+        }
+    }
+    Ok(Ok(found))
+}

@@ -1,0 +1,151 @@
+//! Long runs that look for lost data: simulations, kills, power losses.
+
+use crate::check::run;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+const PROFILE: [&str; 2] = ["--profile", "checked"];
+
+/// Where the builds of the simulator are: a workspace of its own.
+const SIM_TARGET: &str = "target/sim";
+
+/// Builds the simulator. Answers its path.
+fn build_sim() -> Result<PathBuf, String> {
+    let arguments =
+        [&["build", "--manifest-path", "sim/Cargo.toml", "--target-dir", SIM_TARGET][..], &PROFILE].concat();
+    run("cargo", &arguments, &[])?;
+    Ok(PathBuf::from(SIM_TARGET).join("checked/sim"))
+}
+
+/// What the regular run does with the simulator: its lints, its own tests, and as many schedules.
+pub fn regular_sim(schedules: u64) -> Result<(), String> {
+    run("cargo", &["fmt", "--manifest-path", "sim/Cargo.toml", "--check"], &[])?;
+    let of = ["--manifest-path", "sim/Cargo.toml", "--target-dir", SIM_TARGET];
+    let lint = [&["clippy", "--all-targets"][..], &of, &PROFILE, &["--", "-D", "warnings"]].concat();
+    run("cargo", &lint, &[])?;
+    run("cargo", &[&["test"][..], &of, &PROFILE].concat(), &[])?;
+    let processes = processes();
+    let each = (schedules / processes as u64).max(1).to_string();
+    simulate(&build_sim()?, &["--runs".to_owned(), each], 0, processes, None).map(|_| ())
+}
+
+fn processes() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// `cargo xtask sim`: one process per processor if more than one seed is asked for.
+pub fn sim(arguments: &[String]) -> Result<(), String> {
+    let sim = build_sim()?;
+    let many = arguments.iter().any(|argument| argument == "--minutes" || argument == "--runs");
+    let processes = if many { processes() } else { 1 };
+    let first = match arguments.iter().position(|argument| argument == "--seed") {
+        Some(at) => arguments.get(at + 1).and_then(|seed| seed.parse().ok()).ok_or("--seed: a number")?,
+        None => std::process::id().into(),
+    };
+    simulate(&sim, arguments, first, processes, None).map(|_| ())
+}
+
+/// Runs so many simulators side by side, over every seed from `first` on. Answers what they wrote to `json`.
+fn simulate(
+    sim: &std::path::Path,
+    arguments: &[String],
+    first: u64,
+    processes: usize,
+    json: Option<&std::path::Path>,
+) -> Result<Vec<serde_json::Value>, String> {
+    let mut children = Vec::new();
+    for number in 0..processes {
+        let mut command = Command::new(sim);
+        command.args(["--seed", &(first + number as u64).to_string(), "--stride", &processes.to_string()]);
+        let mut rest = arguments.iter();
+        while let Some(argument) = rest.next() {
+            match argument.as_str() {
+                "--seed" => {
+                    rest.next();
+                }
+                _ => {
+                    command.arg(argument);
+                }
+            }
+        }
+        let report = json.map(|path| path.with_extension(format!("{number}.json")));
+        if let Some(report) = &report {
+            command.arg("--json").arg(report);
+        }
+        command.stderr(if processes > 1 { Stdio::null() } else { Stdio::inherit() });
+        let child = command.spawn().map_err(|error| format!("{}: {error}", sim.display()))?;
+        children.push((child, report));
+    }
+    let mut failed = 0;
+    let mut reports = Vec::new();
+    for (mut child, report) in children {
+        let status = child.wait().map_err(|error| error.to_string())?;
+        failed += usize::from(!status.success());
+        if let (true, Some(report)) = (status.success(), report) {
+            let text = std::fs::read_to_string(&report).map_err(|error| error.to_string())?;
+            reports.push(serde_json::from_str(&text).map_err(|error| error.to_string())?);
+            let _ = std::fs::remove_file(report);
+        }
+    }
+    if failed > 0 { Err(format!("{failed} of {processes} simulators found something")) } else { Ok(reports) }
+}
+
+/// Simulations of so many minutes on every processor, as one record.
+pub fn recorded_sim(minutes: f64, first: u64) -> Result<serde_json::Value, String> {
+    let sim = build_sim()?;
+    let processes = processes();
+    let arguments = ["--minutes".to_owned(), minutes.to_string()];
+    let path = PathBuf::from(SIM_TARGET).join("report");
+    let reports = simulate(&sim, &arguments, first, processes, Some(&path))?;
+    let sum = |field: &str| reports.iter().filter_map(|report| report[field].as_u64()).sum::<u64>();
+    Ok(serde_json::json!({
+        "first_seed": first, "minutes": minutes, "processes": processes, "schedules": sum("schedules"),
+        "batches": sum("batches"), "operations": sum("operations"), "power_losses": sum("power_losses"),
+        "distinct_images": sum("distinct_images"), "failures": 0,
+    }))
+}
+
+/// Builds and runs `endure` with `arguments`. Answers its last line; `None` where this machine cannot run it.
+fn endure(arguments: &[&str]) -> Result<Option<serde_json::Value>, String> {
+    let build = [&["build", "-p", "ironstone-testkit", "--bin", "endure"][..], &PROFILE].concat();
+    run("cargo", &build, &[])?;
+    let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());
+    let program = PathBuf::from(target).join("checked/endure");
+    eprintln!("==> {} {}", program.display(), arguments.join(" "));
+    let output = Command::new(&program)
+        .args(arguments)
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("{}: {error}", program.display()))?;
+    if !output.status.success() {
+        return Err(format!("endure {}: failed", arguments.join(" ")));
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = text.lines().last().unwrap_or_default();
+    println!("{line}");
+    if line.starts_with("SKIP") {
+        return Ok(None);
+    }
+    serde_json::from_str(line).map(Some).map_err(|error| format!("{line}: {error}"))
+}
+
+/// Kills processes that write to a database in memory.
+pub fn kill(count: u64, seed: u64) -> Result<serde_json::Value, String> {
+    let memory = std::path::Path::new("/dev/shm");
+    let base = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    let dir = base.join(format!("ironstone-kill-{}", std::process::id()));
+    let report = endure(&["kill", &count.to_string(), &seed.to_string(), &dir.to_string_lossy()])?;
+    report.ok_or_else(|| "it is never skipped".to_owned())
+}
+
+/// Takes the power from each kind of file system.
+pub fn power(count: u64, seed: u64) -> Result<Vec<serde_json::Value>, String> {
+    let mut reports = Vec::new();
+    for kind in ["ext4-ordered", "ext4-writeback", "xfs"] {
+        let dir = std::env::temp_dir().join(format!("ironstone-power-{}", std::process::id()));
+        let report = endure(&["power", &count.to_string(), &seed.to_string(), &dir.to_string_lossy(), kind]);
+        let _ = std::fs::remove_dir_all(&dir);
+        reports.extend(report?);
+    }
+    Ok(reports)
+}

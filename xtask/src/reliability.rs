@@ -1,0 +1,239 @@
+//! Writes `RELIABILITY.md` from what the campaigns recorded.
+
+use crate::campaign::RECORDS;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+const FILE: &str = "RELIABILITY.md";
+
+/// Writes the page.
+pub fn write() -> Result<(), String> {
+    let text = page(&records()?);
+    std::fs::write(FILE, text).map_err(|error| format!("{FILE}: {error}"))
+}
+
+/// Whether the page says what the records say.
+pub fn check() -> Result<(), String> {
+    let text = std::fs::read_to_string(FILE).map_err(|error| format!("{FILE}: {error}"))?;
+    if text == page(&records()?) {
+        Ok(())
+    } else {
+        Err(format!("{FILE} is not up to date: cargo xtask reliability"))
+    }
+}
+
+fn records() -> Result<BTreeMap<String, Value>, String> {
+    let mut records = BTreeMap::new();
+    let entries = std::fs::read_dir(RECORDS).map_err(|error| format!("{RECORDS}: {error}"))?;
+    for entry in entries {
+        let path = entry.map_err(|error| error.to_string())?.path();
+        if path.extension().is_none_or(|extension| extension != "json") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let value = serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+        records.insert(path.file_stem().unwrap_or_default().to_string_lossy().into_owned(), value);
+    }
+    Ok(records)
+}
+
+/// `1234567` as `1,234,567`.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn number(value: &Value) -> String {
+    value.as_u64().map_or_else(|| "-".to_owned(), grouped)
+}
+
+fn of(record: &Value) -> String {
+    format!("{} of {}", record["commit"].as_str().unwrap_or("-"), record["date"].as_str().unwrap_or("-"))
+}
+
+/// With no failure in so many independent trials: what the rate is below, with 95 % confidence.
+fn bound(trials: &Value) -> String {
+    trials
+        .as_u64()
+        .filter(|trials| *trials > 0)
+        .map_or_else(String::new, |trials| format!("{:.1e}", 3.0 / trials as f64))
+}
+
+const INTRODUCTION: &str = "\
+# What Ironstone is tested against, and what came of it
+
+For whoever decides whether to trust it. This page is written by `cargo xtask reliability` from the records in
+`docs/reliability`, which `cargo xtask campaign` makes; nothing on it is entered by hand. Every random test prints a
+line that replays a failure. What is promised is in [docs/invariants.md](docs/invariants.md) and in the documentation
+of each option; how the harnesses work is in [docs/testing.md](docs/testing.md).
+
+";
+
+const LIMITS: &str = "\
+## What is not covered
+
+- A disk that lies about syncs: what it says is durable and is not, no engine can know.
+- Damage of several bits at the end of a WAL, or a WAL cut at its end, after which nothing else was made durable: it
+  looks like a power loss in the middle of a write, and the format that RocksDB 7 reads has no room for a mark that
+  tells them apart. One flipped bit is found. Such ends are the rows *dropped* below.
+- Bits that flip in memory: blocks are checked when they are read from the disk, not again in the cache; keys and values
+  carry no checksum of their own between a write and its WAL record.
+- Simulated threads see memory in one order. Weaker orders are looked at by Miri on the memtable and the cache only.
+- Machines other than x86-64 Linux.
+";
+
+fn page(records: &BTreeMap<String, Value>) -> String {
+    let mut text = INTRODUCTION.to_owned();
+    summary(&mut text, records);
+    damage(&mut text, records);
+    mistakes(&mut text, records);
+    fuzz(&mut text, records);
+    text += LIMITS;
+    text
+}
+
+fn summary(text: &mut String, records: &BTreeMap<String, Value>) {
+    text.push_str("## Faults\n\n| fault | how | trials | distinct | failures open | rate below (95 %) | version |\n|---|---|---|---|---|---|---|\n");
+    let mut row = |fault: &str, how: &str, record: &Value, trials: &Value, distinct: &Value, random: bool| {
+        let bound = if random { bound(trials) } else { "all tried".to_owned() };
+        let _ = writeln!(
+            text,
+            "| {fault} | {how} | {} | {} | {} | {bound} | {} |",
+            number(trials),
+            number(distinct),
+            number(&record["failures"]),
+            of(record)
+        );
+    };
+    if let Some(crash) = records.get("crash") {
+        let how = "every operation of random workloads on a simulated disk, eight policies of what survives";
+        row("power loss", how, crash, &crash["trials"], &crash["distinct_states"], true);
+    }
+    if let Some(sim) = records.get("sim") {
+        let how = "threads under a seeded scheduler, with power losses, failing calls and syncs, full disks, clock \
+                   jumps, interrupted recoveries";
+        row("any of these with any schedule", how, sim, &sim["schedules"], &sim["distinct_images"], true);
+    }
+    if let Some(kill) = records.get("kill") {
+        row(
+            "killed process",
+            "SIGKILL at a random moment, real files",
+            kill,
+            &kill["kills"],
+            &Value::Null,
+            true,
+        );
+    }
+    for kind in records.get("power").and_then(|power| power["kinds"].as_array()).into_iter().flatten() {
+        let name = kind["file_system"].as_str().unwrap_or_default();
+        let mut record = records["power"].clone();
+        record["failures"] = kind["failures"].clone();
+        let how = format!("{name} shut down under a writing process, three ways");
+        row("power loss, real file system", &how, &record, &kind["losses"], &Value::Null, true);
+    }
+    for (name, what) in [
+        ("faults-io-error", "calls that fail with EIO"),
+        ("faults-disk-full", "full disk, short writes"),
+        ("faults-failed-sync", "failed syncs, with three meanings of that"),
+    ] {
+        if let Some(faults) = records.get(name) {
+            let scenarios = number(&faults["scenarios"]);
+            let how = format!("the n-th call fails, for every n, in {scenarios} scenarios");
+            row(what, &how, faults, &faults["places"], &Value::Null, false);
+        }
+    }
+    if let Some(model) = records.get("model") {
+        let how = "random operations under random options, against an ordered map";
+        row("wrong answers", how, model, &model["operations"], &Value::Null, true);
+    }
+    text.push('\n');
+}
+
+fn damage(text: &mut String, records: &BTreeMap<String, Value>) {
+    let all: Vec<&Value> =
+        records.iter().filter(|(name, _)| name.starts_with("damage-")).map(|(_, one)| one).collect();
+    if all.is_empty() {
+        return;
+    }
+    text.push_str(
+        "## Damaged files\n\nEach trial damages one file of a small database, opens it and reads everything. *Error*: \
+         an error that names the file, and the place where there is one. *Correct*: every answer was right. *Dropped*: \
+         writes at the end of a log were left out, as after a power loss. Nothing else happened in any trial.\n\n",
+    );
+    for record in all {
+        let every = if record["every_bit"] == true { "every place" } else { "places in steps" };
+        let _ = writeln!(
+            text,
+            "### {} ({every}; {})\n",
+            record["title"].as_str().unwrap_or_default(),
+            of(record)
+        );
+        text.push_str("| file | damage | trials | error | correct | dropped |\n|---|---|---|---|---|---|\n");
+        for row in record["rows"].as_array().into_iter().flatten() {
+            let _ = writeln!(
+                text,
+                "| {} | {} | {} | {} | {} | {} |",
+                row["file"].as_str().unwrap_or_default(),
+                row["damage"].as_str().unwrap_or_default(),
+                number(&row["trials"]),
+                number(&row["error"]),
+                number(&row["correct"]),
+                number(&row["tolerated"])
+            );
+        }
+        text.push('\n');
+    }
+}
+
+fn mistakes(text: &mut String, records: &BTreeMap<String, Value>) {
+    let Some(record) = records.get("mistakes") else { return };
+    let Some(all) = record["mistakes"].as_array() else { return };
+    let missed: Vec<&Value> = all.iter().filter(|one| one["caught_by"].is_null()).collect();
+    let _ = writeln!(
+        text,
+        "## Do the harnesses see mistakes?\n\n{} mistakes were planted in the engine, one at a time; {} were caught ({}).",
+        all.len(),
+        all.len() - missed.len(),
+        of(record)
+    );
+    let history: Vec<&Value> = all.iter().filter(|one| one["history"].is_string()).collect();
+    let caught = history.iter().filter(|one| !one["caught_by"].is_null()).count();
+    let _ =
+        writeln!(text, "{} of them are past bugs of RocksDB, of which {caught} were caught.", history.len());
+    if !missed.is_empty() {
+        text.push_str("\nMissed:\n\n");
+        for one in missed {
+            let (name, what) =
+                (one["name"].as_str().unwrap_or_default(), one["what"].as_str().unwrap_or_default());
+            let _ = writeln!(text, "- `{name}`: {what}");
+        }
+    }
+    text.push('\n');
+}
+
+fn fuzz(text: &mut String, records: &BTreeMap<String, Value>) {
+    let Some(record) = records.get("fuzz") else { return };
+    let Some(targets) = record["targets"].as_array() else { return };
+    let _ = writeln!(text, "## Fuzzing\n\nlibFuzzer with AddressSanitizer ({}).\n", of(record));
+    text.push_str("| target | executions | seconds | edges | crashes |\n|---|---|---|---|---|\n");
+    for target in targets {
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} |",
+            target["name"].as_str().unwrap_or_default(),
+            number(&target["executions"]),
+            number(&target["seconds"]),
+            number(&target["edges"]),
+            number(&target["crashes"])
+        );
+    }
+    text.push('\n');
+}
