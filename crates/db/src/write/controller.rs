@@ -80,9 +80,9 @@ impl StallLimits {
         } else if state.unflushed_memtables > 0
             && state.unflushed_memtables + 1 >= self.max_write_buffer_number
         {
-            // Writers get half of the flush's rate, less if they are ahead of it, more if they are behind. All of the
+            // Writers get less than half of the flush's rate, still less if they are ahead of it, more if they are behind. All of the
             // last memtable would only take memory, and those that hit its end stand still.
-            Some((0.75 + state.active_fill - 0.3 * state.flush_done).clamp(0.3, 0.99))
+            Some((0.8 + state.active_fill - 0.25 * state.flush_done).clamp(0.3, 0.99))
         } else {
             None
         };
@@ -365,10 +365,10 @@ mod tests {
             assert!(!stopped);
             rate >> 20
         };
-        assert_eq!(rate(0.0, 0.0), 150, "half as fast as the flush");
-        assert_eq!(rate(0.15, 0.5), 150, "as far as it should be");
+        assert_eq!(rate(0.0, 0.0), 130, "not half as fast as the flush");
+        assert_eq!(rate(0.125, 0.5), 130, "as far as it should be");
         assert!((75..80).contains(&rate(0.5, 0.0)), "ahead");
-        assert!(rate(0.0, 0.6) > 240, "behind");
+        assert!(rate(0.0, 0.8) > 220, "behind");
         assert!((75..80).contains(&rate(1.0, 0.0)), "nearly full");
         controller.set_debts(debt(3, 0.0, 0.0));
         assert!(controller.state().0);
