@@ -336,6 +336,26 @@ fn an_atomic_group_takes_effect_as_a_whole() {
 }
 
 #[test]
+fn a_manifest_that_drops_the_default_column_family_is_damaged() {
+    let fs = mem();
+    let env = env_of(fs.clone());
+    create(&env).unwrap();
+    let drop = ColumnFamilyChange::Drop;
+    let edit = VersionEdit { column_family_change: Some(drop), ..VersionEdit::default() };
+    let mut record = Vec::new();
+    edit.encode(&mut record);
+    let path = Path::new(DIR).join("MANIFEST-000001");
+    let append = |bytes: &mut Vec<u8>| {
+        let mut framer = ironstone_wal::LogFramer::continue_at(FileNumber(0), false, bytes.len() as u64);
+        framer.frame(&[&record], bytes);
+    };
+    fs.corrupt(&path, append).unwrap();
+    let error = recover(&env).err().unwrap();
+    assert!(error.is_corruption(), "{error}");
+    assert!(error.to_string().contains("/db/MANIFEST-000001 at "), "{error}");
+}
+
+#[test]
 fn a_group_with_a_gap_is_damage() {
     let records = |remaining: &[Option<u32>]| {
         let mut group = crate::manifest::GroupBuffer::default();
