@@ -3,6 +3,7 @@
 
 mod bench;
 mod check;
+mod fuzz;
 mod tidy;
 
 use std::process::ExitCode;
@@ -15,6 +16,7 @@ usage: cargo xtask <command>
   tidy    check which crate may use which, and what must not be in the repository
   model   the model test with more operations: cargo xtask model [OPERATIONS]
   crash   the crash test with more states: cargo xtask crash [STATES]
+  fuzz    every fuzz target under libFuzzer, by turns: cargo xtask fuzz --help
   bench   our db_bench and RocksDB's side by side: cargo xtask bench --help
 ";
 
@@ -27,6 +29,7 @@ fn main() -> ExitCode {
         Some("tidy") => tidy::check(),
         Some("model") => check::long_run("model", "IRONSTONE_MODEL_OPS", rest.first()),
         Some("crash") => check::long_run("crash", "IRONSTONE_CRASH_STATES", rest.first()),
+        Some("fuzz") => fuzz::run(rest),
         Some("bench") => bench::run(rest),
         _ => Err(USAGE.to_owned()),
     };
