@@ -54,8 +54,11 @@ impl Recovery<'_> {
         let mut stopped: Option<Dropped> = None;
         let mut dropped = Vec::new();
         for number in numbers {
-            self.versions.mark_file_number_used(number);
             let path = file_name::wal(self.wal_dir, number);
+            if number > FileNumber::LARGEST {
+                return Err(Error::corruption_at(&path, 0, "a number that no database has"));
+            }
+            self.versions.mark_file_number_used(number);
             if let Some(gap) = self.gap_before(&path, number, &sizes, replayed, stopped.is_some())? {
                 match self.options.wal_recovery_mode {
                     WalRecoveryMode::SkipAnyCorruptedRecords => dropped.push(gap),
