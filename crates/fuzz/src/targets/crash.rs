@@ -24,7 +24,7 @@ use ironstone_vfs::mem::{CrashPolicy, MemFileSystem};
 use ironstone_vfs::{Env, SystemClock};
 
 pub(super) const TARGET: Target =
-    Target { name: "crash", what: "writes, a fault and a power loss", run, seeds, mutations: 1_500 };
+    Target { name: "crash", what: "writes, a fault and a power loss", run, seeds, mutations: 1_000 };
 
 const MARK: &[u8] = b"mark";
 const MAX_STEPS: usize = 60;

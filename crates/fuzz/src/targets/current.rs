@@ -14,7 +14,7 @@ use ironstone_vfs::Env;
 use std::path::Path;
 
 pub(super) const TARGET: Target =
-    Target { name: "current", what: "CURRENT and IDENTITY", run, seeds, mutations: 40_000 };
+    Target { name: "current", what: "CURRENT and IDENTITY", run, seeds, mutations: 400_000 };
 
 fn run(bytes: &[u8]) {
     let mut input = Input::new(&bytes[..bytes.len().min(MAX_INPUT)]);

@@ -24,7 +24,7 @@ use ironstone_sst::block_builder::BlockBuilder;
 use std::cmp::Ordering;
 
 pub(super) const TARGET: Target =
-    Target { name: "data_block", what: "data blocks under the checksum", run, seeds, mutations: 60_000 };
+    Target { name: "data_block", what: "data blocks under the checksum", run, seeds, mutations: 1_000_000 };
 
 const MAX_RAW: usize = 16 << 10;
 const BUILT: u8 = 1;

@@ -17,7 +17,7 @@ use ironstone_base::sync::Arc;
 use ironstone_compress::{CompressionKind, CompressionOptions, Compressor, Decompressor, decompressed_len};
 
 pub(super) const TARGET: Target =
-    Target { name: "decompress", what: "compressed blocks, every codec", run, seeds, mutations: 20_000 };
+    Target { name: "decompress", what: "compressed blocks, every codec", run, seeds, mutations: 200_000 };
 
 const LIMITS: [usize; 5] = [16 << 20, 1 << 20, 4096, 100, 0];
 

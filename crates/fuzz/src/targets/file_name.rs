@@ -8,7 +8,7 @@ use ironstone_base::{FileKind, file_name};
 use std::path::Path;
 
 pub(super) const TARGET: Target =
-    Target { name: "file_name", what: "names of files", run, seeds, mutations: 200_000 };
+    Target { name: "file_name", what: "names of files", run, seeds, mutations: 1_500_000 };
 
 fn run(bytes: &[u8]) {
     let name = String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_INPUT)]);

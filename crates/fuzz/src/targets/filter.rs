@@ -15,7 +15,7 @@ use ironstone_sst::filter::{FilterContext, TRAILER_LEN};
 use ironstone_sst::{FilterKind, FilterPolicy, FilterReader};
 
 pub(super) const TARGET: Target =
-    Target { name: "filter", what: "Bloom and Ribbon filters", run, seeds, mutations: 60_000 };
+    Target { name: "filter", what: "Bloom and Ribbon filters", run, seeds, mutations: 1_000_000 };
 
 const KINDS: [FilterKind; 5] = [
     FilterKind::LegacyBloom,

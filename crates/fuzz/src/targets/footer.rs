@@ -14,8 +14,13 @@ use ironstone_base::checksum::ChecksumKind;
 use ironstone_sst::footer::{FOOTER_LEN, Footer, LEVELDB_FOOTER_LEN};
 use ironstone_sst::handle::{BLOCK_TRAILER_LEN, BlockHandle};
 
-pub(super) const TARGET: Target =
-    Target { name: "footer", what: "footers, versions 0 to 7 and LevelDB's", run, seeds, mutations: 120_000 };
+pub(super) const TARGET: Target = Target {
+    name: "footer",
+    what: "footers, versions 0 to 7 and LevelDB's",
+    run,
+    seeds,
+    mutations: 1_500_000,
+};
 
 fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);

@@ -18,7 +18,7 @@ use ironstone_sst::handle::{BlockHandle, IndexValue};
 use ironstone_sst::index::{FlatIndex, IndexFormat};
 
 pub(super) const TARGET: Target =
-    Target { name: "index_block", what: "index blocks and partitions", run, seeds, mutations: 60_000 };
+    Target { name: "index_block", what: "index blocks and partitions", run, seeds, mutations: 1_000_000 };
 
 /// Keys that share nearly all of a long one take the square of the block's size once they are decoded.
 const MAX_RAW: usize = 16 << 10;
@@ -45,7 +45,6 @@ fn run(bytes: &[u8]) {
     };
     let Ok(index) = decoded else { return };
     assert!(index.len() <= bytes.len(), "more blocks than bytes");
-    assert_eq!(index.is_empty(), index.len() == 0);
     for at in 0..index.len() {
         assert!(index.handle(at).end() <= data_end, "a block beyond the end of the data");
         let trailer = index.separator(at).len() - index.separator_user_key(at).len();

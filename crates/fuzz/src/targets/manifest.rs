@@ -24,7 +24,7 @@ pub(super) const TARGET: Target = Target {
     what: "MANIFESTs and what recovery makes of them",
     run,
     seeds,
-    mutations: 20_000,
+    mutations: 150_000,
 };
 
 const DIR: &str = "/";

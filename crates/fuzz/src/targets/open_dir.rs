@@ -23,7 +23,7 @@ use ironstone_wal::LogFramer;
 use std::path::{Path, PathBuf};
 
 pub(super) const TARGET: Target =
-    Target { name: "open_dir", what: "whole directories, damaged", run, seeds, mutations: 1_500 };
+    Target { name: "open_dir", what: "whole directories, damaged", run, seeds, mutations: 5_000 };
 
 /// Bytes that a changed directory may have at most.
 const MAX_BYTES: u64 = 1 << 20;

@@ -19,7 +19,7 @@ use ironstone_vfs::mem::MemFileSystem;
 use std::ops::Bound;
 
 pub(super) const TARGET: Target =
-    Target { name: "operations", what: "operations beside an ordered map", run, seeds, mutations: 1_500 };
+    Target { name: "operations", what: "operations beside an ordered map", run, seeds, mutations: 1_000 };
 
 const MAX_OPERATIONS: usize = 300;
 

@@ -16,7 +16,7 @@ use ironstone::{BlockBasedTableOptions, FilterPolicy, Options};
 use std::path::Path;
 
 pub(super) const TARGET: Target =
-    Target { name: "option_string", what: "option strings", run, seeds, mutations: 10_000 };
+    Target { name: "option_string", what: "option strings", run, seeds, mutations: 200_000 };
 
 fn run(bytes: &[u8]) {
     let mut input = Input::new(&bytes[..bytes.len().min(MAX_INPUT)]);

@@ -17,7 +17,7 @@ use ironstone_base::checksum::crc32c;
 use std::path::Path;
 
 pub(super) const TARGET: Target =
-    Target { name: "options_file", what: "OPTIONS files", run, seeds, mutations: 10_000 };
+    Target { name: "options_file", what: "OPTIONS files", run, seeds, mutations: 80_000 };
 
 const PATH: &str = "/OPTIONS-000007";
 

@@ -29,7 +29,7 @@ pub(super) const TARGET: Target = Target {
     what: "whole tables, damaged with and without checksums mended",
     run,
     seeds,
-    mutations: 6_000,
+    mutations: 12_000,
 };
 
 type Entries = Vec<(InternalKeyBuf, Vec<u8>)>;

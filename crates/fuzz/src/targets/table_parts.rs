@@ -30,7 +30,7 @@ pub(super) const TARGET: Target = Target {
     what: "properties, metaindex and every other block of a table",
     run,
     seeds,
-    mutations: 20_000,
+    mutations: 100_000,
 };
 
 /// Meta blocks whose content is the input's.

@@ -13,7 +13,7 @@ use ironstone_version::{
 use std::path::Path;
 
 pub(super) const TARGET: Target =
-    Target { name: "version_edit", what: "version edits", run, seeds, mutations: 150_000 };
+    Target { name: "version_edit", what: "version edits", run, seeds, mutations: 1_500_000 };
 
 fn run(bytes: &[u8]) {
     let bytes = &bytes[..bytes.len().min(MAX_INPUT)];

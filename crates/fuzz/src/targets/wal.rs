@@ -29,7 +29,7 @@ pub(super) const TARGET: Target = Target {
     what: "logs: records, damage, recycling, compression",
     run,
     seeds,
-    mutations: 20_000,
+    mutations: 80_000,
 };
 
 const NUMBER: FileNumber = FileNumber(10);

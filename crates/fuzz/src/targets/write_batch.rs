@@ -15,7 +15,7 @@ use ironstone::{BatchRecord, ColumnFamilyId, Db, Options, WriteBatch, WriteOptio
 use std::collections::BTreeMap;
 
 pub(super) const TARGET: Target =
-    Target { name: "write_batch", what: "write batches in the wire format", run, seeds, mutations: 4_000 };
+    Target { name: "write_batch", what: "write batches in the wire format", run, seeds, mutations: 8_000 };
 
 fn run(bytes: &[u8]) {
     let mut input = Input::new(&bytes[..bytes.len().min(MAX_INPUT)]);
