@@ -51,10 +51,11 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         return crate::check::run("cargo", &test, &[("REWRITE", "1")]);
     }
     let plan = Plan::parse(arguments)?;
+    let commit = report::commit(); // Before they are built: the run takes long, and work goes on meanwhile.
     let programs = build()?;
     let mut outcomes = Vec::new();
     for target in &plan.targets {
-        let outcome = fuzz(target, &programs.join(target), plan.minutes)?;
+        let outcome = fuzz(target, &commit, &programs.join(target), plan.minutes)?;
         println!("{outcome}");
         outcomes.push(outcome);
         if plan.report {
@@ -124,7 +125,7 @@ fn build() -> Result<PathBuf, String> {
 }
 
 /// Runs one target.
-fn fuzz(target: &str, program: &Path, minutes: f64) -> Result<Outcome, String> {
+fn fuzz(target: &str, commit: &str, program: &Path, minutes: f64) -> Result<Outcome, String> {
     let (corpus, artifacts) = (format!("fuzz/corpus/{target}"), format!("fuzz/artifacts/{target}/"));
     for dir in [&corpus, &artifacts] {
         std::fs::create_dir_all(dir).map_err(|error| format!("{dir}: {error}"))?;
@@ -146,5 +147,5 @@ fn fuzz(target: &str, program: &Path, minutes: f64) -> Result<Outcome, String> {
     let text = String::from_utf8_lossy(&output.stderr);
     let log = format!("{artifacts}log");
     std::fs::write(&log, &*text).map_err(|error| format!("{log}: {error}"))?;
-    Ok(Outcome::parse(target, &text, started.elapsed().as_secs_f64(), output.status.success()))
+    Ok(Outcome::parse(target, commit, &text, started.elapsed().as_secs_f64(), output.status.success()))
 }

@@ -11,6 +11,8 @@ const FILE: &str = "docs/reliability/fuzz.json";
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
     target: String,
+    /// What the binaries were built from.
+    commit: String,
     executions: u64,
     seconds: f64,
     /// Places in the code that were reached.
@@ -28,7 +30,7 @@ pub struct Outcome {
 
 impl Outcome {
     /// Reads libFuzzer's output.
-    pub fn parse(target: &str, text: &str, seconds: f64, succeeded: bool) -> Self {
+    pub fn parse(target: &str, commit: &str, text: &str, seconds: f64, succeeded: bool) -> Self {
         let statistic = |name: &str| {
             let line = text.lines().rev().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
             line.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
@@ -40,6 +42,7 @@ impl Outcome {
             text.lines().find_map(|line| line.split_once("Test unit written to ").map(|(_, path)| path));
         Self {
             target: target.to_owned(),
+            commit: commit.to_owned(),
             executions: statistic("stat::number_of_executed_units"),
             seconds,
             edges: number_after(last, "cov: "),
@@ -61,7 +64,7 @@ impl Outcome {
             "corpus_at_end": self.corpus.1,
             "peak_rss_mib": self.peak_rss_mib,
             "crashes": self.crashes,
-            "commit": commit(),
+            "commit": self.commit,
             "date": date(),
         })
     }
@@ -94,8 +97,9 @@ fn output(program: &str, arguments: &[&str]) -> String {
     output.map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-fn commit() -> String {
-    output("git", &["rev-parse", "--short=12", "HEAD"])
+/// The commit that is checked out, with `-dirty` if there are changes on top of it.
+pub fn commit() -> String {
+    output("git", &["describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"])
 }
 
 fn date() -> String {
@@ -129,7 +133,7 @@ stat::peak_rss_mb:              42
 
     #[test]
     fn figures_are_read_from_the_output() {
-        let outcome = Outcome::parse("wal", TEXT, 11.0, true);
+        let outcome = Outcome::parse("wal", "c0ffee", TEXT, 11.0, true);
         assert_eq!((outcome.executions, outcome.edges, outcome.features), (99, 121, 140));
         assert_eq!((outcome.corpus, outcome.peak_rss_mib, outcome.crashes), ((3, 18), 42, 0));
     }
@@ -137,7 +141,7 @@ stat::peak_rss_mb:              42
     #[test]
     fn a_failure_counts_and_names_its_input() {
         let text = format!("{TEXT}Test unit written to fuzz/artifacts/wal/crash-1\n");
-        let outcome = Outcome::parse("wal", &text, 11.0, false);
+        let outcome = Outcome::parse("wal", "c0ffee", &text, 11.0, false);
         assert_eq!((outcome.crashes, outcome.artifact.as_deref()), (1, Some("fuzz/artifacts/wal/crash-1")));
         assert!(outcome.to_string().contains("IRONSTONE_FUZZ_INPUT=wal:"));
     }
