@@ -5,8 +5,9 @@
 //!               filled in memtables; 6 strict recovery
 //! changes  (what u8 | file u8 | content) ..., see `Change`
 //! ```
-//! Opening and reading answer or fail. Where tables have checksums, no iterator leaves its direction, and where
-//! everything could be read besides, writing works, and what is there is still there when the database is opened once more.
+//! Opening and reading answer or fail. Where tables have checksums, no iterator leaves its direction. Where
+//! everything could be read besides, writing works, and what is there is still there when the database is
+//! opened once more.
 
 use super::version_edit::samples;
 use super::{Seed, Target};

@@ -1,8 +1,8 @@
 //! Every seed of every fuzz target, then a fixed number of deterministic mutations of them.
 //!
 //! `IRONSTONE_SEED=<n>` draws other mutations, `IRONSTONE_FUZZ_RUNS=<n>` takes so many times as many,
-//! `IRONSTONE_FUZZ_INPUT=<target>:<file>` runs one input alone, `IRONSTONE_FUZZ_INPUT=<target>` one target. An input that fails is saved, and the failure says
-//! where.
+//! `IRONSTONE_FUZZ_INPUT=<target>:<file>` runs one input alone, `IRONSTONE_FUZZ_INPUT=<target>` one target. An
+//! input that fails is saved, and the failure says where.
 #![allow(clippy::disallowed_methods)] // Seeds are files of the repository, not of a database.
 
 mod mutation;
