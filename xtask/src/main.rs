@@ -5,6 +5,7 @@ mod bench;
 mod campaign;
 mod check;
 mod endure;
+mod fuzz;
 mod reliability;
 mod tidy;
 
@@ -23,6 +24,7 @@ usage: cargo xtask <command>
   power   take the power from file systems, as root: cargo xtask power [COUNT] [SEED]
   campaign     all of these for hours, recorded: cargo xtask campaign --help
   reliability  write RELIABILITY.md from the records
+  fuzz    every fuzz target under libFuzzer, by turns: cargo xtask fuzz --help
   bench   our db_bench and RocksDB's side by side: cargo xtask bench --help
 ";
 
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         Some("power") => numbers(rest, 20).and_then(|(count, seed)| endure::power(count, seed).map(|_| ())),
         Some("campaign") => campaign::run_all(rest),
         Some("reliability") => reliability::write(),
+        Some("fuzz") => fuzz::run(rest),
         Some("bench") => bench::run(rest),
         _ => Err(USAGE.to_owned()),
     };

@@ -221,18 +221,20 @@ fn mistakes(text: &mut String, records: &BTreeMap<String, Value>) {
 
 fn fuzz(text: &mut String, records: &BTreeMap<String, Value>) {
     let Some(record) = records.get("fuzz") else { return };
-    let Some(targets) = record["targets"].as_array() else { return };
-    let _ = writeln!(text, "## Fuzzing\n\nlibFuzzer with AddressSanitizer ({}).\n", of(record));
-    text.push_str("| target | executions | seconds | edges | crashes |\n|---|---|---|---|---|\n");
-    for target in targets {
+    let Some(targets) = record.as_object() else { return };
+    text.push_str("## Fuzzing\n\nlibFuzzer with AddressSanitizer, the last run of each target.\n\n");
+    text.push_str(
+        "| target | executions | seconds | edges | crashes | version |\n|---|---|---|---|---|---|\n",
+    );
+    for (name, target) in targets {
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {} |",
-            target["name"].as_str().unwrap_or_default(),
+            "| {name} | {} | {:.0} | {} | {} | {} |",
             number(&target["executions"]),
-            number(&target["seconds"]),
+            target["seconds"].as_f64().unwrap_or_default(),
             number(&target["edges"]),
-            number(&target["crashes"])
+            number(&target["crashes"]),
+            of(target)
         );
     }
     text.push('\n');

@@ -21,6 +21,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "ironstone",
         &["base", "vfs", "compress", "iter", "cache", "wal", "memtable", "sst", "version", "compaction"],
     ),
+    // Nobody uses it but its tests and the workspace in `fuzz/`.
+    ("ironstone-fuzz", &["base", "vfs", "compress", "iter", "wal", "sst", "version", "testkit"]),
 ];
 
 /// Crates that hold `unsafe`; every other one forbids it.

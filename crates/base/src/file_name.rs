@@ -7,6 +7,12 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub struct FileNumber(pub u64);
 
+impl FileNumber {
+    /// No database comes to it. A larger number is damage, and counting on from there would end at the
+    /// numbers of files that are in use.
+    pub const LARGEST: Self = Self(1 << 62);
+}
+
 impl fmt::Display for FileNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

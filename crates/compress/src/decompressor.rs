@@ -66,7 +66,8 @@ fn max_expansion(kind: CompressionKind, payload: &[u8]) -> usize {
         CompressionKind::Snappy => 22, // 3 bytes make a copy of 64.
         CompressionKind::Lz4 | CompressionKind::Lz4hc => 256, // Each length byte adds up to 255.
         CompressionKind::Zlib => 1100, // 258 bytes take 2 bits at least.
-        _ => usize::MAX,               // Runs: no useful bound.
+        CompressionKind::Zstd => 1 << 15, // A block of 4 bytes makes 128 KiB.
+        _ => usize::MAX,               // Runs of runs: no useful bound.
     };
     payload.len().saturating_mul(times).saturating_add(1024)
 }

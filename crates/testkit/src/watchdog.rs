@@ -18,6 +18,7 @@ pub struct Watchdog {
 struct Shared {
     clock: SystemClock,
     limit: Duration,
+    last_words: Box<dyn Fn(&str) + Send + Sync>,
     next: AtomicU64,
     state: Mutex<State>,
     stop: Condvar,
@@ -43,9 +44,15 @@ pub struct Watched<'a> {
 impl Watchdog {
     /// Lets no step take longer than `limit`.
     pub fn new(limit: Duration) -> Self {
+        Self::with_last_words(limit, |_| {})
+    }
+
+    /// As [`Watchdog::new`]; calls `last_words` with the step that hangs before it ends the process.
+    pub fn with_last_words(limit: Duration, last_words: impl Fn(&str) + Send + Sync + 'static) -> Self {
         let shared = Arc::new(Shared {
             clock: SystemClock::new(),
             limit,
+            last_words: Box::new(last_words),
             next: AtomicU64::new(0),
             state: Mutex::default(),
             stop: Condvar::new(),
@@ -76,6 +83,7 @@ impl Shared {
             if let Some(step) = state.steps.values().find(late) {
                 // Written directly, since a test's captured output dies with the process.
                 let _ = writeln!(std::io::stderr(), "hangs for more than {:?}: {}", self.limit, step.what);
+                (self.last_words)(&step.what);
                 std::process::abort();
             }
         }

@@ -10,7 +10,7 @@ pub fn read_identity(fs: &dyn FileSystem, dir: &Path) -> Result<String> {
     let bytes = fs.read_all(&path)?;
     let text =
         String::from_utf8(bytes).map_err(|_| Error::corruption_at(&path, 0, "the identity is not text"))?;
-    let id = text.strip_suffix('\n').unwrap_or(&text);
+    let id = text.trim_end_matches('\n');
     if id.is_empty() {
         return Err(Error::corruption_at(&path, 0, "the identity is empty"));
     }
@@ -37,4 +37,25 @@ pub fn db_id_from_bits(bits: u128) -> String {
         group(48, 4),
         group(0, 12)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ironstone_vfs::Env;
+
+    #[test]
+    fn line_ends_are_no_part_of_an_identity() {
+        let (fs, dir) = (Env::in_memory().fs, Path::new("/"));
+        let read = |bytes: &[u8]| {
+            fs.write_all_synced(&dir.join("IDENTITY"), bytes).unwrap();
+            read_identity(&*fs, dir).map_err(|error| error.to_string())
+        };
+        for bytes in [&b"an id"[..], b"an id\n", b"an id\n\n"] {
+            assert_eq!(read(bytes).as_deref(), Ok("an id"));
+        }
+        for bytes in [&b""[..], b"\n", b"\n\n"] {
+            assert_eq!(read(bytes).unwrap_err(), "Corruption: /IDENTITY at 0: the identity is empty");
+        }
+    }
 }

@@ -123,6 +123,9 @@ impl<'a> Replay<'a> {
     }
 
     fn drop_column_family(&mut self, id: ColumnFamilyId) -> Result<()> {
+        if id == ColumnFamilyId::DEFAULT {
+            return Err(Error::corruption("MANIFEST - dropping the default column family"));
+        }
         let was_open = self.column_families.remove(&id).is_some();
         if !was_open && self.unlisted.remove(&id).is_none() {
             return Err(Error::corruption("MANIFEST - dropping non-existing column family"));

@@ -200,6 +200,12 @@ impl VersionSet {
             .max();
         let next_file = replay.next_file_number.map_or(0, |number| number.0);
         let next_file = next_file.max(largest_file.map_or(0, |number| number.0.saturating_add(1)));
+        // A WAL with a smaller number would not be replayed.
+        let next_file = next_file.max(replay.min_log_number_to_keep.0);
+        if next_file > FileNumber::LARGEST.0 {
+            let what = format!("{}: file numbers up to {next_file}, which no database has", path.display());
+            return Err(Error::corruption(what));
+        }
         let set = Self {
             column_families,
             max_column_family: replay.max_column_family,

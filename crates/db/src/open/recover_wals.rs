@@ -54,8 +54,11 @@ impl Recovery<'_> {
         let mut stopped: Option<Dropped> = None;
         let mut dropped = Vec::new();
         for number in numbers {
-            self.versions.mark_file_number_used(number);
             let path = file_name::wal(self.wal_dir, number);
+            if number > FileNumber::LARGEST {
+                return Err(Error::corruption_at(&path, 0, "a number that no database has"));
+            }
+            self.versions.mark_file_number_used(number);
             if let Some(gap) = self.gap_before(&path, number, &sizes, replayed, stopped.is_some())? {
                 match self.options.wal_recovery_mode {
                     WalRecoveryMode::SkipAnyCorruptedRecords => dropped.push(gap),
@@ -307,7 +310,11 @@ impl Recovery<'_> {
     /// Applies one batch. Answers its last sequence number.
     fn apply(&mut self, record: &[u8], wal: FileNumber) -> Result<SequenceNumber> {
         let first = sequence_of(record).ok_or_else(|| Error::corruption("log record too small"))?;
-        let mut sequence = first;
+        if self.options.wal_recovery_mode == WalRecoveryMode::SkipAnyCorruptedRecords {
+            // What went to a memtable could not be taken back if the rest has to be skipped.
+            check_whole(record, first)?;
+        }
+        let mut sequence = fitting(first)?;
         for entry in BatchIter::new(record) {
             let (cf, kind, key, value) = match entry? {
                 BatchRecord::Put { cf, key, value } => (cf, ValueType::Value, key, value),
@@ -317,6 +324,7 @@ impl Recovery<'_> {
                 BatchRecord::DeleteRange { .. } => return Err(Error::not_supported("DeleteRange in a WAL")),
                 BatchRecord::LogData(_) | BatchRecord::Noop => continue,
             };
+            fitting(sequence)?;
             // Column families that were dropped, or that a reader did not open, are passed over; so
             // is what their tables already have.
             let known = self.versions.column_family(cf).filter(|family| wal >= family.log_number);
@@ -385,6 +393,25 @@ struct Dropped {
 enum Judged {
     Stop,
     GoOn,
+}
+
+/// Checks that every write of a batch can be applied, as far as its bytes say.
+fn check_whole(record: &[u8], first: SequenceNumber) -> Result<()> {
+    let mut sequence = fitting(first)?;
+    for entry in BatchIter::new(record) {
+        if !matches!(entry?, BatchRecord::LogData(_) | BatchRecord::Noop) {
+            sequence = fitting(sequence)?.plus(1);
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a sequence number that no entry can have, which a right checksum does not rule out.
+fn fitting(sequence: SequenceNumber) -> Result<SequenceNumber> {
+    match sequence <= SequenceNumber::MAX {
+        true => Ok(sequence),
+        false => Err(Error::corruption("a sequence number does not fit in 56 bits")),
+    }
 }
 
 /// Says where a batch that cannot be applied stands.

@@ -4,7 +4,8 @@ use crate::disk::{DIR, Disk, all, fresh, get, put_synced, put_unlogged, refused,
 use ironstone::vfs::fault::{Fault, FaultError, FaultRule};
 use ironstone::vfs::mem::CrashPolicy;
 use ironstone::vfs::{FileSystem, ManualClock, OpKind};
-use ironstone::{Code, Db, FlushOptions, Options, WalRecoveryMode, WriteOptions};
+use ironstone::{Code, Db, FileNumber, FlushOptions, Options, WalRecoveryMode, WriteBatch, WriteOptions};
+use ironstone_wal::{HEADER_LEN, LogFramer, RecordKind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -166,6 +167,35 @@ fn a_flipped_bit_is_rot_and_refused_unless_told_otherwise() {
     assert_eq!(recovered(flip, false), ["error", "error", "a b", "a b d"]);
     let in_last = |bytes: &mut Vec<u8>, ends: &[u64]| bytes[ends[2] as usize + 12] ^= 0x10;
     assert_eq!(recovered(in_last, true), ["error", "error", "error", "a b c"]);
+}
+
+/// Appends a batch with a right checksum as the WAL's next record.
+fn append_batch(bytes: &mut Vec<u8>, sequence: u64, garbage: &[u8]) {
+    let mut batch = WriteBatch::new();
+    batch.put("x", "0123456789");
+    batch.put("y", "0123456789");
+    let mut data = [batch.data(), garbage].concat();
+    data[..8].copy_from_slice(&sequence.to_le_bytes());
+    // As the records before it: with the number of the log or without.
+    let recyclable = RecordKind::is_recyclable(bytes[6]);
+    let number = bytes[HEADER_LEN..].first_chunk().map_or(0, |number| u32::from_le_bytes(*number));
+    let mut framer = LogFramer::continue_at(FileNumber(number.into()), recyclable, bytes.len() as u64);
+    framer.frame(&[&data], bytes);
+}
+
+#[test]
+fn a_sequence_number_that_no_entry_can_have_is_refused() {
+    for sequence in [1 << 56, (1 << 56) - 1, u64::MAX] {
+        let append = |bytes: &mut Vec<u8>, _: &[u64]| append_batch(bytes, sequence, b"");
+        let found = recovered(append, false);
+        assert_eq!(found, ["error", "error", "error", "a b c d"], "{sequence}");
+    }
+}
+
+#[test]
+fn a_batch_that_is_skipped_is_skipped_whole() {
+    let append = |bytes: &mut Vec<u8>, _: &[u64]| append_batch(bytes, 5, b"\xff");
+    assert_eq!(recovered(append, false), ["error", "error", "error", "a b c d"]);
 }
 
 #[test]

@@ -2,9 +2,14 @@
 //!
 //! A file system on a loop device is shut down with the `FS_IOC_SHUTDOWN` call: from then on it takes nothing more,
 //! and what it had not written stays unwritten. The next mount replays its journal, as after a power loss.
+//!
+//! A sync that is under way when the call is made may succeed and yet be lost: a program that does nothing but append
+//! and call `fdatasync` sees that on ext4 and XFS (Linux 6.18) about once in a hundred calls, always with its last
+//! append. So what counts is what had been reported before the call.
 
 use super::child::{start, take_reports};
 use super::{WRITERS, verify};
+use ironstone_base::sync::{Arc, Mutex};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::io::Read;
@@ -143,22 +148,27 @@ pub fn run_losses(
         };
         let mut child = start(&database, &last, true).map_err(|error| fail(error.to_string()))?;
         let mut pipe = child.stdout.take().expect("piped");
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let taken = Arc::clone(&bytes);
         let reader = std::thread::spawn(move || {
-            let mut bytes = Vec::new();
-            pipe.read_to_end(&mut bytes).map(|_| bytes)
+            let mut chunk = [0; 900];
+            while let Ok(count @ 1..) = pipe.read(&mut chunk) {
+                taken.lock().extend_from_slice(&chunk[..count]);
+            }
         });
         std::thread::sleep(Duration::from_micros(rng.random_range(1_000..80_000)));
+        let before = bytes.lock().clone();
         shut_down(&point, flags).map_err(|error| fail(format!("shut down: {error}")))?;
         child.kill().map_err(|error| fail(error.to_string()))?;
         child.wait().map_err(|error| fail(error.to_string()))?;
-        let bytes = reader.join().expect("it reads").map_err(|error| fail(error.to_string()))?;
+        reader.join().expect("it reads");
         let mut reported = last;
-        take_reports(&bytes, &mut reported).map_err(fail)?;
+        take_reports(&before, &mut reported).map_err(fail)?;
         mounted.unmount().map_err(fail)?;
         mounted.mount().map_err(fail)?;
         last = verify(&database, &reported).map_err(fail)?;
         done.losses += 1;
-        done.reported += bytes.len() as u64 / super::child::REPORT_BYTES as u64;
+        done.reported += before.len() as u64 / super::child::REPORT_BYTES as u64;
     }
     mounted.unmount()?;
     drop(mounted);

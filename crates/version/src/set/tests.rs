@@ -335,6 +335,47 @@ fn an_atomic_group_takes_effect_as_a_whole() {
     assert_eq!(tables_of(&set), after);
 }
 
+/// A new database to whose MANIFEST `edit` was appended.
+fn env_with(edit: &VersionEdit) -> Env {
+    let fs = mem();
+    let env = env_of(fs.clone());
+    create(&env).unwrap();
+    let mut record = Vec::new();
+    edit.encode(&mut record);
+    let append = |bytes: &mut Vec<u8>| {
+        let mut framer = ironstone_wal::LogFramer::continue_at(FileNumber(0), false, bytes.len() as u64);
+        framer.frame(&[&record], bytes);
+    };
+    fs.corrupt(&Path::new(DIR).join("MANIFEST-000001"), append).unwrap();
+    env
+}
+
+#[test]
+fn a_manifest_that_drops_the_default_column_family_is_damaged() {
+    let drop = ColumnFamilyChange::Drop;
+    let edit = VersionEdit { column_family_change: Some(drop), ..VersionEdit::default() };
+    let error = recover(&env_with(&edit)).err().unwrap();
+    assert!(error.is_corruption(), "{error}");
+    assert!(error.to_string().contains("/db/MANIFEST-000001 at "), "{error}");
+}
+
+#[test]
+fn no_file_gets_a_number_below_those_of_wals_that_are_not_replayed() {
+    let edit = VersionEdit { min_log_number_to_keep: Some(FileNumber(70)), ..VersionEdit::default() };
+    let (set, _) = recover(&env_with(&edit)).unwrap();
+    assert!(set.new_file_number() >= FileNumber(70));
+}
+
+#[test]
+fn file_numbers_that_would_wrap_around_are_damage() {
+    for number in [FileNumber::LARGEST.0 + 1, u64::MAX] {
+        let next_file_number = Some(FileNumber(number));
+        let edit = VersionEdit { next_file_number, ..VersionEdit::default() };
+        let error = recover(&env_with(&edit)).err().unwrap();
+        assert!(error.is_corruption() && error.to_string().contains("/db/MANIFEST-000001"), "{error}");
+    }
+}
+
 #[test]
 fn a_group_with_a_gap_is_damage() {
     let records = |remaining: &[Option<u32>]| {
