@@ -3,6 +3,7 @@
 
 mod bench;
 mod check;
+mod mistakes;
 mod tidy;
 
 use std::process::ExitCode;
@@ -16,6 +17,7 @@ usage: cargo xtask <command>
   model   the model test with more operations: cargo xtask model [OPERATIONS]
   crash   the crash test with more states: cargo xtask crash [STATES]
   bench   our db_bench and RocksDB's side by side: cargo xtask bench --help
+  mistakes  whether the tests find mistakes planted in the engine: cargo xtask mistakes [--list | --only NAME,...]
 ";
 
 fn main() -> ExitCode {
@@ -28,6 +30,7 @@ fn main() -> ExitCode {
         Some("model") => check::long_run("model", "IRONSTONE_MODEL_OPS", rest.first()),
         Some("crash") => check::long_run("crash", "IRONSTONE_CRASH_STATES", rest.first()),
         Some("bench") => bench::run(rest),
+        Some("mistakes") => mistakes::run(rest),
         _ => Err(USAGE.to_owned()),
     };
     match result {
