@@ -6,6 +6,7 @@ mod campaign;
 mod check;
 mod endure;
 mod fuzz;
+mod mistakes;
 mod reliability;
 mod tidy;
 
@@ -26,6 +27,7 @@ usage: cargo xtask <command>
   reliability  write RELIABILITY.md from the records
   fuzz    every fuzz target under libFuzzer, by turns: cargo xtask fuzz --help
   bench   our db_bench and RocksDB's side by side: cargo xtask bench --help
+  mistakes  whether the tests find mistakes planted in the engine: cargo xtask mistakes [--list | --only NAME,...]
 ";
 
 /// A count and a seed.
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         Some("reliability") => reliability::write(),
         Some("fuzz") => fuzz::run(rest),
         Some("bench") => bench::run(rest),
+        Some("mistakes") => mistakes::run(rest),
         _ => Err(USAGE.to_owned()),
     };
     match result {

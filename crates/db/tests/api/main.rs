@@ -6,6 +6,7 @@ mod column_families;
 mod compaction;
 mod comparators;
 mod concurrency;
+mod in_flight;
 mod iterators;
 mod open;
 mod options;

@@ -306,6 +306,17 @@ fn the_identity_stays_and_is_restored() {
 }
 
 #[test]
+fn the_identity_survives_a_power_loss_where_nothing_else_has_it() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.db.write_dbid_to_manifest = false;
+    let db = disk.open_with(&options);
+    let id = db.identity().to_owned();
+    let disk = disk.lose_power();
+    assert_eq!(disk.open_with(&options).identity(), id);
+}
+
+#[test]
 fn after_closing_everything_is_refused_and_nothing_breaks() {
     let (disk, db) = fresh();
     db.put("k", "v").unwrap();

@@ -215,6 +215,53 @@ fn a_read_error_is_reported_where_it_hits_and_nothing_older_is_shown() {
     }
 }
 
+/// Tables of a deeper level that cannot be read in the middle, at each place once.
+#[test]
+fn a_scan_that_cannot_read_a_table_says_so_and_passes_over_nothing() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.cf.table.no_block_cache = true;
+    options.cf.table.block_size = 128;
+    options.cf.target_file_size_base = 1 << 10;
+    options.cf.compression = ironstone::CompressionKind::None;
+    let db = disk.open_with(&options);
+    for number in 0..60 {
+        db.put(format!("{number:03}"), "v".repeat(50)).unwrap();
+    }
+    rewrite_all(&db);
+    let tables = db.live_files().len();
+    assert!(tables > 2, "{tables} tables");
+    disk.faults.arm();
+    let read_all = |back: bool| -> Result<usize> {
+        let mut iter = db.iter_cf(&ReadOptions::default(), db.default_column_family())?;
+        let mut more = if back { iter.seek_to_last()? } else { iter.seek_to_first()? };
+        let mut count = 0;
+        while more {
+            count += 1;
+            more = if back { iter.prev()? } else { iter.next()? };
+        }
+        Ok(count)
+    };
+    for back in [false, true] {
+        for after in 0.. {
+            let rule = FaultRule::error(FaultError::Io).on(&[OpKind::Read]).path(".sst").after(after);
+            let rule = disk.faults.add(rule);
+            let found = read_all(back);
+            let hit = rule.hits() > 0;
+            disk.faults.clear();
+            disk.faults.arm();
+            match found {
+                Ok(count) => assert_eq!((count, hit), (60, false), "read {after} failed unnoticed"),
+                Err(error) => assert!(error.to_string().contains(".sst"), "{error}"),
+            }
+            if !hit {
+                assert!(after > 3, "{after} reads");
+                break;
+            }
+        }
+    }
+}
+
 /// Writers change two column families in one batch each, while memtables are switched all the time;
 /// readers must never see half a batch.
 #[test]
