@@ -1,8 +1,8 @@
 //! Column families come, go, and stay apart.
 
 use crate::disk::{DIR, Disk, forward, fresh, get_in, refused};
-use ironstone::vfs::OpKind;
 use ironstone::vfs::fault::{Fault, FaultRule};
+use ironstone::vfs::{FileSystem, OpKind};
 use ironstone::{
     Code, ColumnFamily, ColumnFamilyDescriptor, CompactRangeOptions, Db, FlushOptions, ReadOptions,
     UserComparator, WriteBatch, WriteOptions,
@@ -72,6 +72,49 @@ fn a_batch_over_several_column_families_survives_as_a_whole() {
     let db = after.open_families(&options, &["other"]).unwrap();
     let (one, two) = (db.default_column_family().clone(), db.column_family("other").unwrap());
     assert_eq!((get_in(&db, &one, "k"), get_in(&db, &two, "k")), ("3".to_owned(), "3".to_owned()));
+}
+
+/// Going on without the end of a WAL would leave of its last batches the part that is in tables.
+#[test]
+fn a_damaged_wal_is_not_given_up_while_tables_hold_later_writes() {
+    let (disk, db) = fresh();
+    let options = disk.options();
+    let other = db.create_column_family("other", &options.cf).unwrap();
+    let wal = disk.newest(".log");
+    for number in 0..4 {
+        let mut batch = WriteBatch::new();
+        batch.put("k", number.to_string());
+        batch.put_cf(&other, "k", number.to_string());
+        db.write(&batch, &WriteOptions::synced()).unwrap();
+    }
+    db.flush_cf(&FlushOptions::default(), &other).unwrap();
+    for strict in [true, false] {
+        let after = disk.lose_power();
+        let end = after.fs.size(&wal).unwrap() as usize;
+        after.fs.corrupt(&wal, |bytes| bytes[end / 2..].fill(0x55)).unwrap();
+        let mut options = options.clone();
+        options.db.strict_wal_recovery = strict;
+        let error = refused(after.open_families(&options, &["other"]), Code::Corruption, ".log");
+        assert!(strict || error.to_string().contains("column family other hold later writes"), "{error}");
+    }
+}
+
+/// The MANIFEST says that a WAL is needed, and the column family that needs it is dropped. One that was never
+/// written to has not struck it off either.
+#[test]
+fn a_drop_takes_no_wal_away_that_the_manifest_still_counts_on() {
+    let (disk, db) = fresh();
+    let options = disk.options();
+    db.create_column_family("idle", &options.cf).unwrap();
+    let other = db.create_column_family("other", &options.cf).unwrap();
+    write(&db, &other, "k", "v");
+    db.put("k", "v").unwrap();
+    db.flush().unwrap();
+    db.drop_column_family(&other).unwrap();
+    db.close().unwrap();
+    drop((db, other));
+    let db = disk.open_families(&options, &["idle"]).unwrap();
+    assert_eq!(get_in(&db, db.default_column_family(), "k"), "v");
 }
 
 #[test]

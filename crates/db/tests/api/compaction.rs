@@ -368,3 +368,40 @@ fn background_work_can_be_paused() {
     assert_eq!(get(&db, "a"), "2");
     refused(db.continue_background_work(), Code::InvalidArgument, "paused");
 }
+
+/// A compaction that cannot read one of its inputs, at each place once, says so and takes nothing away.
+#[test]
+fn a_read_error_ends_a_compaction_and_loses_nothing() {
+    for after in 0.. {
+        let disk = Disk::new();
+        let mut options = disk.options();
+        options.cf.table.block_size = 128;
+        options.cf.table.no_block_cache = true;
+        options.cf.compression = ironstone::CompressionKind::None;
+        options.db.compaction_readahead_size = 256;
+        let db = disk.open_with(&options);
+        for value in ["old", "new"] {
+            for number in 0..60 {
+                db.put(format!("{number:03}"), format!("{value}{}", "v".repeat(50))).unwrap();
+            }
+            db.flush().unwrap();
+        }
+        let expected = all(&db);
+        disk.faults.arm();
+        let broken = FaultRule::error(FaultError::Io).on(&[OpKind::Read]).path(".sst").after(after);
+        let broken = disk.faults.add(broken);
+        let compacted =
+            db.compact_range(&CompactRangeOptions::default(), db.default_column_family(), None, None);
+        let hit = broken.hits() > 0;
+        disk.faults.clear();
+        assert_eq!(all(&db), expected, "read {after}");
+        if !hit {
+            compacted.unwrap();
+            assert!(after > 3, "{after} reads");
+            break;
+        }
+        refused(compacted, Code::IoError, ".sst");
+        drop(db);
+        assert_eq!(all(&disk.open_with(&options)), expected, "read {after}");
+    }
+}

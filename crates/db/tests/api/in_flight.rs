@@ -21,6 +21,21 @@ struct Gate {
     waiting: AtomicU64,
 }
 
+impl Gate {
+    fn open(&self) {
+        self.open.store(true, Memory::SeqCst);
+    }
+}
+
+/// Opens the gate at last, so that a test that fails does not hang.
+struct OpensAtLast<'a>(&'a Gate);
+
+impl Drop for OpensAtLast<'_> {
+    fn drop(&mut self) {
+        self.0.open();
+    }
+}
+
 struct Gated(Arc<Gate>);
 
 impl Comparator for Gated {
@@ -50,6 +65,7 @@ fn a_flush_waits_for_writers_and_keeps_what_a_snapshot_of_meanwhile_sees() {
     let before = db.latest_sequence();
     let property = |name: &str| db.int_property(name).unwrap();
     let snapshot = std::thread::scope(|scope| {
+        let _opens = OpensAtLast(&gate);
         scope.spawn(|| db.put("slow", "s").unwrap());
         disk.wait_until("the slow writer is on its way", || gate.waiting.load(Memory::SeqCst) > 0);
         scope.spawn(|| db.put("k", "new").unwrap());
@@ -65,7 +81,7 @@ fn a_flush_waits_for_writers_and_keeps_what_a_snapshot_of_meanwhile_sees() {
         sleep_ms(50);
         let snapshot = db.snapshot();
         assert_eq!(snapshot.sequence(), before);
-        gate.open.store(true, Memory::SeqCst);
+        gate.open();
         snapshot
     });
     db.wait_for_compact().unwrap();
@@ -75,6 +91,48 @@ fn a_flush_waits_for_writers_and_keeps_what_a_snapshot_of_meanwhile_sees() {
     assert_eq!(get_with(&db, &then, db.default_column_family(), "k"), "old");
     drop(db);
     assert_eq!(all(&disk.lose_power().open_with(&options)), "k=new slow=s");
+}
+
+/// A memtable is switched while the one before it is flushed: that flush strikes off its own WALs only.
+#[test]
+fn a_flush_leaves_the_wals_of_memtables_that_were_switched_meanwhile() {
+    let disk = Disk::new();
+    let db = disk.open();
+    disk.faults.arm();
+    let slow = FaultRule::new(Fault::Delay(Duration::from_millis(300))).on(&[OpKind::Sync]).path(".sst");
+    let slow = disk.faults.add(slow.forever());
+    let switch = || db.flush_cf(&FlushOptions { wait: false }, db.default_column_family()).unwrap();
+    db.put("a", "1").unwrap();
+    switch();
+    disk.wait_until("the first flush syncs its table", || slow.hits() == 1);
+    db.put("b", "2").unwrap();
+    switch();
+    db.put("c", "3").unwrap();
+    disk.wait_until("the second flush syncs its table", || slow.hits() == 2);
+    let left = disk.kill();
+    assert_eq!(shape(&db), [1], "the second flush is not done");
+    assert_eq!(all(&left.open()), "a=1 b=2 c=3");
+}
+
+/// A reader opens the database while a table is there that no MANIFEST names yet.
+#[test]
+fn a_reader_leaves_the_table_of_a_flush_that_runs() {
+    let disk = Disk::new();
+    let db = disk.open();
+    db.put("a", "1").unwrap();
+    disk.faults.arm();
+    let slow = FaultRule::new(Fault::Delay(Duration::from_millis(200))).on(&[OpKind::Sync]).path(".sst");
+    let slow = disk.faults.add(slow);
+    db.flush_cf(&FlushOptions { wait: false }, db.default_column_family()).unwrap();
+    disk.wait_until("the flush syncs its table", || slow.hits() == 1);
+    let table = disk.newest(".sst");
+    let reader = disk.open_read_only(&disk.options(), &[]).unwrap();
+    assert!(shape(&reader).is_empty(), "the flush is done");
+    assert_eq!(all(&reader), "a=1");
+    drop(reader);
+    assert!(disk.exists(table));
+    db.flush().unwrap();
+    assert_eq!(all(&disk.lose_power().open()), "a=1");
 }
 
 /// Whoever has the log hands over what the others have put into its buffer. That is no sync yet.
@@ -141,4 +199,39 @@ fn a_failed_sync_is_reported_to_everybody_who_waited_for_it() {
     db.resume().unwrap();
     put("after");
     assert_eq!(get(&disk.lose_power().open(), "after"), "v");
+}
+
+/// Writers sleep behind a sync that fails. Some of them wake up when `resume` has a new WAL already: what they
+/// had handed over is in neither.
+#[test]
+fn a_write_that_slept_through_a_failure_is_not_taken_for_one_of_the_new_wal() {
+    let disk = Disk::new();
+    let db = disk.open();
+    disk.faults.arm();
+    for round in 0..6 {
+        let slow = FaultRule::new(Fault::Delay(Duration::from_millis(40))).on(&[OpKind::Sync]).path(".log");
+        disk.faults.add(slow);
+        disk.faults.add(FaultRule::error(FaultError::Io).on(&[OpKind::Sync]).path(".log"));
+        let left = AtomicU64::new(16);
+        let put = |writer: u64| {
+            let key = format!("{round} {writer}");
+            let result = db.put_cf(&WriteOptions::synced(), db.default_column_family(), &key, "v");
+            let image = disk.lose_power();
+            left.fetch_sub(1, Memory::SeqCst);
+            if result.is_ok() {
+                assert_eq!(get(&image.open(), &key), "v", "acknowledged and lost");
+            }
+        };
+        std::thread::scope(|scope| {
+            for writer in 0..16 {
+                let put = &put;
+                scope.spawn(move || put(writer));
+            }
+            while left.load(Memory::SeqCst) > 0 {
+                db.resume().unwrap();
+                std::thread::yield_now();
+            }
+        });
+        db.resume().unwrap();
+    }
 }

@@ -223,6 +223,33 @@ fn an_iterator_may_be_kept_to_the_prefix_of_its_seek() {
     }
 }
 
+/// Behind the last key of a prefix, the filter that is asked may be the one of the next keys.
+#[test]
+fn a_seek_back_within_a_prefix_finds_its_last_key_whatever_the_filter_is_cut_into() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.cf.prefix_extractor = Some(slice_transform::fixed_prefix(3));
+    let table = &mut options.cf.table;
+    table.filter_policy = Some(ironstone::FilterPolicy::bloom(10.0));
+    table.index_type = ironstone::IndexType::TwoLevel;
+    table.partition_filters = true;
+    (table.block_size, table.metadata_block_size) = (64, 64);
+    let db = disk.open_with(&options);
+    for prefix in 0..150 {
+        for number in 0..3 {
+            db.put(format!("{prefix:03}{number}"), "").unwrap();
+        }
+    }
+    db.flush().unwrap();
+    let mut iter = iter_with(&db, |options| options.prefix_same_as_start = true);
+    for prefix in 0..150 {
+        assert!(iter.seek_for_prev(format!("{prefix:03}~")).unwrap(), "{prefix}");
+        assert_eq!(here(&iter), format!("{prefix:03}2="));
+        assert!(iter.seek(format!("{prefix:03}")).unwrap(), "{prefix}");
+        assert_eq!(here(&iter), format!("{prefix:03}0="));
+    }
+}
+
 #[test]
 fn in_total_order_an_iterator_crosses_prefixes() {
     let (_disk, db) = with_prefixes();

@@ -288,6 +288,30 @@ fn a_missing_table_is_noticed_when_the_database_is_opened() {
 }
 
 #[test]
+fn a_table_that_is_not_the_one_that_was_written_is_noticed() {
+    let (disk, db) = fresh();
+    for key in ["a", "b"] {
+        db.put(key, "v").unwrap();
+        db.flush().unwrap();
+    }
+    drop(db);
+    let tables = disk.files(".sst");
+    let [first, second] = [0, 1].map(|at| disk.fs.read_all(&tables[at]).unwrap());
+    assert_eq!(first.len(), second.len(), "else their sizes would tell");
+    // Of the right size, and whole.
+    let disk = disk.kill();
+    disk.fs.corrupt(&tables[0], |bytes| *bytes = second.clone()).unwrap();
+    disk.fs.corrupt(&tables[1], |bytes| *bytes = first.clone()).unwrap();
+    refused(disk.try_open(&disk.options()), Code::Corruption, ".sst");
+    // The right one, with something behind it.
+    disk.fs.corrupt(&tables[0], |bytes| *bytes = [&first[..], b"more"].concat()).unwrap();
+    disk.fs.corrupt(&tables[1], |bytes| *bytes = second.clone()).unwrap();
+    refused(disk.try_open(&disk.options()), Code::Corruption, "the MANIFEST says");
+    disk.fs.corrupt(&tables[0], |bytes| *bytes = first.clone()).unwrap();
+    assert_eq!(all(&disk.open()), "a=v b=v");
+}
+
+#[test]
 fn the_identity_stays_and_is_restored() {
     let (disk, db) = fresh();
     let id = db.identity().to_owned();

@@ -289,9 +289,14 @@ fn reads_across_column_families_see_whole_batches() {
                 scope.spawn(|| {
                     let (mut rounds, mut last) = (0u32, 0u32);
                     while !stop.load(Ordering::Relaxed) {
-                        let found = db.multi_get_across(&ReadOptions::default(), &both.map(|cf| (cf, "k")));
-                        let found: Vec<u32> =
-                            found.into_iter().map(|value| said(value).parse().unwrap()).collect();
+                        // Others between the two, so that a switch may well come between them.
+                        let [first, last_cf] = both;
+                        let mut keys = vec![(first, "k")];
+                        keys.extend(std::iter::repeat_n((first, "-"), 200));
+                        keys.push((last_cf, "k"));
+                        let found = db.multi_get_across(&ReadOptions::default(), &keys);
+                        let ends = [&found[0], &found[keys.len() - 1]];
+                        let found = ends.map(|value| said(value.clone()).parse::<u32>().unwrap());
                         assert_eq!(found[0], found[1]);
                         assert!(found[0] >= last, "time does not go back");
                         last = found[0];

@@ -775,6 +775,26 @@ fn every_prefix_of_a_manifest_is_an_error_or_an_unsynced_tail() {
     }
 }
 
+/// It was durable as a whole before CURRENT named it.
+#[test]
+fn a_cut_in_what_a_manifest_begins_with_is_damage() {
+    let fs = mem();
+    let env = env_of(fs.clone());
+    let (mut set, mut manifest) = create(&env).unwrap();
+    set.log_and_apply(&mut manifest, vec![edit(&[(1, table(5, "a", "c", 1, 1))], &[])]).unwrap();
+    let (mut set, mut manifest) = recover(&env).unwrap();
+    set.log_and_apply(&mut manifest, vec![edit(&[(1, table(6, "d", "f", 3, 2))], &[])]).unwrap();
+    let path = file_name::manifest(Path::new(DIR), set.manifest_number());
+    let bytes = fs.read_all(&path).unwrap();
+    for cut in 0..bytes.len() {
+        fs.corrupt(&path, |file| *file = bytes[..cut].to_vec()).unwrap();
+        let error = recover(&env).map(drop).expect_err("a part of it is gone");
+        assert!(error.is_corruption(), "{cut}: {error}");
+    }
+    fs.corrupt(&path, |file| *file = bytes.clone()).unwrap();
+    assert_eq!(tables_of(&recover(&env).unwrap().0), tables_of(&set));
+}
+
 #[test]
 fn overwritten_bytes_are_an_error_unless_they_can_be_the_torn_last_commit() {
     let (bytes, states) = small_manifest();
