@@ -274,9 +274,11 @@ impl CommitPipeline {
 
     /// Syncs the WALs that are closed for writing, so that a flush that becomes durable never
     /// stands on writes to other column families that are not. Answers those that were synced since the
-    /// last call.
+    /// last call. An error while a log that was given up is not in tables: then there may be closed ones that
+    /// nobody can sync any more, and nothing may become durable but all memtables together.
     pub(crate) fn sync_closed_logs(&self) -> Result<Vec<FileNumber>> {
         let mut io = self.io.lock();
+        self.check_not_held()?;
         io.sync_closed()?;
         Ok(std::mem::take(&mut io.synced_closed))
     }

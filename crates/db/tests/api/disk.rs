@@ -30,6 +30,10 @@ impl Disk {
         let clock: Arc<dyn Clock> = clock.clone();
         Self::holding(MemFileSystem::with_clock(clock.clone()), clock)
     }
+    /// A healthy disk with the files of `fs`.
+    pub fn of(fs: MemFileSystem) -> Self {
+        Self::holding(fs, Arc::new(SystemClock::new()))
+    }
     fn holding(fs: MemFileSystem, clock: Arc<dyn Clock>) -> Self {
         let faults = FaultFileSystem::new(Arc::new(fs.clone()));
         faults.disarm();

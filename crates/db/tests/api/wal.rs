@@ -573,3 +573,35 @@ fn closing_says_so_when_buffered_writes_are_lost() {
     refused(db.sync_wal(), Code::IoError, ".log");
     refused(db.close(), Code::IoError, ".log");
 }
+
+/// A flush that is under way when the log is given up must not become durable alone: the WAL that holds the other
+/// column family's part of its writes was closed without a sync.
+#[test]
+fn a_flush_under_way_does_not_outrun_a_log_that_is_given_up() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.db.create_missing_column_families = true;
+    let db = disk.open_families(&options, &["second"]).unwrap();
+    let second = db.column_family("second").unwrap();
+    let mut batch = ironstone::WriteBatch::new();
+    batch.put(b"a", b"1");
+    batch.put_cf(&second, b"a", b"1");
+    db.write(&batch, &WriteOptions::default()).unwrap();
+    disk.faults.arm();
+    let slow = Fault::Delay(Duration::from_millis(300));
+    let rule = disk.faults.add(FaultRule::new(slow).on(&[OpKind::Sync]).path(".sst"));
+    db.flush_cf(&FlushOptions { wait: false }, db.default_column_family()).unwrap();
+    disk.wait_until("the flush syncs its table", || rule.hits() > 0);
+    disk.faults.add(FaultRule::error(FaultError::NoSpace).on(&[OpKind::Append]).path(".log"));
+    refused(db.put("b", "2"), Code::IoError, ".log");
+    disk.fs.set_capturing(true);
+    let from = disk.fs.op_count();
+    db.resume().unwrap();
+    let to = disk.fs.op_count();
+    for moment in (from..to).filter_map(|op| disk.fs.captured(op)) {
+        let after = Disk::of(moment.crash(CrashPolicy::DropUnsynced, 0));
+        let db = after.open_families(&after.options(), &["second"]).unwrap();
+        let second = db.column_family("second").unwrap();
+        assert_eq!(get(&db, "a"), crate::disk::get_in(&db, &second, "a"));
+    }
+}
