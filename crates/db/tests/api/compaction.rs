@@ -1,8 +1,8 @@
 //! Compaction: what it moves, what it drops, and what it must keep.
 
 use crate::disk::{Disk, all, fresh, get, refused, rewrite_all, shape, table_entries};
-use ironstone::vfs::OpKind;
 use ironstone::vfs::fault::{Fault, FaultError, FaultRule};
+use ironstone::vfs::{Clock, OpKind, SystemClock};
 use ironstone::{
     BottommostPolicy, Code, CompactFilesOptions, CompactRangeOptions, Db, FileNumber, FlushOptions, Options,
     SubCode,
@@ -275,6 +275,7 @@ fn files_are_kept_while_deletions_are_disabled() {
     db.enable_file_deletions();
     db.put("b", "1").unwrap();
     db.flush().unwrap();
+    SystemClock::new().sleep(Duration::from_millis(50)); // Removing goes on in the background.
     assert!(old.iter().all(|path| disk.exists(path)));
     db.enable_file_deletions();
     disk.wait_until("they are removed", || !old.iter().any(|path| disk.exists(path)));
