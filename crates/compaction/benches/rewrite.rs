@@ -81,6 +81,7 @@ fn main() -> Result<()> {
         write: WriteOptions { buffer_bytes: 1 << 20, ..WriteOptions::default() },
         snapshots: &[],
         earliest_write_conflict: None,
+        merge_operator: None,
         enforce_single_del_contracts: true,
         cancelled: &go_on,
         rate_limiter: None,

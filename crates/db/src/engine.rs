@@ -16,7 +16,7 @@ use ironstone_base::sync::{Arc, Condvar, Mutex};
 use ironstone_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity, Statistics};
 use ironstone_compaction::{LevelShape, RunningCompactions};
 use ironstone_memtable::BlockPool;
-use ironstone_sst::BlockCache;
+use ironstone_sst::{BlockCache, ReadContext, ReadTier};
 use ironstone_version::{Installed, ManifestWriter, VersionEdit, VersionSet, WalAddition};
 use ironstone_vfs::{Env, FileLock};
 use std::collections::{BTreeMap, VecDeque};
@@ -207,6 +207,26 @@ fn dropped(id: ColumnFamilyId) -> Error {
 }
 
 impl Engine {
+    /// The value of `key` at `at` after one more merge operand, for
+    /// [`max_successive_merges`](crate::ColumnFamilyOptions::max_successive_merges): `None` if it is not to be had
+    /// without reading tables, or cannot be merged; then the operand is kept, and whoever reads it is told.
+    pub(crate) fn merged(
+        &self,
+        cf: ColumnFamilyId,
+        key: &[u8],
+        operand: &[u8],
+        at: SequenceNumber,
+    ) -> Option<Vec<u8>> {
+        let data = Arc::clone(&self.state.lock().families.get(&cf)?.data);
+        let operator = data.options.merge_operator.as_deref()?;
+        let read_tier = match data.options.strict_max_successive_merges {
+            true => ReadTier::All,
+            false => ReadTier::BlockCache,
+        };
+        let context = ReadContext { read_tier, ..ReadContext::default() };
+        let existing = data.view().get(key, at, &context).ok()?;
+        operator.full_merge(key, existing.as_deref(), &[operand])
+    }
     #[inline]
     pub(crate) fn count(&self, ticker: Ticker, by: u64) {
         if let Some(statistics) = &self.statistics {

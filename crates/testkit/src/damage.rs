@@ -20,7 +20,7 @@ use ironstone::options::DbOptions;
 use ironstone::{
     BottommostPolicy, Code, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions,
     CompressionKind, Db, Error, FilterPolicy, IndexType, ReadOptions, WalRecoveryMode, WriteBatch,
-    WriteOptions,
+    WriteOptions, merge_operators,
 };
 use ironstone_base::FileKind;
 use ironstone_vfs::mem::{CrashPolicy, MemFileSystem};
@@ -264,15 +264,22 @@ impl Sample {
                     let gone = format!("key{:04}", (number - 3) * 37 % 101).into_bytes();
                     changes.push(Change::Delete(name.to_owned(), gone));
                 }
+                if number % 7 == 3 {
+                    let key = format!("key{:04}", number * 11 % 101).into_bytes();
+                    self.keys.insert(key.clone());
+                    changes.push(Change::Append(name.to_owned(), key, number.to_string().into_bytes()));
+                }
+                if number % 13 == 5 {
+                    let range = [0, 3].map(|more| format!("key{:04}", number % 90 + more).into_bytes());
+                    let [begin, end] = range;
+                    changes.push(Change::DeleteRange(name.to_owned(), begin, end));
+                }
             }
             let mut model = self.states.last().expect("never empty").clone();
             let mut batch = WriteBatch::new();
             for change in &changes {
                 model.apply(change);
-                match change {
-                    Change::Put(name, key, value) => batch.put_cf(&family(db, name), key, value),
-                    Change::Delete(name, key) => batch.delete_cf(&family(db, name), key),
-                }
+                change.add_to(&mut batch, family(db, change.family()).id());
             }
             db.write(&batch, &WriteOptions::synced()).expect("healthy");
             let log = self.fs.log();
@@ -454,8 +461,11 @@ fn names_a_place(text: &str) -> bool {
 }
 
 fn family_options(shape: Shape) -> ColumnFamilyOptions {
-    let mut options =
-        ColumnFamilyOptions { disable_auto_compactions: true, ..ColumnFamilyOptions::default() };
+    let mut options = ColumnFamilyOptions {
+        disable_auto_compactions: true,
+        merge_operator: Some(merge_operators::string_append(",")),
+        ..ColumnFamilyOptions::default()
+    };
     if shape == Shape::Rich {
         options.compression = CompressionKind::Zstd;
         options.table.format_version = 6;

@@ -2,7 +2,8 @@
 
 use ironstone::options::{DbOptions, Options};
 use ironstone::{
-    ColumnFamilyOptions, CompressionKind, FilterKind, FilterPolicy, MemTableKind, slice_transform,
+    ColumnFamilyOptions, CompressionKind, FilterKind, FilterPolicy, MemTableKind, merge_operators,
+    slice_transform,
 };
 use ironstone_base::checksum::ChecksumKind;
 use ironstone_vfs::Env;
@@ -53,6 +54,9 @@ pub fn random_family_options(rng: &mut impl Rng) -> ColumnFamilyOptions {
         level_compaction_dynamic_level_bytes: rng.random_bool(0.5),
         compression: *codecs.choose(rng).expect("not empty"),
         disable_auto_compactions: rng.random_bool(0.1),
+        merge_operator: Some(merge_operators::string_append(",")),
+        max_successive_merges: *[0, 0, 1, 3].choose(rng).expect("not empty"),
+        strict_max_successive_merges: rng.random_bool(0.5),
         ..ColumnFamilyOptions::default()
     };
     if rng.random_bool(0.3) {

@@ -114,6 +114,7 @@ impl Store {
             write: WriteOptions::default(),
             snapshots: &[],
             earliest_write_conflict: None,
+            merge_operator: None,
             enforce_single_del_contracts: true,
             cancelled: &go_on,
             rate_limiter: None,
@@ -154,6 +155,7 @@ impl Store {
             .map(|entries| Box::new(VecIterator::new(self.order.clone(), entries)) as BoxedIterator)
             .collect();
         FlushInput {
+            range_tombstones: Vec::new(),
             iterators,
             expected_entries: Some(expected),
             epoch_number: self.epoch,

@@ -21,7 +21,9 @@ use super::text::{self, OptionError, SetRules};
 use super::{ColumnFamilyOptions, DbOptions, OptionStruct};
 use ironstone_base::checksum::crc32c;
 use ironstone_base::sync::Arc;
-use ironstone_base::{Code, Comparator, Error, FileKind, FileNumber, Result, UserComparator, file_name};
+use ironstone_base::{
+    Code, Comparator, Error, FileKind, FileNumber, MergeOperator, Result, UserComparator, file_name,
+};
 use ironstone_vfs::FileSystem;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -40,6 +42,8 @@ pub struct LoadOptions {
     pub rules: SetRules,
     /// The application's comparators: a column family whose file names one gets it.
     pub comparators: Vec<Arc<dyn Comparator>>,
+    /// The application's merge operators: a column family whose file names one gets it.
+    pub merge_operators: Vec<Arc<dyn MergeOperator>>,
 }
 
 /// What an OPTIONS file says.
@@ -300,6 +304,13 @@ impl Parser<'_> {
             let id = text::unescape(&text::object_id(value)?);
             if let Some(known) = self.options.comparators.iter().find(|known| known.name() == id) {
                 family.comparator = UserComparator::Custom(Arc::clone(known));
+                return Ok(());
+            }
+        }
+        if name == "merge_operator" {
+            let id = text::unescape(&text::object_id(value)?);
+            if let Some(known) = self.options.merge_operators.iter().find(|known| known.name() == id) {
+                family.merge_operator = Some(Arc::clone(known));
                 return Ok(());
             }
         }

@@ -35,7 +35,7 @@ impl Comparator for RocksDict {
 
 fn lenient() -> LoadOptions {
     let rules = SetRules { ignore_unsupported: true, ..SetRules::default() };
-    LoadOptions { rules, comparators: vec![Arc::new(RocksDict)] }
+    LoadOptions { rules, comparators: vec![Arc::new(RocksDict)], ..LoadOptions::default() }
 }
 
 /// Names and values by section, as the file has them.
