@@ -141,6 +141,7 @@ fn make_inputs(tables: &Tables, context: &JobContext<'_>) -> Result<()> {
         });
         let memtable = VecIterator::new(context.comparator.clone(), entries.collect());
         let input = FlushInput {
+            range_tombstones: Vec::new(),
             iterators: vec![Box::new(memtable) as BoxedIterator],
             expected_entries: None,
             epoch_number: epoch,
