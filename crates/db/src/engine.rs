@@ -2,6 +2,7 @@
 
 use crate::background::Cleaner;
 use crate::background::flush::Flushing;
+use crate::background::resume::may_pass;
 use crate::column_family::ColumnFamilyData;
 use crate::info_log::InfoLog;
 use crate::memtables::{DbMemTable, ImmutableMemTable};
@@ -41,6 +42,8 @@ pub(crate) struct Engine {
     pub(crate) tables: Arc<TableCache>,
     /// For the column families that have no block cache of their own.
     pub(crate) block_cache: Arc<BlockCache>,
+    /// Held by whoever tries to go on after a failure. Before `switching` in lock order.
+    pub(crate) resuming: Mutex<()>,
     /// Serializes memtable switches, whose file creation must not happen under the state lock.
     pub(crate) switching: Mutex<()>,
     /// Raised by the write that fills a memtable; the next write switches it. Relaxed: a hint.
@@ -357,6 +360,9 @@ impl Engine {
         let error =
             if error.severity() < Severity::Hard { error.with_severity(Severity::Hard) } else { error };
         crate::info_log::warning!(self.log, "{act} failed, writes are stopped: {error}");
+        if may_pass(&error) && self.options.max_bgerror_resume_count > 0 {
+            self.cleaner.resume_later();
+        }
         if state.background_error.as_ref().is_none_or(|known| known.severity() < error.severity()) {
             state.background_error = Some(error);
         }

@@ -25,6 +25,7 @@ pub fn random_db_options(rng: &mut impl Rng, env: &Env) -> DbOptions {
         manual_wal_flush: rng.random_bool(0.1),
         writable_file_max_buffer_size: *[1 << 20, 4096].choose(rng).expect("not empty"),
         compaction_readahead_size: *[2 << 20, 8192].choose(rng).expect("not empty"),
+        max_bgerror_resume_count: *[i32::MAX, 0].choose(rng).expect("not empty"),
         recycle_log_file_num: *[0, 0, 2].choose(rng).expect("not empty"),
         ..DbOptions::default()
     }
