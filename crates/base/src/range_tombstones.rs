@@ -28,6 +28,10 @@ pub struct RangeTombstone {
 pub struct FragmentedTombstones {
     /// `bounds[i]` is where fragment or gap `i` begins; the last one ends the last fragment.
     bounds: Vec<Vec<u8>>,
+    /// What all bounds begin with, and the order prefixes of what follows: searches look at these first, and
+    /// at a bound itself only if its prefix is that of the key. Empty for custom orders.
+    shared: Vec<u8>,
+    prefixes: Vec<u64>,
     /// Of fragment `i`, newest first; empty for a gap.
     newest_first: Vec<Range<u32>>,
     sequences: Vec<SequenceNumber>,
@@ -150,10 +154,37 @@ impl FragmentedTombstones {
             new.bounds.push(key.to_vec());
             new.newest_first.push(range);
         }
+        new.index(order);
         new.newest_first.pop(); // Behind the last bound nothing is deleted.
         new.newest = new.sequences.iter().copied().max().unwrap_or_default();
         new.oldest = new.sequences.iter().copied().min().unwrap_or_default();
         Some(new)
+    }
+
+    fn index(&mut self, order: &UserComparator) {
+        let Some(first) = self.bounds.first().filter(|_| !matches!(order, UserComparator::Custom(_))) else {
+            return;
+        };
+        let common = |key: &Vec<u8>| first.iter().zip(key).take_while(|(a, b)| a == b).count();
+        let shared = self.bounds.iter().map(common).min().unwrap_or_default();
+        self.shared = first[..shared].to_vec();
+        self.prefixes = self.bounds.iter().map(|bound| order.order_prefix(&bound[shared..])).collect();
+    }
+
+    /// The number of bounds at or before `key`.
+    #[inline]
+    fn bounds_up_to(&self, order: &UserComparator, key: &[u8]) -> usize {
+        let candidates = match (key.strip_prefix(&*self.shared), self.prefixes.is_empty()) {
+            (Some(rest), false) => {
+                let prefix = order.order_prefix(rest);
+                let low = self.prefixes.partition_point(|&bound| bound < prefix);
+                let same = self.prefixes[low..].iter().take_while(|&&bound| bound == prefix);
+                low..low + same.count()
+            }
+            _ => 0..self.bounds.len(),
+        };
+        let begin = candidates.start;
+        begin + self.bounds[candidates].partition_point(|bound| order.compare(bound, key).is_le())
     }
 
     /// Whether nothing is deleted.
@@ -175,6 +206,7 @@ impl FragmentedTombstones {
         bounds
             + size_of_val(&*self.newest_first)
             + size_of_val(&*self.sequences)
+            + size_of_val(&*self.prefixes)
             + self.all.as_ref().map_or(0, keys)
     }
 
@@ -192,7 +224,7 @@ impl FragmentedTombstones {
 
     /// As [`covering`](Self::covering), with the keys that the answer holds for.
     pub fn span(&self, order: &UserComparator, key: &[u8], at: SequenceNumber) -> Span<'_> {
-        let after = self.bounds.partition_point(|bound| order.compare(bound, key).is_le());
+        let after = self.bounds_up_to(order, key);
         let end = self.bounds.get(after).map(Vec::as_slice);
         let Some(fragment) = after.checked_sub(1) else {
             return Span { begin: None, end, sequence: SequenceNumber::ZERO };
@@ -279,10 +311,10 @@ mod tests {
             (random >> 33) % below
         };
         let mut samples = vec![Vec::new(), vec![tombstone("b", "a", 3), tombstone("b", "b", 4)]];
-        for count in [1, 2, 5, 40, 300] {
+        for (count, keys) in [(1, 60), (2, 60), (5, 60), (40, 60), (300, 600)] {
             let range = |sequence: u64| {
-                let (a, b) = (next(60), next(60));
-                tombstone(&format!("{a:02}"), &format!("{b:02}"), 1 + sequence / 2)
+                let (a, b) = (next(keys), next(keys));
+                tombstone(&format!("{a:03}"), &format!("{b:03}"), 1 + sequence / 2)
             };
             samples.push((0..count).map(range).collect());
         }
@@ -294,8 +326,8 @@ mod tests {
         for sample in samples() {
             let fragments = FragmentedTombstones::new(&ORDER, sample.clone());
             for at in [0, 1, 2, 7, 20, 77, 150, 200] {
-                for key in 0..62 {
-                    let key = format!("{key:02}");
+                for key in (0..64).chain((64..602).step_by(7)) {
+                    let key = format!("{key:03}");
                     let span = fragments.span(&ORDER, key.as_bytes(), SequenceNumber(at));
                     assert_eq!(span.sequence.0, expected(&sample, key.as_bytes(), at), "{key} at {at}");
                     assert!(span.begin.is_none_or(|begin| begin <= key.as_bytes()));
@@ -313,14 +345,35 @@ mod tests {
         for sample in samples() {
             let fragments = FragmentedTombstones::for_snapshots(&ORDER, &sample, &snapshots);
             for at in [3, 9, 60, 1000] {
-                for key in 0..62 {
-                    let key = format!("{key:02}");
+                for key in (0..64).chain((64..602).step_by(7)) {
+                    let key = format!("{key:03}");
                     let found = fragments.covering(&ORDER, key.as_bytes(), SequenceNumber(at)).0;
                     let stripe = |sequence: u64| snapshots.partition_point(|snapshot| snapshot.0 < sequence);
                     assert_eq!(found, expected(&sample, key.as_bytes(), at), "{key} at {at}");
                     let newest_first = fragments.iter().map(|(.., sequences)| sequences);
                     for sequences in newest_first {
                         assert!(sequences.is_sorted_by(|a, b| stripe(a.0) > stripe(b.0)));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn any_order_and_any_keys_are_searched_alike() {
+        let keys = ["", "k", "key", "key00000001", "key00000001a", "key0000000100", "key1", "z"];
+        for order in [UserComparator::Bytewise, UserComparator::ReverseBytewise] {
+            for begin in keys {
+                for end in keys {
+                    let all = [tombstone(begin, end, 5), tombstone("key000000001", "key00000001b", 7)];
+                    let fragments = FragmentedTombstones::new(&order, all.to_vec());
+                    for key in keys.iter().map(|key| key.as_bytes()) {
+                        let covers = |t: &&RangeTombstone| {
+                            order.compare(&t.begin, key).is_le() && order.compare(key, &t.end).is_lt()
+                        };
+                        let newest = all.iter().filter(covers).map(|t| t.sequence).max().unwrap_or_default();
+                        let found = fragments.covering(&order, key, SequenceNumber::MAX);
+                        assert_eq!(found, newest, "{begin}..{end}, {}", key.escape_ascii());
                     }
                 }
             }
