@@ -15,6 +15,7 @@ use ironstone_base::sync::atomic::Ordering;
 use ironstone_base::sync::{Arc, Condvar, Mutex, MutexGuard, thread};
 use ironstone_base::{Error, Result, Severity};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 /// The threads of one database.
 pub(crate) struct Workers {
@@ -67,17 +68,26 @@ impl Workers {
         start(
             "ironstone:flush",
             engine.options.flush_threads(),
-            Kind { running: |state| state.running_flushes, next: flush::next },
+            Kind { running: |state| state.running_flushes, next: flush::next, look_again: |_| None },
         );
         start(
             "ironstone:compact",
             engine.options.compaction_threads(),
-            Kind { running: |state| state.running_automatic, next: compaction::next },
+            Kind {
+                running: |state| state.running_automatic,
+                next: compaction::next,
+                look_again: |engine| {
+                    Some(engine.options.max_compaction_trigger_wakeup_seconds).filter(|&seconds| seconds > 0)
+                },
+            },
         );
         let cleaning = Arc::clone(engine);
         threads.push(thread::spawn_named("ironstone:clean", move || {
             while cleaning.cleaner.wait() {
                 purge::remove_obsolete(&cleaning);
+                if cleaning.snapshots.take_freed() {
+                    compaction::look_again(&cleaning, &mut cleaning.state.lock());
+                }
             }
         }));
         Self { threads }
@@ -94,6 +104,8 @@ struct Kind {
     running: fn(&State) -> usize,
     /// Takes the next job, if one is due.
     next: fn(&Engine, &mut State) -> Option<Job>,
+    /// After how many seconds without a word to look again, since tables grow old.
+    look_again: fn(&Engine) -> Option<u64>,
 }
 
 /// Takes jobs and runs them until the database closes.
@@ -111,7 +123,14 @@ fn work(engine: &Arc<Engine>, index: usize, kind: Kind) {
                 engine.work.notify_all();
                 engine.progress.notify_all();
             }
-            None => engine.work.wait(&mut state),
+            None => match (kind.look_again)(engine).filter(|_| index == 0) {
+                Some(seconds) => {
+                    if engine.work.wait_for(&mut state, Duration::from_secs(seconds)).timed_out() {
+                        compaction::look_again(engine, &mut state);
+                    }
+                }
+                None => engine.work.wait(&mut state),
+            },
         }
     }
 }

@@ -47,7 +47,10 @@ pub use background::manual::{CompactFilesOptions, CompactRangeOptions};
 pub use column_family::ColumnFamily;
 pub use db::{ColumnFamilyDescriptor, Db, WriteOptions};
 pub use info_log::InfoLogLevel;
-pub use options::{BlockBasedTableOptions, ColumnFamilyOptions, DbOptions, Options};
+pub use options::{
+    BlockBasedTableOptions, ColumnFamilyOptions, DbOptions, FifoCompactionOptions, Options,
+    UniversalCompactionOptions,
+};
 pub use read::db_iterator::{DbIterator, Entries};
 pub use read::pinned_value::PinnedValue;
 pub use read::read_options::ReadOptions;
@@ -60,7 +63,11 @@ pub use ironstone_base::{
     Statistics, SubCode, UserComparator, slice_transform, statistics,
 };
 pub use ironstone_cache::CacheOptions;
-pub use ironstone_compaction::{BottommostPolicy, CompactionPriority};
+pub use ironstone_compaction::{
+    BottommostPolicy, CompactionFilter, CompactionFilterFactory, CompactionPriority, CompactionStyle,
+    FilterContext, FilterDecision, PartitionRequest, PartitionerContext, SstPartitioner,
+    SstPartitionerFactory, SstPartitionerFixedPrefix, StopStyle, TableFileCreationReason,
+};
 pub use ironstone_compress::{CompressionKind, CompressionOptions};
 pub use ironstone_memtable::MemTableKind;
 pub use ironstone_sst::{

@@ -1,10 +1,11 @@
+use crate::filter::TableFileCreationReason;
 use crate::flush::{FlushInput, FlushOutput, run_flush};
 use crate::job::{
     CompactionProgress, IoPriority, JobContext, OutputFiles, RateLimiter, ScopedThreads, SerialWorkers,
     TableSource, Workers, run_compaction,
 };
 use crate::options::CompactionOptions;
-use crate::picker::{PickContext, pick_level};
+use crate::picker::{PickContext, pick_automatic};
 use crate::plan::{CompactionPlan, PlanKind};
 use crate::running::RunningCompactions;
 use crate::{BottommostPolicy, CompactionOutput, ManualCompaction, ManualPick};
@@ -116,6 +117,7 @@ impl Store {
             earliest_write_conflict: None,
             enforce_single_del_contracts: true,
             cancelled: &go_on,
+            filter: None,
             rate_limiter: None,
             workers: &SerialWorkers,
             progress: None,
@@ -155,6 +157,7 @@ impl Store {
             .collect();
         FlushInput {
             iterators,
+            reason: TableFileCreationReason::Flush,
             expected_entries: Some(expected),
             epoch_number: self.epoch,
             oldest_key_time: 5000,
@@ -644,7 +647,7 @@ fn random_history(seed: u64) {
         }
         for _ in 0..rng.random_range(0..4) {
             let pick = PickContext::default();
-            let Some(plan) = pick_level(&store.version, &options, &running, &pick) else { break };
+            let Some(plan) = pick_automatic(&store.version, &options, &running, &pick) else { break };
             let mut output = CompactionOutput::default();
             if plan.kind == PlanKind::Rewrite {
                 let context = JobContext { snapshots: &snapshots, workers: &workers, ..store.context() };

@@ -50,6 +50,9 @@ option_struct! {
         compaction_readahead_size: usize = 2 << 20, Mutable, V7;
         /// A MANIFEST that is larger is replaced by a new one.
         max_manifest_file_size: u64 = 1 << 30, Mutable, V7;
+        /// Look for tables that got too old (`ttl`, `periodic_compaction_seconds`) after so many seconds in which
+        /// nothing else made compactions look; 0: never.
+        max_compaction_trigger_wakeup_seconds: u64 = 43200, Mutable, Later;
         /// Tell the system that table files are read at random.
         advise_random_on_open: bool = true, Fixed, V7;
         /// Reserve disk space for files before they are written.
@@ -119,7 +122,6 @@ option_struct! {
         ignored("max_manifest_space_amp_pct", "int", "500", Change::Mutable, Since::Later, "max_manifest_file_size alone decides");
         ignored("optimize_manifest_for_recovery", "bool", "false", Change::Mutable, Since::Later, "only the speed of opening depends on it");
         ignored("daily_offpeak_time_utc", "string", "", Change::Mutable, Since::Later, "it moves compactions to other hours");
-        ignored("max_compaction_trigger_wakeup_seconds", "uint64", "43200", Change::Mutable, Since::Later, "it only says how often to look");
         ignored("fast_sst_open", "bool", "false", Change::Mutable, Since::Later, "only the speed of opening depends on it");
         ignored("allow_mmap_reads", "bool", "false", Change::Fixed, Since::V7, "files are read, not mapped");
         ignored("allow_mmap_writes", "bool", "false", Change::Fixed, Since::V7, "files are written, not mapped");

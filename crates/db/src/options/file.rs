@@ -22,6 +22,7 @@ use super::{ColumnFamilyOptions, DbOptions, OptionStruct};
 use ironstone_base::checksum::crc32c;
 use ironstone_base::sync::Arc;
 use ironstone_base::{Code, Comparator, Error, FileKind, FileNumber, Result, UserComparator, file_name};
+use ironstone_compaction::{CompactionFilter, CompactionFilterFactory, SstPartitionerFactory};
 use ironstone_vfs::FileSystem;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -40,6 +41,12 @@ pub struct LoadOptions {
     pub rules: SetRules,
     /// The application's comparators: a column family whose file names one gets it.
     pub comparators: Vec<Arc<dyn Comparator>>,
+    /// The same for compaction filters.
+    pub compaction_filters: Vec<Arc<dyn CompactionFilter>>,
+    /// The same for their factories.
+    pub compaction_filter_factories: Vec<Arc<dyn CompactionFilterFactory>>,
+    /// The same for SST partitioners.
+    pub sst_partitioner_factories: Vec<Arc<dyn SstPartitionerFactory>>,
 }
 
 /// What an OPTIONS file says.
@@ -130,6 +137,11 @@ impl OptionsFile {
         fs.rename(&temporary, &path)?;
         fs.open_directory(db_dir)?.sync()
     }
+}
+
+/// Whether the text of an object has this name.
+fn is_named(text: &str, name: &str) -> bool {
+    text::object_id(text).is_ok_and(|id| text::unescape(&id) == name)
 }
 
 fn write_section<T: OptionStruct>(out: &mut String, options: &T) {
@@ -303,7 +315,32 @@ impl Parser<'_> {
                 return Ok(());
             }
         }
-        text::set_by_rules(family, name, value, self.options.rules)
+        let known = self.options;
+        match name {
+            "compaction_filter" => {
+                let given = |filter: &&Arc<dyn CompactionFilter>| is_named(value, filter.name());
+                if let Some(filter) = known.compaction_filters.iter().find(given) {
+                    family.compaction_filter = Some(Arc::clone(filter));
+                    return Ok(());
+                }
+            }
+            "compaction_filter_factory" => {
+                let given = |factory: &&Arc<dyn CompactionFilterFactory>| is_named(value, factory.name());
+                if let Some(factory) = known.compaction_filter_factories.iter().find(given) {
+                    family.compaction_filter_factory = Some(Arc::clone(factory));
+                    return Ok(());
+                }
+            }
+            "sst_partitioner_factory" => {
+                let given = |factory: &&Arc<dyn SstPartitionerFactory>| is_named(value, factory.name());
+                if let Some(factory) = known.sst_partitioner_factories.iter().find(given) {
+                    family.sst_partitioner_factory = Some(Arc::clone(factory));
+                    return Ok(());
+                }
+            }
+            _ => {}
+        }
+        text::set_by_rules(family, name, value, known.rules)
     }
 
     fn take_version(&mut self, name: &str, value: &str) -> Result<(), OptionError> {
