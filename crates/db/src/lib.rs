@@ -39,6 +39,7 @@ mod properties;
 mod read;
 mod snapshot;
 mod table_cache;
+mod ttl_db;
 mod write;
 mod write_batch;
 
@@ -55,6 +56,7 @@ pub use read::db_iterator::{DbIterator, Entries};
 pub use read::pinned_value::PinnedValue;
 pub use read::read_options::ReadOptions;
 pub use snapshot::Snapshot;
+pub use ttl_db::{ExpiredReads, TtlColumnFamily, TtlDb, TtlIterator, TtlValue};
 pub use write_batch::{BatchIter, BatchRecord, MAX_SLICE_BYTES, WriteBatch};
 
 pub use ironstone_base::checksum::ChecksumKind;
