@@ -9,6 +9,7 @@ mod tests;
 use crate::filter::FilterSource;
 use crate::iterator::DropCounts;
 use crate::plan::{CompactionPlan, PlanKind};
+pub use crate::rate_limiter::{IoPriority, RateLimiter};
 use ironstone_base::sync::atomic::{AtomicU64, Ordering};
 use ironstone_base::sync::thread;
 use ironstone_base::sync::{Arc, Mutex};
@@ -38,21 +39,6 @@ pub trait OutputFiles: Sync {
     }
     /// The number will never be installed; the file was removed, unless removing failed.
     fn abandoned(&self, _number: FileNumber) {}
-}
-
-/// How urgent I/O is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum IoPriority {
-    /// Compaction.
-    Low,
-    /// Flush: writers may be waiting.
-    High,
-}
-
-/// Paces the writing of tables.
-pub trait RateLimiter: Send + Sync {
-    /// Returns when `bytes` more may be written. Called once per chunk handed to the file.
-    fn request(&self, bytes: u64, priority: IoPriority);
 }
 
 /// Threads for the parts of one job.

@@ -23,6 +23,7 @@ pub mod options;
 pub mod partitioner;
 pub mod picker;
 pub mod plan;
+pub mod rate_limiter;
 pub mod running;
 pub mod shape;
 #[cfg(test)]
@@ -50,5 +51,6 @@ pub use picker::manual::{
 };
 pub use picker::{PickContext, needs_compaction, pick_automatic, sorted_run_count};
 pub use plan::{CompactionPlan, CompactionReason, LevelInputs, PlanKind};
+pub use rate_limiter::{GenericRateLimiter, RateLimiterOptions};
 pub use running::{CompactionId, RunningCompactions};
 pub use shape::{LevelScore, LevelShape};

@@ -67,8 +67,9 @@ pub use ironstone_base::{
 pub use ironstone_cache::CacheOptions;
 pub use ironstone_compaction::{
     BottommostPolicy, CompactionFilter, CompactionFilterFactory, CompactionPriority, CompactionStyle,
-    FilterContext, FilterDecision, PartitionRequest, PartitionerContext, SstPartitioner,
-    SstPartitionerFactory, SstPartitionerFixedPrefix, StopStyle, TableFileCreationReason,
+    FilterContext, FilterDecision, GenericRateLimiter, IoPriority, PartitionRequest, PartitionerContext,
+    RateLimiter, RateLimiterOptions, SstPartitioner, SstPartitionerFactory, SstPartitionerFixedPrefix,
+    StopStyle, TableFileCreationReason,
 };
 pub use ironstone_compress::{CompressionKind, CompressionOptions};
 pub use ironstone_memtable::MemTableKind;

@@ -170,7 +170,7 @@ fn rewrite(engine: &Engine, claimed: &Claimed, cancel: &[&AtomicBool]) -> Result
         skip_filters_at_bottom: data.options.optimize_filters_for_hits,
         tombstone_mark_ratio: TOMBSTONE_MARK_RATIO,
         filter: data.options.filter_source(),
-        rate_limiter: None,
+        rate_limiter: engine.options.rate_limiter.as_ref(),
         workers: &ScopedThreads(plan.max_subcompactions.max(1)),
         progress: None,
         readahead_size: engine.options.compaction_readahead_size,

@@ -135,7 +135,7 @@ impl FlushOf<'_> {
             skip_filters_at_bottom: false,
             tombstone_mark_ratio: 0.0,
             filter: self.data.options.filter_source(),
-            rate_limiter: None,
+            rate_limiter: self.options.rate_limiter.as_ref(),
             workers: &SerialWorkers,
             progress: self.progress,
             readahead_size: JobContext::DEFAULT_READAHEAD,

@@ -5,9 +5,9 @@ use ironstone::options::{LoadOptions, OptionsFile};
 use ironstone::vfs::{Clock, ManualClock};
 use ironstone::{
     Code, CompactRangeOptions, CompactionFilter, CompactionFilterFactory, CompactionStyle, Db, ExpiredReads,
-    FilterContext, FilterDecision, FlushOptions, Options, PartitionRequest, PartitionerContext, ReadOptions,
-    SstPartitioner, SstPartitionerFactory, SstPartitionerFixedPrefix, TableFileCreationReason,
-    TtlColumnFamily, TtlDb, WriteBatch, WriteOptions,
+    FilterContext, FilterDecision, FlushOptions, GenericRateLimiter, IoPriority, Options, PartitionRequest,
+    PartitionerContext, ReadOptions, SstPartitioner, SstPartitionerFactory, SstPartitionerFixedPrefix,
+    TableFileCreationReason, TtlColumnFamily, TtlDb, WriteBatch, WriteOptions,
 };
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -86,14 +86,21 @@ fn universal_compaction_with_one_level_stays_in_level_0() {
 fn all_sorted_runs_count_for_write_stalls() {
     let disk = Disk::new();
     let mut options = with_style(&disk, CompactionStyle::Universal);
-    options.cf.level0_slowdown_writes_trigger = 4;
-    options.cf.level0_stop_writes_trigger = 6;
-    options.cf.level0_file_num_compaction_trigger = 4;
+    options.cf.level0_file_num_compaction_trigger = 2;
+    options.cf.level0_slowdown_writes_trigger = 3;
+    options.cf.level0_stop_writes_trigger = 4;
+    let universal = &mut options.cf.compaction_options_universal;
+    (universal.min_merge_width, universal.max_size_amplification_percent) = (100, u32::MAX); // Nothing is due.
     let db = disk.open_with(&options);
     put_and_flush(&db, &["a", "b"], "1");
     compact(&db);
-    db.pause_background_work().unwrap();
-    db.continue_background_work().unwrap();
+    for value in ["2", "3", "4"] {
+        assert_eq!(db.int_property("rocksdb.is-write-stopped"), Some(0));
+        put_and_flush(&db, &["a"], value);
+    }
+    assert_eq!(shape(&db), [3, 0, 0, 0, 0, 0, 1]);
+    assert_eq!(db.int_property("rocksdb.is-write-stopped"), Some(1));
+    compact(&db);
     assert_eq!(db.int_property("rocksdb.is-write-stopped"), Some(0));
     assert_eq!(db.int_property("rocksdb.estimate-pending-compaction-bytes"), Some(0));
 }
@@ -641,4 +648,40 @@ fn column_families_have_their_own_ttl_and_the_own_filter_sees_plain_values() {
     assert_eq!((get(&third), get(&other)), (None, Some(b"changed".to_vec())));
     pass(&clock, 40);
     assert_eq!((get(&other), get(db.default_column_family())), (None, Some(b"change me".to_vec())));
+}
+
+// ---- rate limiter ----
+
+#[test]
+fn databases_share_a_rate_limiter_and_every_byte_asks_it() {
+    let (first, second) = (Disk::new(), Disk::new());
+    let limiter = Arc::new(GenericRateLimiter::new(100 << 20));
+    let open = |disk: &Disk| {
+        let mut options = disk.options();
+        options.db.rate_limiter = Some(limiter.clone());
+        disk.open_with(&options)
+    };
+    let (one, other) = (open(&first), open(&second));
+    put_and_flush(&one, &["a", "b"], "1");
+    let flushed = limiter.total_bytes_through(IoPriority::High);
+    assert_eq!(flushed, one.live_files()[0].size);
+    put_and_flush(&other, &["a", "b"], "1");
+    assert_eq!(limiter.total_bytes_through(IoPriority::High), flushed + other.live_files()[0].size);
+    assert_eq!(limiter.total_bytes_through(IoPriority::Low), 0);
+    put_and_flush(&one, &["a"], "2");
+    compact(&one);
+    assert_eq!(limiter.total_bytes_through(IoPriority::Low), one.live_files()[0].size);
+}
+
+#[test]
+fn a_rate_can_be_given_as_text_and_is_not_written_down() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.set("rate_limiter_bytes_per_sec", "8M").unwrap();
+    assert_eq!(options.get("rate_limiter_bytes_per_sec").as_deref(), Some("8388608"));
+    drop(disk.open_with(&options));
+    let file = OptionsFile::load_latest(&disk.fs, Path::new(DIR), &LoadOptions::default()).unwrap();
+    assert!(file.db.rate_limiter.is_none());
+    options.set("rate_limiter_bytes_per_sec", "0").unwrap();
+    assert!(options.db.rate_limiter.is_none());
 }
