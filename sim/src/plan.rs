@@ -61,6 +61,10 @@ pub enum Chore {
     StartFlush(usize),
     /// Rewrites all tables of one.
     Compact(usize),
+    /// Wants the tables of one compacted, and does not wait.
+    Suggest(usize),
+    /// Moves level 0 of one deeper, if nothing is in the way.
+    Promote(usize, usize),
     /// Hands the WAL's buffer over, and syncs it or not.
     FlushWal(bool),
     /// Syncs the WAL.
@@ -194,7 +198,7 @@ impl Plan {
 
 fn chore(rng: &mut StdRng, families: usize) -> Chore {
     let family = rng.random_range(0..families);
-    match rng.random_range(0..14) {
+    match rng.random_range(0..16) {
         0..3 => Chore::FlushAll,
         3 => Chore::Flush(family),
         4..6 => Chore::StartFlush(family),
@@ -204,7 +208,9 @@ fn chore(rng: &mut StdRng, families: usize) -> Chore {
         9 => Chore::SyncWal,
         10 => Chore::Pause,
         11 => Chore::CreateAndDrop,
-        12 => Chore::JumpTo(*[0, 1, 1 << 40, 1 << 50, u64::MAX >> 12].choose(rng).expect("not empty")),
+        12 => Chore::Suggest(family),
+        13 => Chore::Promote(family, rng.random_range(1..4)),
+        14 => Chore::JumpTo(*[0, 1, 1 << 40, 1 << 50, u64::MAX >> 12].choose(rng).expect("not empty")),
         _ => Chore::Idle,
     }
 }

@@ -5,7 +5,7 @@ use crate::history::Shared;
 use crate::plan::{Chore, Plan, Trouble};
 use crate::state;
 use ironstone::{
-    ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db, DbOptions,
+    Code, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db, DbOptions, Error,
     FlushOptions, ReadOptions, WriteBatch, WriteOptions,
 };
 use ironstone_base::sync::{Arc, thread};
@@ -266,6 +266,13 @@ impl Stage {
             Chore::StartFlush(family) => (self.db.flush_cf(&FlushOptions { wait: false }, of(family)), false),
             Chore::Compact(family) => {
                 (self.db.compact_range(&CompactRangeOptions::default(), of(family), None, None), false)
+            }
+            Chore::Suggest(family) => (self.db.suggest_compact_range(of(family), None, None), false),
+            Chore::Promote(family, level) => {
+                let promoted = self.db.promote_level0(of(family), level);
+                // Something in the way is no failure.
+                let refused = |error: &Error| error.code() == Code::InvalidArgument;
+                (promoted.or_else(|error| if refused(&error) { Ok(()) } else { Err(error) }), false)
             }
             Chore::FlushWal(sync) => (self.db.flush_wal(sync), sync),
             Chore::SyncWal => (self.db.sync_wal(), !self.buffered),

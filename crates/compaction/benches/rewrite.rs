@@ -14,7 +14,7 @@ use ironstone_base::{
 };
 use ironstone_compaction::{
     CompactionOptions, FlushInput, JobContext, OutputFiles, PickContext, RunningCompactions, SerialWorkers,
-    TableSource, pick_level, run_compaction, run_flush,
+    TableSource, pick_automatic, run_compaction, run_flush,
 };
 use ironstone_iter::{BoxedIterator, InternalIterator, VecIterator};
 use ironstone_sst::{
@@ -84,6 +84,7 @@ fn main() -> Result<()> {
         merge_operator: None,
         enforce_single_del_contracts: true,
         cancelled: &go_on,
+        filter: None,
         rate_limiter: None,
         workers: &SerialWorkers,
         progress: None,
@@ -101,7 +102,7 @@ fn main() -> Result<()> {
     version.levels[0] = Arc::new(LevelFiles::new(&order, files));
     let options = CompactionOptions { compression: CompressionKind::None, ..CompactionOptions::default() };
     let running = RunningCompactions::new(order.user.clone());
-    let plan = pick_level(&version, &options, &running, &PickContext::default()).expect("enough files");
+    let plan = pick_automatic(&version, &options, &running, &PickContext::default()).expect("enough files");
     println!("{plan}: {} MB", plan.input_bytes() / 1_000_000);
     for _ in 0..3 {
         let output = run_compaction(&plan, &context)?;
@@ -143,6 +144,7 @@ fn make_inputs(tables: &Tables, context: &JobContext<'_>) -> Result<()> {
         let input = FlushInput {
             range_tombstones: Vec::new(),
             iterators: vec![Box::new(memtable) as BoxedIterator],
+            reason: ironstone_compaction::TableFileCreationReason::Flush,
             expected_entries: None,
             epoch_number: epoch,
             oldest_key_time: 0,

@@ -1,5 +1,6 @@
 //! Writes memtables to a level 0 table.
 
+use crate::filter::{FilterContext, FilterDecision, PartFilter, TableFileCreationReason};
 use crate::iterator::{BelowLevels, CompactionIterator, EntryRules, IteratorOptions, TICK};
 use crate::job::output::{CreatedFiles, OutputSettings, OutputWriter};
 use crate::job::tombstones::KeptTombstones;
@@ -25,6 +26,8 @@ pub struct FlushInput {
     pub newest_key_time: u64,
     /// Which of the column family's paths the file goes to.
     pub path_id: u32,
+    /// Why the memtables are written, for the compaction filter.
+    pub reason: TableFileCreationReason,
     /// The codec.
     pub compression: CompressionKind,
     /// Its parameters.
@@ -73,7 +76,16 @@ pub fn run_flush(input: FlushInput, context: &JobContext<'_>) -> Result<FlushOut
         tombstones: Some(&tombstones),
     };
     let created = CreatedFiles::new(*context);
-    let mut entries = CompactionIterator::new(merged, options, BelowLevels::unknown(), Watch(*context))?;
+    let filter_context = FilterContext {
+        is_full_compaction: false,
+        is_manual_compaction: false,
+        input_start_level: None,
+        column_family_id: context.build.column_family_id,
+        reason: input.reason,
+    };
+    let filter = PartFilter::new(context.filter, &filter_context)?;
+    let watch = Watch { context: *context, filter };
+    let mut entries = CompactionIterator::new(merged, options, BelowLevels::unknown(), watch)?;
     let kept = KeptTombstones::all(&tombstones);
     let mut writer = OutputWriter::new(*context, &settings, &created, None, kept);
     while entries.valid() {
@@ -82,9 +94,8 @@ pub fn run_flush(input: FlushInput, context: &JobContext<'_>) -> Result<FlushOut
     }
     let (read, drops) = (entries.input_records(), *entries.counts());
     let written = writer.finish()?;
-    if let Some(expected) =
-        input.expected_entries.filter(|&expected| expected != read && context.verify_record_count)
-    {
+    let verify = context.verify_record_count && drops.skipped_ranges == 0;
+    if let Some(expected) = input.expected_entries.filter(|&expected| expected != read && verify) {
         let message = format!("flush: the memtables have {expected} entries, but {read} were read");
         return Err(Error::corruption(message));
     }
@@ -106,14 +117,25 @@ pub fn run_flush(input: FlushInput, context: &JobContext<'_>) -> Result<FlushOut
     Ok(FlushOutput { file, stats })
 }
 
-/// Looks whether to stop.
-struct Watch<'a>(JobContext<'a>);
+/// Looks whether to stop, and asks the compaction filter.
+struct Watch<'a> {
+    context: JobContext<'a>,
+    filter: Option<PartFilter<'a>>,
+}
 
 impl EntryRules for Watch<'_> {
     fn tick(&mut self) -> Result<()> {
-        if let Some(progress) = self.0.progress {
+        if let Some(progress) = self.context.progress {
             progress.add_read(TICK);
         }
-        (self.0.cancelled)()
+        (self.context.cancelled)()
+    }
+    #[inline]
+    fn has_filter(&self) -> bool {
+        self.filter.is_some()
+    }
+    fn filter(&mut self, user_key: &[u8], value: &[u8]) -> Result<FilterDecision> {
+        let filter = self.filter.as_ref().map(PartFilter::get);
+        Ok(filter.map_or(FilterDecision::Keep, |filter| filter.filter(0, user_key, value)))
     }
 }

@@ -28,6 +28,7 @@ mod below;
 #[cfg(test)]
 mod tests;
 
+pub use crate::filter::FilterDecision;
 pub use below::BelowLevels;
 
 use ironstone_base::merge::Operands;
@@ -41,17 +42,6 @@ use std::collections::VecDeque;
 
 /// Which part of the sequence numbers an entry falls in: the number of snapshots that are older than it.
 type Stripe = usize;
-
-/// What a compaction filter wants done with the newest value of a key.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum FilterDecision {
-    /// Leave it.
-    Keep,
-    /// Put a tombstone in its place.
-    Remove,
-    /// Put another value in its place.
-    Change(Vec<u8>),
-}
 
 /// So many input entries pass between two calls of [`EntryRules::tick`].
 pub const TICK: u64 = 512;
@@ -131,13 +121,15 @@ pub struct DropCounts {
     pub range_deleted: u64,
     /// Values that the compaction filter turned into tombstones.
     pub filtered: u64,
+    /// How often the compaction filter skipped a range of keys: how many entries were in it is not known.
+    pub skipped_ranges: u64,
     /// `SingleDelete`s that reached the bottom without meeting their value.
     pub single_delete_fallthrough: u64,
     /// `SingleDelete`s that met something else than a value.
     pub single_delete_mismatch: u64,
     /// Values whose sequence number became 0. These were kept.
     pub zeroed: u64,
-    /// Merge operands that went into a value or into another operand.
+    /// Merge operands that went into the entry of a newer one.
     pub merged: u64,
     /// How often the merge operator could not merge; the operands were kept.
     pub merge_failures: u64,
@@ -146,7 +138,7 @@ pub struct DropCounts {
 impl DropCounts {
     /// How many entries were not written.
     pub fn dropped(&self) -> u64 {
-        self.hidden + self.obsolete + self.range_deleted
+        self.hidden + self.obsolete + self.range_deleted + self.merged
     }
     /// Adds `other` to the counts.
     pub fn add(&mut self, other: &Self) {
@@ -154,6 +146,7 @@ impl DropCounts {
         self.obsolete += other.obsolete;
         self.range_deleted += other.range_deleted;
         self.filtered += other.filtered;
+        self.skipped_ranges += other.skipped_ranges;
         self.single_delete_fallthrough += other.single_delete_fallthrough;
         self.single_delete_mismatch += other.single_delete_mismatch;
         self.zeroed += other.zeroed;
@@ -450,6 +443,17 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
                     self.key.set_trailer(sequence, ValueType::Deletion);
                     return self.decide_deletion(stripe);
                 }
+                FilterDecision::Purge => {
+                    self.counts.filtered += 1;
+                    let sequence = self.key.as_key().sequence();
+                    self.key.set_trailer(sequence, ValueType::SingleDeletion);
+                    return self.decide_single_deletion(stripe);
+                }
+                FilterDecision::RemoveAndSkipUntil(until) => {
+                    if self.options.comparator.user.compare(&until, self.key.user_key()).is_gt() {
+                        return self.skip_until(&until);
+                    }
+                }
             }
         }
         if stripe == 0 && self.options.bottommost {
@@ -458,6 +462,16 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
         }
         self.put_out(stripe, standing);
         Ok(true)
+    }
+
+    /// Goes on at the first entry of `until` or a larger key: the entries between are not even read.
+    #[cold]
+    fn skip_until(&mut self, until: &[u8]) -> Result<bool> {
+        self.counts.skipped_ranges += 1;
+        self.rules.tick()?;
+        let target = InternalKeyBuf::for_seek(until, SequenceNumber::MAX);
+        self.input_valid = self.input.seek(target.as_key())?;
+        Ok(false)
     }
 
     fn decide_deletion(&mut self, stripe: Stripe) -> Result<bool> {
@@ -566,7 +580,7 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
         let sequence = newest.as_key().sequence();
         self.merged.clear();
         if let Some(value) = value {
-            self.counts.merged += oldest_first.len() as u64;
+            self.counts.merged += oldest_first.len() as u64 - 1;
             if base == MergeBase::Value {
                 self.counts.hidden += 1;
                 self.advance()?;

@@ -7,8 +7,10 @@ mod subcompaction;
 mod tests;
 pub(crate) mod tombstones;
 
+use crate::filter::FilterSource;
 use crate::iterator::DropCounts;
 use crate::plan::{CompactionPlan, PlanKind};
+pub use crate::rate_limiter::{IoPriority, RateLimiter};
 use ironstone_base::sync::atomic::{AtomicU64, Ordering};
 use ironstone_base::sync::thread;
 use ironstone_base::sync::{Arc, Mutex};
@@ -38,21 +40,6 @@ pub trait OutputFiles: Sync {
     }
     /// The number will never be installed; the file was removed, unless removing failed.
     fn abandoned(&self, _number: FileNumber) {}
-}
-
-/// How urgent I/O is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum IoPriority {
-    /// Compaction.
-    Low,
-    /// Flush: writers may be waiting.
-    High,
-}
-
-/// Paces the writing of tables.
-pub trait RateLimiter: Send + Sync {
-    /// Returns when `bytes` more may be written. Called once per chunk handed to the file.
-    fn request(&self, bytes: u64, priority: IoPriority);
 }
 
 /// Threads for the parts of one job.
@@ -162,6 +149,8 @@ pub struct JobContext<'a> {
     /// Asked every few hundred entries: an error ends the job with that error. For shutting down, paused
     /// manual compactions, dropped column families.
     pub cancelled: &'a (dyn Fn() -> Result<()> + Sync),
+    /// Where compaction filters come from.
+    pub filter: Option<FilterSource<'a>>,
     /// Paces the writing.
     pub rate_limiter: Option<&'a Arc<dyn RateLimiter>>,
     /// Threads for subcompactions.
@@ -227,15 +216,13 @@ pub struct CompactionOutput {
 /// Carries `plan` out. On success the outputs are complete and durable, and the caller installs
 /// [`CompactionPlan::edit`]; on failure none of them is left.
 pub fn run_compaction(plan: &CompactionPlan, context: &JobContext<'_>) -> Result<CompactionOutput> {
-    if plan.kind == PlanKind::TrivialMove {
-        return Err(Error::invalid_argument(format!(
-            "{plan}: a trivial move has nothing to run; install its edit"
-        )));
+    if plan.kind != PlanKind::Rewrite {
+        return Err(Error::invalid_argument(format!("{plan}: there is nothing to run; install its edit")));
     }
     let start = context.env.clock.monotonic_nanos();
     let tables = open_inputs(plan, context)?;
     let ranges = subcompaction::split(plan, context, &tables)?;
-    let settings = output_settings(plan, context);
+    let settings = output_settings(plan, context, &tables);
     let created = CreatedFiles::new(*context);
     let parts = subcompaction::run(plan, context, &ranges, &settings, &created)?;
 
@@ -247,7 +234,7 @@ pub fn run_compaction(plan: &CompactionPlan, context: &JobContext<'_>) -> Result
         output.stats.drops.add(&part.drops);
         output.files.extend(part.written.files);
     }
-    if context.verify_record_count {
+    if context.verify_record_count && output.stats.drops.skipped_ranges == 0 {
         check_record_count(plan, &tables, output.stats.input_records)?;
     }
     created.keep()?;
@@ -263,7 +250,13 @@ fn open_inputs(plan: &CompactionPlan, context: &JobContext<'_>) -> Result<Vec<Ar
     plan.input_files().map(open).collect()
 }
 
-fn output_settings(plan: &CompactionPlan, context: &JobContext<'_>) -> OutputSettings {
+fn output_settings(
+    plan: &CompactionPlan,
+    context: &JobContext<'_>,
+    tables: &[Arc<TableReader>],
+) -> OutputSettings {
+    let newest = tables.iter().map(|table| table.properties().newest_key_time);
+    let all_known = newest.clone().all(|time| time > 0);
     let oldest = plan.input_files().map(|(_, file)| file.oldest_ancester_time).filter(|&time| time > 0).min();
     OutputSettings {
         level: plan.output_level,
@@ -275,7 +268,7 @@ fn output_settings(plan: &CompactionPlan, context: &JobContext<'_>) -> OutputSet
         epoch_number: plan.input_files().map(|(_, file)| file.epoch_number).min().unwrap_or_default(),
         oldest_ancester_time: oldest.unwrap_or_else(|| context.env.clock.now_seconds()),
         oldest_key_time: 0,
-        newest_key_time: 0,
+        newest_key_time: newest.max().filter(|_| all_known).unwrap_or(0),
         priority: IoPriority::Low,
     }
 }

@@ -5,7 +5,7 @@
 //!              Version, options, what runs now
 //!                            |
 //!   picker (pure)            v
-//!   pick_level, ManualCompaction, pick_files  ->  CompactionPlan
+//!   pick_automatic, ManualCompaction, pick_files  ->  CompactionPlan
 //!                                                  |
 //!   job (I/O)                                      v
 //!   tables -> MergingIterator -> CompactionIterator (drop rules) -> outputs -> CompactionOutput
@@ -15,28 +15,42 @@
 //! same plan. One executor runs every plan. Design: docs/design/0003-compaction.md.
 #![forbid(unsafe_code)]
 
+pub mod filter;
 pub mod flush;
 pub mod iterator;
 pub mod job;
 pub mod options;
+pub mod partitioner;
 pub mod picker;
 pub mod plan;
+pub mod rate_limiter;
 pub mod running;
 pub mod shape;
 #[cfg(test)]
 mod text_test;
 
-pub use flush::{FlushInput, FlushOutput, run_flush};
-pub use iterator::{
-    BelowLevels, CompactionIterator, DropCounts, EntryRules, FilterDecision, IteratorOptions, PlainRules,
+pub use filter::{
+    CompactionFilter, CompactionFilterFactory, FilterContext, FilterDecision, FilterSource,
+    TableFileCreationReason,
 };
+pub use flush::{FlushInput, FlushOutput, run_flush};
+pub use iterator::{BelowLevels, CompactionIterator, DropCounts, EntryRules, IteratorOptions, PlainRules};
 pub use job::{
     CompactionOutput, CompactionProgress, CompactionStats, IoPriority, JobContext, OutputFiles, RateLimiter,
     ScopedThreads, SerialWorkers, TableSource, Workers, run_compaction,
 };
-pub use options::{CompactionOptions, CompactionPriority};
-pub use picker::manual::{BottommostPolicy, ManualCompaction, ManualPick, NamedFilesOptions, pick_files};
-pub use picker::{PickContext, needs_compaction, pick_level};
+pub use options::{
+    CompactionOptions, CompactionPriority, CompactionStyle, FifoOptions, StopStyle, UniversalOptions,
+};
+pub use partitioner::{
+    PartitionRequest, PartitionerContext, Partitioning, SstPartitioner, SstPartitionerFactory,
+    SstPartitionerFixedPrefix,
+};
+pub use picker::manual::{
+    BottommostPolicy, ManualCompaction, ManualPick, NamedFilesOptions, pick_files, promote_level0,
+};
+pub use picker::{PickContext, needs_compaction, pick_automatic, sorted_run_count};
 pub use plan::{CompactionPlan, CompactionReason, LevelInputs, PlanKind};
+pub use rate_limiter::{GenericRateLimiter, RateLimiterOptions};
 pub use running::{CompactionId, RunningCompactions};
 pub use shape::{LevelScore, LevelShape};

@@ -1,5 +1,6 @@
 //! What decides the shape of the tree.
 
+use crate::partitioner::Partitioning;
 use ironstone_base::UserComparator;
 use ironstone_sst::{CompressionKind, CompressionOptions};
 
@@ -44,12 +45,98 @@ impl CompactionPriority {
     }
 }
 
-/// The options of levelled compaction. Names and defaults are RocksDB's.
+/// How the tree is kept in shape. Numbers and names are RocksDB's (`CompactionStyle`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+#[repr(u8)]
+pub enum CompactionStyle {
+    /// Each level is so many times larger than the one above it.
+    #[default]
+    Level = 0,
+    /// Sorted runs of similar size are merged: fewer rewrites, more space.
+    Universal = 1,
+    /// The oldest tables are dropped.
+    Fifo = 2,
+}
+
+/// When universal compaction takes no further sorted run. Names are RocksDB's (`CompactionStopStyle`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+#[repr(u8)]
+pub enum StopStyle {
+    /// When the next is larger or smaller than the last one taken.
+    SimilarSize = 0,
+    /// When the next is larger than all that were taken.
+    #[default]
+    TotalSize = 1,
+}
+
+/// The options of universal compaction. Names and defaults are RocksDB's.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UniversalOptions {
+    /// By how many percent the next run may be larger.
+    pub size_ratio: u32,
+    /// At least so many runs are merged because of their sizes.
+    pub min_merge_width: u32,
+    /// At most so many runs are merged because of their sizes.
+    pub max_merge_width: u32,
+    /// Everything is merged once the runs above the oldest one have so many percent of its size.
+    pub max_size_amplification_percent: u32,
+    /// Outputs are compressed only as long as what is older is less than so many percent of all. -1: always.
+    pub compression_size_percent: i32,
+    /// How many runs there may be. -1: as `level0_file_num_compaction_trigger` says; 0: as many as the data
+    /// needs.
+    pub max_read_amp: i32,
+    /// When to take no further run.
+    pub stop_style: StopStyle,
+    /// Move runs that overlap nothing instead of rewriting them.
+    pub allow_trivial_move: bool,
+}
+
+impl Default for UniversalOptions {
+    fn default() -> Self {
+        Self {
+            size_ratio: 1,
+            min_merge_width: 2,
+            max_merge_width: u32::MAX,
+            max_size_amplification_percent: 200,
+            compression_size_percent: -1,
+            max_read_amp: -1,
+            stop_style: StopStyle::TotalSize,
+            allow_trivial_move: false,
+        }
+    }
+}
+
+/// The options of FIFO compaction. Names and defaults are RocksDB's.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FifoOptions {
+    /// The oldest tables are dropped while all take more bytes than this.
+    pub max_table_files_size: u64,
+    /// Merge small tables.
+    pub allow_compaction: bool,
+}
+
+impl Default for FifoOptions {
+    fn default() -> Self {
+        Self { max_table_files_size: 1 << 30, allow_compaction: false }
+    }
+}
+
+/// The options of compaction. Names and defaults are RocksDB's.
 #[derive(Clone, Debug)]
 pub struct CompactionOptions {
+    /// How the tree is kept in shape.
+    pub style: CompactionStyle,
+    /// For universal compaction.
+    pub universal: UniversalOptions,
+    /// For FIFO compaction.
+    pub fifo: FifoOptions,
+    /// About how large a memtable becomes, in bytes.
+    pub write_buffer_size: usize,
+    /// So many files of level 0 stop writers.
+    pub level0_stop_writes_trigger: usize,
     /// The order of the user keys.
     pub comparator: UserComparator,
-    /// How many levels there are, level 0 included; at least 2 for levelled compaction.
+    /// How many levels there are, level 0 included; at least 2 for levelled compaction, 1 for the others.
     pub num_levels: usize,
     /// Level 0 is due when it has so many files.
     pub level0_file_num_compaction_trigger: usize,
@@ -93,6 +180,8 @@ pub struct CompactionOptions {
     pub max_subcompactions: usize,
     /// Whether a compaction filter would see the entries: it keeps manual compactions from moving files.
     pub has_compaction_filter: bool,
+    /// Where tables end besides.
+    pub partitioning: Partitioning,
     /// Keep the last level free for files ingested behind everything: no sequence number is zeroed.
     pub allow_ingest_behind: bool,
 }
@@ -100,6 +189,11 @@ pub struct CompactionOptions {
 impl Default for CompactionOptions {
     fn default() -> Self {
         Self {
+            style: CompactionStyle::Level,
+            universal: UniversalOptions::default(),
+            fifo: FifoOptions::default(),
+            write_buffer_size: 64 << 20,
+            level0_stop_writes_trigger: 36,
             comparator: UserComparator::Bytewise,
             num_levels: 7,
             level0_file_num_compaction_trigger: 4,
@@ -122,6 +216,7 @@ impl Default for CompactionOptions {
             path_target_sizes: Vec::new(),
             max_subcompactions: 1,
             has_compaction_filter: false,
+            partitioning: Partitioning::default(),
             allow_ingest_behind: false,
         }
     }
@@ -181,6 +276,13 @@ impl CompactionOptions {
         };
         (kind, options.clone())
     }
+    /// The codec and its parameters for files that a flush writes.
+    pub fn compression_of_flush(&self) -> (CompressionKind, CompressionOptions) {
+        let (kind, options) = self.compression_of_level(0, 1, false);
+        // What is young is a small part of all, and will be rewritten soon.
+        let plain = self.style == CompactionStyle::Universal && self.universal.compression_size_percent >= 0;
+        (if plain { CompressionKind::None } else { kind }, options)
+    }
     /// The last level that a compaction may write.
     pub fn max_output_level(&self) -> usize {
         let last = self.num_levels.max(1) - 1;
@@ -191,6 +293,9 @@ impl CompactionOptions {
         // RocksDB counts from the base level with dynamic levels and from level 0 without, and lets the
         // first two of the count have the base size.
         let dynamic = self.level_compaction_dynamic_level_bytes && level >= base_level;
+        if level == 0 && self.style != CompactionStyle::Level {
+            return u64::MAX; // A sorted run in level 0 is one file.
+        }
         let index = if dynamic { level - base_level } else { level };
         let steps = index.saturating_sub(1);
         let multiplier = u64::from(self.target_file_size_multiplier.max(1));

@@ -1,4 +1,4 @@
-//! Automatic levelled compaction: what to do next.
+//! Automatic compaction: what to do next. For universal and FIFO style see `universal` and `fifo`.
 //!
 //! In this order, the first that can run beside what runs already:
 //! 1. the levels whose score is at least 1, most urgent first;
@@ -13,21 +13,26 @@
 //! * The inputs hold every file of the output level that overlaps their key range, and no running
 //!   compaction reads an input or writes into that range.
 
+mod fifo;
 mod inputs;
 mod level0;
 pub mod manual;
 mod order;
 #[cfg(test)]
 mod tests;
+mod universal;
 
-use crate::options::{CompactionOptions, CompactionPriority};
+use crate::options::{CompactionOptions, CompactionPriority, CompactionStyle};
 use crate::plan::{CompactionPlan, CompactionReason};
 use crate::running::RunningCompactions;
 use crate::shape::LevelShape;
 use inputs::Draft;
-use ironstone_base::SequenceNumber;
 use ironstone_base::sync::Arc;
+use ironstone_base::{FileNumber, SequenceNumber};
 use ironstone_version::{FileMetaData, Version};
+use std::collections::BTreeSet;
+use universal::is_older;
+pub use universal::sorted_run_count;
 
 /// What a picker must know besides the version, the options and what runs now.
 #[derive(Clone, Copy, Default)]
@@ -41,9 +46,15 @@ pub struct PickContext<'a> {
     /// The size of a file with its tombstones weighed in, where the caller knows better than the file's
     /// length.
     pub compensate: Option<&'a dyn Fn(&FileMetaData) -> u64>,
+    /// Files that somebody wants compacted, besides those that are marked in the MANIFEST.
+    pub suggested: Option<&'a BTreeSet<FileNumber>>,
 }
 
 impl PickContext<'_> {
+    /// Whether somebody, or a collector of tombstones, asked for the file to be compacted.
+    pub(crate) fn is_marked(&self, file: &FileMetaData) -> bool {
+        file.marked_for_compaction || self.suggested.is_some_and(|files| files.contains(&file.number))
+    }
     /// The size that counts for scores and priorities.
     pub(crate) fn size_of(&self, file: &FileMetaData) -> u64 {
         let plain = file.file_size.saturating_add(file.compensated_range_deletion_size);
@@ -53,16 +64,22 @@ impl PickContext<'_> {
 
 /// The next automatic compaction, or `None` if nothing is due or can run now. Pure: the caller registers the
 /// plan with `running` before it asks again.
-pub fn pick_level(
+pub fn pick_automatic(
     version: &Version,
     options: &CompactionOptions,
     running: &RunningCompactions,
     context: &PickContext<'_>,
 ) -> Option<CompactionPlan> {
-    if running.has_exclusive() || version.num_levels() < 2 {
+    if running.has_exclusive() {
         return None;
     }
     let picker = Picker::new(version, options, running, context);
+    match options.style {
+        CompactionStyle::Universal => return picker.pick_universal(),
+        CompactionStyle::Fifo => return picker.pick_fifo(),
+        CompactionStyle::Level if version.num_levels() < 2 => return None,
+        CompactionStyle::Level => {}
+    }
     picker
         .by_score()
         .or_else(|| picker.marked())
@@ -71,14 +88,14 @@ pub fn pick_level(
         .or_else(|| picker.periodic())
 }
 
-/// Whether [`pick_level`] would find something. Costs as much.
+/// Whether [`pick_automatic`] would find something. Costs as much.
 pub fn needs_compaction(
     version: &Version,
     options: &CompactionOptions,
     running: &RunningCompactions,
     context: &PickContext<'_>,
 ) -> bool {
-    pick_level(version, options, running, context).is_some()
+    pick_automatic(version, options, running, context).is_some()
 }
 
 /// One pick.
@@ -153,7 +170,7 @@ impl<'a> Picker<'a> {
         let last =
             (1..=self.options.max_output_level()).rev().find(|&level| !self.version.files(level).is_empty());
         let levels = 0..last.unwrap_or(1);
-        self.first_file(levels, |_, file| file.marked_for_compaction, |level| Some(level + 1))
+        self.first_file(levels, |_, file| self.context.is_marked(file), |level| Some(level + 1))
             .map(|draft| self.plan(draft, CompactionReason::FilesMarkedForCompaction))
     }
 
@@ -192,17 +209,18 @@ impl<'a> Picker<'a> {
 
     /// Files older than `periodic_compaction_seconds` are rewritten.
     fn periodic(&self) -> Option<CompactionPlan> {
-        let seconds = self.options.periodic_compaction_seconds;
-        let limit = self.context.now_seconds.checked_sub(seconds).filter(|_| seconds > 0)?;
-        let due = |_: usize, file: &FileMetaData| {
-            let made =
-                if file.file_creation_time > 0 { file.file_creation_time } else { file.oldest_ancester_time };
-            made > 0 && made < limit
-        };
+        let limit = self.periodic_limit()?;
+        let due = |_: usize, file: &FileMetaData| is_older(file, limit);
         let last = self.version.last_level()?;
         let down = self.options.level_compaction_dynamic_level_bytes;
         self.first_file(0..last + 1, due, |level| Some(if down && level < last { level + 1 } else { level }))
             .map(|draft| self.plan(draft, CompactionReason::PeriodicCompaction))
+    }
+
+    /// Files made before this are rewritten.
+    fn periodic_limit(&self) -> Option<u64> {
+        let seconds = self.options.periodic_compaction_seconds;
+        self.context.now_seconds.checked_sub(seconds).filter(|_| seconds > 0)
     }
 
     fn first_file(
@@ -222,6 +240,19 @@ impl<'a> Picker<'a> {
         due: impl Fn(usize, &FileMetaData) -> bool,
         output_level: impl Fn(usize) -> Option<usize>,
     ) -> impl Iterator<Item = Draft> {
+        let base_level = self.shape.base_level;
+        self.all_drafts_into(levels, due, move |level| {
+            output_level(level).map(|output| if level == 0 && output > 0 { base_level } else { output })
+        })
+    }
+
+    /// The same with the output level exactly as `output_level` says.
+    fn all_drafts_into(
+        &self,
+        levels: std::ops::Range<usize>,
+        due: impl Fn(usize, &FileMetaData) -> bool,
+        output_level: impl Fn(usize) -> Option<usize>,
+    ) -> impl Iterator<Item = Draft> {
         levels
             .flat_map(|level| (0..self.version.files(level).len()).map(move |at| (level, at)))
             .filter(move |&(level, at)| {
@@ -231,8 +262,7 @@ impl<'a> Picker<'a> {
             .filter_map(move |(level, at)| {
                 let output_level = output_level(level)?;
                 if level == 0 {
-                    return self
-                        .draft_level0_file(at, if output_level == 0 { 0 } else { self.shape.base_level });
+                    return self.draft_level0_file(at, output_level);
                 }
                 let start = self.idle_clean_cut(level, at..at + 1)?;
                 let draft = self.with_output(level, start, output_level)?;

@@ -1,5 +1,6 @@
 //! What a picker decides and the executor carries out.
 
+use crate::partitioner::{PartitionerContext, Partitioning};
 use ironstone_base::sync::Arc;
 use ironstone_base::{ColumnFamilyId, FileNumber, InternalKeyBuf, UserComparator};
 use ironstone_sst::{CompressionKind, CompressionOptions};
@@ -14,6 +15,12 @@ pub enum CompactionReason {
     Unknown = 0,
     LevelL0FilesNum = 1,
     LevelMaxLevelSize = 2,
+    UniversalSizeAmplification = 3,
+    UniversalSizeRatio = 4,
+    UniversalSortedRunNum = 5,
+    FifoMaxSize = 6,
+    FifoReduceNumFiles = 7,
+    FifoTtl = 8,
     ManualCompaction = 9,
     FilesMarkedForCompaction = 10,
     BottommostFiles = 11,
@@ -31,6 +38,12 @@ impl CompactionReason {
             Self::Unknown => "Unknown",
             Self::LevelL0FilesNum => "LevelL0FilesNum",
             Self::LevelMaxLevelSize => "LevelMaxLevelSize",
+            Self::UniversalSizeAmplification => "UniversalSizeAmplification",
+            Self::UniversalSizeRatio => "UniversalSizeRatio",
+            Self::UniversalSortedRunNum => "UniversalSortedRunNum",
+            Self::FifoMaxSize => "FIFOMaxSize",
+            Self::FifoReduceNumFiles => "FIFOReduceNumFiles",
+            Self::FifoTtl => "FIFOTtl",
             Self::ManualCompaction => "ManualCompaction",
             Self::FilesMarkedForCompaction => "FilesMarkedForCompaction",
             Self::BottommostFiles => "BottommostFiles",
@@ -50,6 +63,8 @@ pub enum PlanKind {
     TrivialMove,
     /// Merge the files, drop what nobody can see, write new ones.
     Rewrite,
+    /// Remove the files, with all that is in them.
+    Drop,
 }
 
 /// The input files of one level.
@@ -101,6 +116,10 @@ pub struct CompactionPlan {
     pub ingest_behind: bool,
     /// In how many key ranges the work may be split.
     pub max_subcompactions: usize,
+    /// Where outputs end besides.
+    pub partitioning: Partitioning,
+    /// Whether every file of the column family is an input.
+    pub full: bool,
     /// Whether a user asked for it.
     pub manual: bool,
     /// Whether nothing else may run in the column family at the same time.
@@ -131,20 +150,46 @@ impl CompactionPlan {
     /// The edit that installs the plan: `outputs` are what it made, and are not looked at for a trivial move.
     pub fn edit(&self, column_family: ColumnFamilyId, outputs: Vec<FileMetaData>) -> VersionEdit {
         let outputs: Vec<Arc<FileMetaData>> = match self.kind {
-            PlanKind::TrivialMove => self.input_files().map(|(_, file)| file.clone()).collect(),
+            PlanKind::TrivialMove => self.moved_files().map(|(_, file)| file.clone()).collect(),
+            PlanKind::Drop => Vec::new(),
             PlanKind::Rewrite => outputs.into_iter().map(Arc::new).collect(),
         };
         VersionEdit {
             column_family,
-            deleted_files: self.input_files().map(|(level, file)| (level, file.number)).collect(),
+            deleted_files: match self.kind {
+                PlanKind::TrivialMove => {
+                    self.moved_files().map(|(level, file)| (level, file.number)).collect()
+                }
+                _ => self.input_files().map(|(level, file)| (level, file.number)).collect(),
+            },
             new_files: outputs.into_iter().map(|file| (self.output_level, file)).collect(),
             compact_cursors: self.compact_cursor.iter().cloned().collect(),
             ..VersionEdit::default()
         }
     }
+    /// The inputs that a trivial move moves: those that lie on another level.
+    fn moved_files(&self) -> impl Iterator<Item = (usize, &Arc<FileMetaData>)> {
+        self.input_files().filter(|(level, _)| *level != self.output_level)
+    }
     /// Whether `number` is an input.
     pub fn contains(&self, number: FileNumber) -> bool {
         self.input_files().any(|(_, file)| file.number == number)
+    }
+    /// What a partitioner is told.
+    pub(crate) fn partitioner_context<'a>(&'a self, comparator: &UserComparator) -> PartitionerContext<'a> {
+        let (smallest_user_key, largest_user_key) = self.user_key_range(comparator);
+        PartitionerContext {
+            is_full_compaction: self.full,
+            is_manual_compaction: self.manual,
+            output_level: self.output_level,
+            smallest_user_key,
+            largest_user_key,
+        }
+    }
+    /// Whether the partitioner lets the inputs be moved as they are.
+    pub(crate) fn partitioner_lets_move(&self, comparator: &UserComparator) -> bool {
+        let ranges = self.input_files().map(|(_, file)| (file.smallest.user_key(), file.largest.user_key()));
+        self.partitioning.lets_move(&self.partitioner_context(comparator), ranges)
     }
     /// The smallest and the largest user key of the inputs.
     pub fn user_key_range(&self, comparator: &UserComparator) -> (&[u8], &[u8]) {
@@ -180,10 +225,11 @@ impl fmt::Display for CompactionPlan {
             f.write_str("] ")?;
         }
         write!(f, "-> L{}", self.output_level)?;
-        if self.kind == PlanKind::TrivialMove {
-            f.write_str(" (move)")?;
+        match self.kind {
+            PlanKind::Rewrite => Ok(()),
+            PlanKind::TrivialMove => f.write_str(" (move)"),
+            PlanKind::Drop => f.write_str(" (drop)"),
         }
-        Ok(())
     }
 }
 

@@ -12,7 +12,7 @@ use crate::options::ColumnFamilyOptions;
 use crate::write::switch::Which;
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::Ordering;
-use ironstone_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
+use ironstone_base::{Code, ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
 use ironstone_version::ColumnFamilyConfig;
 
 /// How memtables are flushed.
@@ -207,6 +207,40 @@ impl Db {
     ) -> Result<()> {
         self.check_handle(cf)?;
         manual::compact_files(self.engine(), cf, files, output_level, options)
+    }
+
+    /// Asks for the tables of `cf` with keys in `begin..=end` (`None`: unbounded) to be compacted when there is
+    /// time, and does not wait: all that do not lie on the last level with tables. Forgotten at closing.
+    pub fn suggest_compact_range(
+        &self,
+        cf: &ColumnFamily,
+        begin: Option<&[u8]>,
+        end: Option<&[u8]>,
+    ) -> Result<()> {
+        self.check_handle(cf)?;
+        let engine = self.engine();
+        let mut state = engine.state.lock();
+        let State { families, versions, .. } = &mut *state;
+        let (Some(family), Some(versions)) = (families.get_mut(&cf.id()), versions.column_family(cf.id()))
+        else {
+            return Err(Error::new(Code::ColumnFamilyDropped, format!("column family {:?}", cf.name())));
+        };
+        let version = &versions.current;
+        for level in 0..version.last_level().unwrap_or(0) {
+            let files = version.overlapping_inputs(level, begin, end);
+            family.suggested.extend(files.iter().map(|file| file.number));
+        }
+        family.compaction_due = true;
+        engine.work.notify_all();
+        Ok(())
+    }
+
+    /// Moves all tables of level 0 of `cf` to `target_level` as they are: for tables that were loaded in order.
+    /// `InvalidArgument` if they overlap each other, if one is being compacted, or if a level from 1 to
+    /// `target_level` has tables or does not exist.
+    pub fn promote_level0(&self, cf: &ColumnFamily, target_level: usize) -> Result<()> {
+        self.check_handle(cf)?;
+        manual::promote_level0(self.engine(), cf, target_level)
     }
 
     /// Waits until no flush and no compaction runs or is due.

@@ -103,19 +103,30 @@ impl Workers {
         start(
             "ironstone:flush",
             engine.options.flush_threads(),
-            Kind { running: |state| state.running_flushes, next: flush::next },
+            Kind { running: |state| state.running_flushes, next: flush::next, look_again: |_| None },
         );
         start(
             "ironstone:compact",
             engine.options.compaction_threads(),
-            Kind { running: |state| state.running_automatic, next: compaction::next },
+            Kind {
+                running: |state| state.running_automatic,
+                next: compaction::next,
+                look_again: |engine| {
+                    Some(engine.options.max_compaction_trigger_wakeup_seconds).filter(|&seconds| seconds > 0)
+                },
+            },
         );
         let cleaning = Arc::clone(engine);
         threads.push(thread::spawn_named("ironstone:clean", move || {
             let interval = Duration::from_micros(cleaning.options.bgerror_resume_retry_interval);
             loop {
                 match cleaning.cleaner.wait(&*cleaning.env.clock, interval) {
-                    Chore::Clean => purge::remove_obsolete(&cleaning),
+                    Chore::Clean => {
+                        purge::remove_obsolete(&cleaning);
+                        if cleaning.snapshots.take_freed() {
+                            compaction::look_again(&cleaning, &mut cleaning.state.lock());
+                        }
+                    }
                     Chore::Resume(tries) => {
                         if resume::try_again(&cleaning, tries) {
                             cleaning.cleaner.try_again(tries.saturating_add(1));
@@ -139,6 +150,8 @@ struct Kind {
     running: fn(&State) -> usize,
     /// Takes the next job, if one is due.
     next: fn(&Engine, &mut State) -> Option<Job>,
+    /// After how many seconds without a word to look again, since tables grow old.
+    look_again: fn(&Engine) -> Option<u64>,
 }
 
 /// Takes jobs and runs them until the database closes.
@@ -156,7 +169,14 @@ fn work(engine: &Arc<Engine>, index: usize, kind: Kind) {
                 engine.work.notify_all();
                 engine.progress.notify_all();
             }
-            None => engine.work.wait(&mut state),
+            None => match (kind.look_again)(engine).filter(|_| index == 0) {
+                Some(seconds) => {
+                    if engine.work.wait_for(&mut state, Duration::from_secs(seconds)).timed_out() {
+                        compaction::look_again(engine, &mut state);
+                    }
+                }
+                None => engine.work.wait(&mut state),
+            },
         }
     }
 }

@@ -15,12 +15,12 @@ use ironstone_base::statistics::Ticker;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ironstone_base::sync::{Arc, Condvar, Mutex};
 use ironstone_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity, Statistics};
-use ironstone_compaction::{LevelShape, RunningCompactions};
+use ironstone_compaction::{CompactionStyle, LevelShape, RunningCompactions, sorted_run_count};
 use ironstone_memtable::BlockPool;
 use ironstone_sst::{BlockCache, ReadContext, ReadTier};
 use ironstone_version::{Installed, ManifestWriter, VersionEdit, VersionSet, WalAddition};
 use ironstone_vfs::{Env, FileLock};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 
 /// What the threads of an open database share.
@@ -140,6 +140,8 @@ pub(crate) struct Family {
     pub(crate) exclusive_waits: usize,
     /// Estimated bytes that compaction still has to rewrite.
     pub(crate) pending_bytes: u64,
+    /// Files that `suggest_compact_range` named; those that are gone are taken out when a compaction is picked.
+    pub(crate) suggested: BTreeSet<FileNumber>,
     /// Set when something changed that may make a compaction due; cleared by a picker that found none.
     pub(crate) compaction_due: bool,
 }
@@ -282,13 +284,21 @@ impl Engine {
             let Some(column_family) = versions.column_family(family.data.id) else { continue };
             let options = &family.data.options;
             let (version, compaction) = (&column_family.current, &family.data.compaction);
-            let shape = LevelShape::new(version, compaction);
-            family.pending_bytes = shape.pending_compaction_bytes(version, compaction);
+            // Only levelled compaction has a shape that bytes could be missing from.
+            let levelled = compaction.style == CompactionStyle::Level;
+            family.pending_bytes = match levelled {
+                true => LevelShape::new(version, compaction).pending_compaction_bytes(version, compaction),
+                false => 0,
+            };
+            let runs = match compaction.style {
+                CompactionStyle::Universal => sorted_run_count(version),
+                _ => version.files(0).len(),
+            };
             let now = StallState {
                 unflushed_memtables: family.imm.len(),
                 active_fill: family.mem.fill(),
                 flush_done: family.flushing.as_ref().map_or(0.0, Flushing::done),
-                level0_files: column_family.current.files(0).len(),
+                level0_files: runs,
                 pending_bytes: family.pending_bytes,
             };
             let limits = options.stall_limits();

@@ -4,7 +4,7 @@ use crate::options::{ColumnFamilyOptions, DbOptions};
 use crate::write::controller::StallLimits;
 use ironstone_base::Result;
 use ironstone_base::sync::Arc;
-use ironstone_compaction::CompactionOptions;
+use ironstone_compaction::{CompactionOptions, CompactionStyle, FilterSource, Partitioning};
 use ironstone_memtable::MemTableKind;
 use ironstone_sst::{BlockCache, TableOptions};
 
@@ -14,7 +14,16 @@ fn count(value: i32) -> usize {
 
 impl ColumnFamilyOptions {
     pub(crate) fn compaction_options(&self, db: &DbOptions) -> CompactionOptions {
+        let levelled = self.compaction_style == CompactionStyle::Level;
         CompactionOptions {
+            style: self.compaction_style,
+            universal: self.compaction_options_universal.layer(),
+            fifo: self.compaction_options_fifo.layer(),
+            write_buffer_size: self.write_buffer_size,
+            level0_stop_writes_trigger: count(self.level0_stop_writes_trigger),
+            has_compaction_filter: self.compaction_filter.is_some()
+                || self.compaction_filter_factory.is_some(),
+            partitioning: Partitioning(self.sst_partitioner_factory.clone()),
             comparator: self.comparator.clone(),
             num_levels: count(self.num_levels),
             level0_file_num_compaction_trigger: count(self.level0_file_num_compaction_trigger),
@@ -25,7 +34,7 @@ impl ColumnFamilyOptions {
                 .iter()
                 .map(|&factor| u32::try_from(factor).unwrap_or(1))
                 .collect(),
-            level_compaction_dynamic_level_bytes: self.level_compaction_dynamic_level_bytes,
+            level_compaction_dynamic_level_bytes: levelled && self.level_compaction_dynamic_level_bytes,
             target_file_size_base: self.target_file_size_base,
             target_file_size_multiplier: u32::try_from(self.target_file_size_multiplier).unwrap_or(1),
             max_compaction_bytes: self.max_compaction_bytes,
@@ -39,6 +48,15 @@ impl ColumnFamilyOptions {
             bottommost_compression_options: self.bottommost_compression_opts.clone(),
             max_subcompactions: db.max_subcompactions.max(1) as usize,
             ..CompactionOptions::default()
+        }
+    }
+
+    /// Where flushes and compactions have their compaction filters from.
+    pub(crate) fn filter_source(&self) -> Option<FilterSource<'_>> {
+        match (&self.compaction_filter, &self.compaction_filter_factory) {
+            (Some(filter), _) => Some(FilterSource::Shared(&**filter)),
+            (None, Some(factory)) => Some(FilterSource::Factory(&**factory)),
+            (None, None) => None,
         }
     }
 

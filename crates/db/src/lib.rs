@@ -40,6 +40,7 @@ mod properties;
 mod read;
 mod snapshot;
 mod table_cache;
+mod ttl_db;
 mod write;
 mod write_batch;
 
@@ -48,11 +49,15 @@ pub use background::manual::{CompactFilesOptions, CompactRangeOptions};
 pub use column_family::ColumnFamily;
 pub use db::{ColumnFamilyDescriptor, Db, WriteOptions};
 pub use info_log::InfoLogLevel;
-pub use options::{BlockBasedTableOptions, ColumnFamilyOptions, DbOptions, Options};
+pub use options::{
+    BlockBasedTableOptions, ColumnFamilyOptions, DbOptions, FifoCompactionOptions, Options,
+    UniversalCompactionOptions,
+};
 pub use read::db_iterator::{DbIterator, Entries};
 pub use read::pinned_value::PinnedValue;
 pub use read::read_options::ReadOptions;
 pub use snapshot::Snapshot;
+pub use ttl_db::{ExpiredReads, TtlColumnFamily, TtlDb, TtlIterator, TtlValue};
 pub use write_batch::{BatchIter, BatchRecord, MAX_SLICE_BYTES, WriteBatch};
 
 pub use ironstone_base::checksum::ChecksumKind;
@@ -61,7 +66,12 @@ pub use ironstone_base::{
     SliceTransform, Statistics, SubCode, UserComparator, slice_transform, statistics,
 };
 pub use ironstone_cache::CacheOptions;
-pub use ironstone_compaction::{BottommostPolicy, CompactionPriority};
+pub use ironstone_compaction::{
+    BottommostPolicy, CompactionFilter, CompactionFilterFactory, CompactionPriority, CompactionStyle,
+    FilterContext, FilterDecision, GenericRateLimiter, IoPriority, PartitionRequest, PartitionerContext,
+    RateLimiter, RateLimiterOptions, SstPartitioner, SstPartitionerFactory, SstPartitionerFixedPrefix,
+    StopStyle, TableFileCreationReason,
+};
 pub use ironstone_compress::{CompressionKind, CompressionOptions};
 pub use ironstone_memtable::MemTableKind;
 pub use ironstone_sst::{

@@ -27,7 +27,7 @@ use ironstone_version::{
 };
 use ironstone_vfs::{Env, FileSystem};
 use ironstone_wal::WalRecoveryMode;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 
 pub(crate) const DEFAULT_COLUMN_FAMILY: &str = "default";
@@ -252,7 +252,7 @@ fn open(
         options,
         log,
         pipeline,
-        snapshots: Arc::new(SnapshotList::default()),
+        snapshots: SnapshotList::new(&cleaner),
         tables,
         block_cache,
         resuming: Mutex::new(()),
@@ -530,6 +530,7 @@ impl FamilyBuilder<'_> {
             flush_requested: false,
             exclusive_waits: 0,
             pending_bytes: 0,
+            suggested: BTreeSet::new(),
             compaction_due: true,
         })
     }

@@ -1,16 +1,21 @@
 //! Snapshots: sequence numbers that compaction must keep readable.
 
+use crate::background::Cleaner;
 use ironstone_base::SequenceNumber;
-use ironstone_base::sync::atomic::{AtomicBool, Ordering};
+use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ironstone_base::sync::{Arc, Mutex};
 use std::collections::BTreeMap;
 use std::fmt;
 
 /// The snapshots that are held, in order.
-#[derive(Default)]
 pub(crate) struct SnapshotList {
     /// Whether any snapshot was ever let go of. Relaxed: only a hint that some data may go.
     released: AtomicBool,
+    /// No table that waits for the release of a snapshot has its newest entry before this. Relaxed: a hint.
+    waiting: AtomicU64,
+    /// Whether a release may have set such a table free. Relaxed: a hint.
+    freed: AtomicBool,
+    cleaner: Arc<Cleaner>,
     held: Mutex<BTreeMap<SequenceNumber, Held>>,
 }
 
@@ -21,6 +26,24 @@ struct Held {
 }
 
 impl SnapshotList {
+    /// No snapshots. `cleaner` is woken when a release sets a table free.
+    pub(crate) fn new(cleaner: &Arc<Cleaner>) -> Arc<Self> {
+        Arc::new(Self {
+            released: AtomicBool::new(false),
+            waiting: AtomicU64::new(u64::MAX),
+            freed: AtomicBool::new(false),
+            cleaner: Arc::clone(cleaner),
+            held: Mutex::default(),
+        })
+    }
+    /// A table whose newest entry is this waits for the release of snapshots.
+    pub(crate) fn note_waiting(&self, newest: SequenceNumber) {
+        self.waiting.fetch_min(newest.0, Ordering::Relaxed);
+    }
+    /// Whether a release may have set a table free since this was last asked.
+    pub(crate) fn take_freed(&self) -> bool {
+        self.freed.swap(false, Ordering::Relaxed)
+    }
     /// Holds what is visible now. `visible` is asked under the list's lock, so that a compaction
     /// that looks at the list afterwards either sees the snapshot or only works on what it sees anyway.
     pub(crate) fn take(
@@ -85,6 +108,13 @@ impl Drop for Inner {
             if entry.count == 0 {
                 held.remove(&self.sequence);
                 self.list.released.store(true, Ordering::Relaxed);
+                let oldest = held.keys().next().map_or(u64::MAX, |oldest| oldest.0);
+                drop(held);
+                if self.list.waiting.load(Ordering::Relaxed) < oldest {
+                    self.list.waiting.store(u64::MAX, Ordering::Relaxed);
+                    self.list.freed.store(true, Ordering::Relaxed);
+                    self.list.cleaner.poke();
+                }
             }
         }
     }

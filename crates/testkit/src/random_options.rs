@@ -2,13 +2,17 @@
 
 use ironstone::options::{DbOptions, Options};
 use ironstone::{
-    ColumnFamilyOptions, CompressionKind, FilterKind, FilterPolicy, MemTableKind, merge_operators,
-    slice_transform,
+    ColumnFamilyOptions, CompactionFilter, CompactionFilterFactory, CompactionPriority, CompactionStyle,
+    CompressionKind, FilterContext, FilterDecision, FilterKind, FilterPolicy, GenericRateLimiter,
+    MemTableKind, RateLimiter, RateLimiterOptions, SstPartitionerFixedPrefix, StopStyle,
+    TableFileCreationReason, merge_operators, slice_transform,
 };
 use ironstone_base::checksum::ChecksumKind;
 use ironstone_vfs::Env;
 use rand::Rng;
 use rand::seq::IndexedRandom;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Options of a database in `env`, chosen by `rng`.
 pub fn random_db_options(rng: &mut impl Rng, env: &Env) -> DbOptions {
@@ -27,7 +31,92 @@ pub fn random_db_options(rng: &mut impl Rng, env: &Env) -> DbOptions {
         compaction_readahead_size: *[2 << 20, 8192].choose(rng).expect("not empty"),
         max_bgerror_resume_count: *[i32::MAX, 0].choose(rng).expect("not empty"),
         recycle_log_file_num: *[0, 0, 2].choose(rng).expect("not empty"),
+        // Nobody waits so long, and a simulated wait is not allowed to end by itself for ever.
+        max_compaction_trigger_wakeup_seconds: 0,
+        rate_limiter: random_rate_limiter(rng, env),
         ..DbOptions::default()
+    }
+}
+
+fn random_rate_limiter(rng: &mut impl Rng, env: &Env) -> Option<Arc<dyn RateLimiter>> {
+    let options = RateLimiterOptions {
+        refill_period: Duration::from_millis(rng.random_range(1..20)),
+        fairness: rng.random_range(1..12),
+        auto_tuned: rng.random(),
+        single_burst_bytes: *[0, 1000].choose(rng).expect("not empty"),
+    };
+    let rate = *[4 << 20, 100 << 20].choose(rng).expect("not empty");
+    let limiter = GenericRateLimiter::with_options(rate, options, Arc::clone(&env.clock));
+    rng.random_bool(0.2).then(|| Arc::new(limiter) as Arc<dyn RateLimiter>)
+}
+
+/// A compaction filter that changes nothing, in one way or the other.
+struct Neutral;
+
+impl CompactionFilter for Neutral {
+    fn name(&self) -> &str {
+        "testkit.Neutral"
+    }
+    fn filter(&self, _level: usize, key: &[u8], value: &[u8]) -> FilterDecision {
+        match value.len() % 3 {
+            0 => FilterDecision::Keep,
+            1 => FilterDecision::Change(value.to_vec()),
+            _ => FilterDecision::RemoveAndSkipUntil(key.to_vec()), // Skips nothing.
+        }
+    }
+}
+
+impl CompactionFilterFactory for Neutral {
+    fn name(&self) -> &str {
+        "testkit.NeutralFactory"
+    }
+    fn should_filter_table_file_creation(&self, _reason: TableFileCreationReason) -> bool {
+        true
+    }
+    fn create(&self, context: &FilterContext) -> Option<Box<dyn CompactionFilter>> {
+        (!context.is_full_compaction).then(|| Box::new(Self) as Box<dyn CompactionFilter>)
+    }
+}
+
+/// The style of compaction, with what belongs to it. Nothing is dropped because of its size or age.
+fn random_style(rng: &mut impl Rng, options: &mut ColumnFamilyOptions) {
+    use CompactionStyle::{Fifo, Level, Universal};
+    options.compaction_style =
+        *[Level, Level, Level, Universal, Universal, Fifo].choose(rng).expect("not empty");
+    let priorities = (0..5).filter_map(CompactionPriority::from_byte).collect::<Vec<_>>();
+    options.compaction_pri = *priorities.choose(rng).expect("not empty");
+    options.periodic_compaction_seconds =
+        *[options.periodic_compaction_seconds, 0, 1, 1000].choose(rng).expect("not empty");
+    match options.compaction_style {
+        Level => options.ttl = *[options.ttl, 0, 1, 1000].choose(rng).expect("not empty"),
+        Universal => {
+            options.num_levels = rng.random_range(1..8);
+            let trigger = options.level0_file_num_compaction_trigger;
+            let universal = &mut options.compaction_options_universal;
+            universal.size_ratio = *[0, 1, 100].choose(rng).expect("not empty");
+            universal.min_merge_width = rng.random_range(1..4);
+            universal.max_merge_width = *[2, u32::MAX].choose(rng).expect("not empty");
+            universal.max_size_amplification_percent = *[20, 200].choose(rng).expect("not empty");
+            universal.compression_size_percent = *[-1, 0, 60].choose(rng).expect("not empty");
+            universal.max_read_amp = *[-1, 0, trigger + 2].choose(rng).expect("not empty");
+            universal.stop_style =
+                *[StopStyle::SimilarSize, StopStyle::TotalSize].choose(rng).expect("not empty");
+            universal.allow_trivial_move = rng.random();
+        }
+        Fifo => {
+            options.num_levels = rng.random_range(1..4);
+            options.ttl = 0;
+            options.compaction_options_fifo.max_table_files_size = 1 << 50;
+            options.compaction_options_fifo.allow_compaction = rng.random_bool(0.7);
+        }
+    }
+    match rng.random_range(0..10) {
+        0 => options.compaction_filter = Some(Arc::new(Neutral)),
+        1 => options.compaction_filter_factory = Some(Arc::new(Neutral)),
+        _ => {}
+    }
+    if rng.random_bool(0.15) {
+        options.sst_partitioner_factory = Some(SstPartitionerFixedPrefix::factory(rng.random_range(0..4)));
     }
 }
 
@@ -74,6 +163,7 @@ pub fn random_family_options(rng: &mut impl Rng) -> ColumnFamilyOptions {
     if rng.random_bool(0.3) {
         options.prefix_extractor = Some(slice_transform::capped_prefix(rng.random_range(1..5)));
     }
+    random_style(rng, &mut options);
     random_table_options(rng, &mut options);
     options
 }

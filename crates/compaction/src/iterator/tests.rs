@@ -4,8 +4,8 @@ use crate::iterator::{
 use crate::text_test;
 use ironstone_base::sync::Arc;
 use ironstone_base::{
-    Code, FileNumber, InternalKey, InternalKeyBuf, InternalKeyComparator, Result, SequenceNumber,
-    UserComparator, ValueType,
+    Code, FileNumber, FragmentedTombstones, InternalKey, InternalKeyBuf, InternalKeyComparator,
+    RangeTombstone, Result, SequenceNumber, UserComparator, ValueType, merge,
 };
 use ironstone_iter::InternalIterator;
 use ironstone_version::FileMetaData;
@@ -110,7 +110,7 @@ impl EntryRules for TestFilter {
     }
 }
 
-// compact [snapshots=3,5] [bottommost] [below=a-c,x-z] [conflict=7] [end=k] [mixed] [filter]
+// compact [snapshots=3,5] [bottommost] [below=a-c,x-z] [conflict=7] [end=k] [mixed] [filter] [merge] [ranges=a-c@7,b-z@9]
 fn answer(case: &text_test::Case<'_>) -> String {
     let order = InternalKeyComparator::default();
     let mut options = IteratorOptions::new(&order);
@@ -118,6 +118,12 @@ fn answer(case: &text_test::Case<'_>) -> String {
     let mut below = Vec::new();
     let mut below_known = false;
     let mut filter = false;
+    let mut ranges = Vec::new();
+    let joined = merge::associative("joined", |_, existing, operand| match (existing, operand) {
+        (_, b"bad") | (Some(b"bad"), _) => None,
+        (Some(existing), operand) => Some([existing, b"+", operand].concat()),
+        (None, operand) => Some(operand.to_vec()),
+    });
     for argument in &case.arguments {
         let (name, value) = argument.split_once('=').unwrap_or((argument, ""));
         match name {
@@ -129,6 +135,8 @@ fn answer(case: &text_test::Case<'_>) -> String {
             "end" => options.end = Some(value.as_bytes()),
             "mixed" => options.enforce_single_del_contracts = false,
             "filter" => filter = true,
+            "merge" => options.merge_operator = Some(&*joined),
+            "ranges" => ranges = value.split(',').map(parse_range).collect(),
             "below" => {
                 below_known = true;
                 let ranges = value.split(',').filter_map(|range| range.split_once('-'));
@@ -138,6 +146,8 @@ fn answer(case: &text_test::Case<'_>) -> String {
         }
     }
     options.snapshots = &snapshots;
+    let fragments = FragmentedTombstones::for_snapshots(&order.user, &ranges, &snapshots);
+    options.tombstones = Some(&fragments);
     let entries: Vec<Entry> = case.lines.iter().map(|line| parse_entry(line)).collect();
     let below = if below_known { BelowLevels::new(&below) } else { BelowLevels::unknown() };
     let result = match filter {
@@ -148,6 +158,14 @@ fn answer(case: &text_test::Case<'_>) -> String {
         Ok((output, _)) => output.iter().map(show_entry).collect(),
         Err(error) => error.to_string(),
     }
+}
+
+// a-c@10
+fn parse_range(text: &str) -> RangeTombstone {
+    let (range, sequence) = text.split_once('@').expect("begin-end@sequence");
+    let (begin, end) = range.split_once('-').expect("begin-end");
+    let sequence = SequenceNumber(sequence.parse().unwrap());
+    RangeTombstone { begin: begin.into(), end: end.into(), sequence }
 }
 
 // a@10 put x | a@10 del | a@10 single | a@10 merge x
@@ -170,6 +188,7 @@ fn show_entry((user, sequence, value_type, value): &Entry) -> String {
         ValueType::Value => "put",
         ValueType::Deletion => "del",
         ValueType::SingleDeletion => "single",
+        ValueType::Merge => "merge",
         other => panic!("{other:?}"),
     };
     format!("{user}@{sequence} {name} {value}").trim_end().to_owned() + "\n"

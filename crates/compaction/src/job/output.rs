@@ -3,6 +3,7 @@
 use crate::iterator::BelowLevels;
 use crate::job::tombstones::KeptTombstones;
 use crate::job::{IoPriority, JobContext, RateLimiter};
+use crate::partitioner::{PartitionRequest, SstPartitioner};
 use crate::plan::CompactionPlan;
 use ironstone_base::hash::xxh3_64;
 use ironstone_base::sync::{Arc, Mutex};
@@ -293,6 +294,8 @@ pub(crate) struct Cutter<'a> {
     overlapped: u64,
     /// Bounds of grandparents that lie within the open file.
     bounds: u64,
+    /// The application's partitioner, and the last key that went into the open file.
+    partitioner: Option<(Box<dyn SstPartitioner>, Vec<u8>)>,
 }
 
 impl<'a> Cutter<'a> {
@@ -309,11 +312,35 @@ impl<'a> Cutter<'a> {
             inside: false,
             overlapped: 0,
             bounds: 0,
+            partitioner: plan
+                .partitioning
+                .0
+                .as_ref()
+                .map(|factory| (factory.create(&plan.partitioner_context(order)), Vec::new())),
         }
+    }
+
+    /// Whether the partitioner ends the open file before `user_key`.
+    #[cold]
+    fn partitions_before(&mut self, user_key: &[u8], size: u64) -> bool {
+        let Some((partitioner, last)) = &mut self.partitioner else { return false };
+        let request = PartitionRequest {
+            previous_user_key: last,
+            current_user_key: user_key,
+            current_output_file_size: size,
+        };
+        let partitions = partitioner.should_partition(&request);
+        last.clear();
+        last.extend_from_slice(user_key);
+        partitions
     }
 
     /// The open file begins with `user_key`.
     fn begin_file(&mut self, user_key: &[u8]) {
+        if let Some((_, last)) = &mut self.partitioner {
+            last.clear();
+            last.extend_from_slice(user_key);
+        }
         self.pass_to(user_key);
         self.overlapped = if self.inside { self.grandparents[self.at].file_size } else { 0 };
         self.bounds = 0;
@@ -345,6 +372,9 @@ impl<'a> Cutter<'a> {
     /// Whether the open file, of about `size` bytes, ends before `user_key`.
     #[inline]
     fn cuts_before(&mut self, user_key: &[u8], size: u64) -> bool {
+        if self.partitioner.is_some() && self.partitions_before(user_key, size) {
+            return true;
+        }
         if size >= self.max_file_size {
             return true;
         }

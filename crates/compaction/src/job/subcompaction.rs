@@ -1,5 +1,6 @@
 //! One compaction in several parts, each a range of user keys, at the same time.
 
+use crate::filter::{FilterContext, FilterDecision, PartFilter};
 use crate::iterator::{CompactionIterator, DropCounts, EntryRules, IteratorOptions, TICK};
 use crate::job::JobContext;
 use crate::job::input::{KeyRange, merged_inputs};
@@ -106,10 +107,12 @@ fn is_stopped(error: &Error) -> bool {
     error.is_incomplete() && error.message() == STOPPED
 }
 
-/// Counts progress and looks whether to stop.
+/// Counts progress, looks whether to stop, and asks the compaction filter.
 struct Watch<'a> {
     context: JobContext<'a>,
     failed: &'a AtomicBool,
+    filter: Option<PartFilter<'a>>,
+    level: usize,
 }
 
 impl EntryRules for Watch<'_> {
@@ -121,6 +124,14 @@ impl EntryRules for Watch<'_> {
             return Err(stopped());
         }
         (self.context.cancelled)()
+    }
+    #[inline]
+    fn has_filter(&self) -> bool {
+        self.filter.is_some()
+    }
+    fn filter(&mut self, user_key: &[u8], value: &[u8]) -> Result<FilterDecision> {
+        let filter = self.filter.as_ref().map(PartFilter::get);
+        Ok(filter.map_or(FilterDecision::Keep, |filter| filter.filter(self.level, user_key, value)))
     }
 }
 
@@ -144,7 +155,9 @@ fn run_part<'a>(
         merge_operator: context.merge_operator,
         tombstones: Some(&tombstones),
     };
-    let watch = Watch { context: *context, failed };
+    let filter =
+        PartFilter::new(context.filter, &FilterContext::of_plan(plan, context.build.column_family_id))?;
+    let watch = Watch { context: *context, failed, filter, level: plan.start_level() };
     let input = merged_inputs(context, plan, range)?;
     let mut entries = CompactionIterator::new(input, options, below_levels(plan), watch)?;
     let cutter = (plan.output_level > 0).then(|| Cutter::new(&context.comparator.user, plan));

@@ -1,10 +1,11 @@
+use crate::filter::TableFileCreationReason;
 use crate::flush::{FlushInput, FlushOutput, run_flush};
 use crate::job::{
     CompactionProgress, IoPriority, JobContext, OutputFiles, RateLimiter, ScopedThreads, SerialWorkers,
     TableSource, Workers, run_compaction,
 };
 use crate::options::CompactionOptions;
-use crate::picker::{PickContext, pick_level};
+use crate::picker::{PickContext, pick_automatic};
 use crate::plan::{CompactionPlan, PlanKind};
 use crate::running::RunningCompactions;
 use crate::{BottommostPolicy, CompactionOutput, ManualCompaction, ManualPick};
@@ -117,6 +118,7 @@ impl Store {
             merge_operator: None,
             enforce_single_del_contracts: true,
             cancelled: &go_on,
+            filter: None,
             rate_limiter: None,
             workers: &SerialWorkers,
             progress: None,
@@ -157,6 +159,7 @@ impl Store {
         FlushInput {
             range_tombstones: Vec::new(),
             iterators,
+            reason: TableFileCreationReason::Flush,
             expected_entries: Some(expected),
             epoch_number: self.epoch,
             oldest_key_time: 5000,
@@ -576,7 +579,7 @@ fn tombstones_mark_a_file_for_compaction() {
 }
 
 #[test]
-fn range_tombstones_are_refused_by_name() {
+fn range_tombstones_are_dropped_at_the_bottom_with_what_they_hide() {
     let mut store = Store::new();
     let number = store.new_file_number();
     let file = store.fs.create(&store.path(number, 0), WriteOptions::default()).unwrap();
@@ -584,6 +587,7 @@ fn range_tombstones_are_refused_by_name() {
     let mut builder = ironstone_sst::TableBuilder::new(build, file).unwrap();
     builder.add_range_tombstone(entry("a", 5, ValueType::RangeDeletion, "").0.as_key(), b"c").unwrap();
     builder.add(entry("b", 6, ValueType::Value, "x").0.as_key(), b"x").unwrap();
+    builder.add(entry("bb", 4, ValueType::Value, "x").0.as_key(), b"x").unwrap();
     let built = builder.finish(true).unwrap();
     let mut meta =
         FileMetaData::new(number, built.file_size, built.smallest.unwrap(), built.largest.unwrap());
@@ -591,8 +595,15 @@ fn range_tombstones_are_refused_by_name() {
     (meta.smallest_seqno, meta.largest_seqno) = (built.smallest_sequence, built.largest_sequence);
     store.apply(&VersionEdit { new_files: vec![(0, Arc::new(meta))], ..VersionEdit::default() });
     let plan = CompactionPlan { kind: PlanKind::Rewrite, ..store.plan_all(&options()) };
-    let error = run_compaction(&plan, &store.context()).expect_err("an error");
-    assert_eq!(error.to_string(), "Not implemented: compaction of range tombstones (table 10)");
+    let kept =
+        run_compaction(&plan, &JobContext { snapshots: &[SequenceNumber(4)], ..store.context() }).unwrap();
+    assert_eq!((kept.stats.input_records, kept.stats.output_records), (2, 3), "a snapshot needs all of it");
+    let largest = &kept.files[0].largest;
+    assert_eq!((largest.user_key(), kept.files[0].largest_is_exclusive()), (&b"c"[..], true));
+    let output = run_compaction(&plan, &store.context()).unwrap();
+    assert_eq!((output.stats.output_records, output.stats.drops.range_deleted), (1, 1));
+    let file = &output.files[0];
+    assert_eq!((file.smallest.user_key(), file.largest.user_key()), (&b"b"[..], &b"b"[..]));
 }
 
 /// Writes, snapshots, flushes and compactions in random order, against a map of everything written.
@@ -646,7 +657,7 @@ fn random_history(seed: u64) {
         }
         for _ in 0..rng.random_range(0..4) {
             let pick = PickContext::default();
-            let Some(plan) = pick_level(&store.version, &options, &running, &pick) else { break };
+            let Some(plan) = pick_automatic(&store.version, &options, &running, &pick) else { break };
             let mut output = CompactionOutput::default();
             if plan.kind == PlanKind::Rewrite {
                 let context = JobContext { snapshots: &snapshots, workers: &workers, ..store.context() };

@@ -230,10 +230,13 @@ impl Picker<'_> {
             .collect();
         let bottommost = !self.options.allow_ingest_behind
             && if output_level == 0 { self.holds_oldest(&inputs) } else { below.is_empty() };
+        let full = files().count() == self.version.num_files();
         let at_end = self.version.last_level().is_none_or(|last| output_level >= last);
         let (compression, compression_options) =
             self.options.compression_of_level(output_level, self.shape.base_level, at_end);
         let mut plan = CompactionPlan {
+            full,
+            partitioning: self.options.partitioning.clone(),
             inputs,
             output_level,
             output_path_id: self.options.path_of_level(output_level),
@@ -288,7 +291,8 @@ impl Picker<'_> {
             && codec(inputs.level) == plan.compression
             && inputs.files.iter().all(|file| file.path_id == plan.output_path_id)
             // At the bottom, a rewrite frees what the tombstones hide; a move would bury them for ever.
-            && !(plan.bottommost && inputs.files.iter().any(|file| file.marked_for_compaction))
+            && !(plan.bottommost && inputs.files.iter().any(|file| self.context.is_marked(file)))
+            && plan.partitioner_lets_move(user)
             && inputs.files.iter().all(|file| self.may_lie_over_grandparents(file, plan))
     }
 

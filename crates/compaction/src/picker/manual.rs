@@ -1,6 +1,6 @@
 //! Compactions that were asked for: a key range, or files by number.
 
-use crate::options::CompactionOptions;
+use crate::options::{CompactionOptions, CompactionStyle};
 use crate::picker::{PickContext, Picker};
 use crate::plan::{CompactionPlan, CompactionReason, LevelInputs, PlanKind, user_key_range};
 use crate::running::RunningCompactions;
@@ -145,6 +145,11 @@ impl ManualCompaction {
             return ManualPick::Wait;
         }
         let picker = Picker::new(version, options, running, context);
+        match options.style {
+            CompactionStyle::Level => {}
+            CompactionStyle::Universal => return self.next_universal(&picker),
+            CompactionStyle::Fifo => return self.next_fifo(&picker),
+        }
         loop {
             let (piece, after) = match self.stage {
                 Stage::Begin => {
@@ -179,6 +184,36 @@ impl ManualCompaction {
         if let Some((stage, resume)) = self.pending.take() {
             self.stage = stage;
             self.resume = resume;
+        }
+    }
+
+    /// Universal compaction merges everything, whatever the range.
+    fn next_universal(&mut self, picker: &Picker<'_>) -> ManualPick {
+        if self.stage == Stage::Done || picker.version.num_files() == 0 {
+            return ManualPick::Done;
+        }
+        let Some(mut plan) = picker.all_runs(CompactionReason::ManualCompaction) else {
+            return ManualPick::Wait;
+        };
+        plan.exclusive = self.exclusive;
+        plan.max_subcompactions = self.max_subcompactions.unwrap_or(plan.max_subcompactions);
+        self.pending = Some((Stage::Done, None));
+        ManualPick::Plan(Box::new(plan))
+    }
+
+    /// FIFO compaction does what is due, whatever the range.
+    fn next_fifo(&mut self, picker: &Picker<'_>) -> ManualPick {
+        if !picker.running.is_empty() {
+            return ManualPick::Wait;
+        }
+        match picker.pick_fifo() {
+            None => ManualPick::Done,
+            Some(mut plan) => {
+                plan.exclusive = self.exclusive;
+                plan.manual = true;
+                self.pending = Some((Stage::Begin, None));
+                ManualPick::Plan(Box::new(plan))
+            }
         }
     }
 
@@ -343,6 +378,52 @@ pub fn pick_files(
         plan.kind = PlanKind::Rewrite;
     }
     Ok(plan)
+}
+
+/// The move of all files of level 0 to `target_level`, where they must not overlap each other and no level down
+/// to there may have files.
+///
+/// `InvalidArgument` if that is not so, if there is no such level, or if a compaction of level 0 runs.
+pub fn promote_level0(
+    version: &Version,
+    options: &CompactionOptions,
+    running: &RunningCompactions,
+    context: &PickContext<'_>,
+    target_level: usize,
+) -> Result<Option<CompactionPlan>> {
+    let refuse = |message: &str| Err(Error::invalid_argument(message));
+    if target_level < 1 {
+        return refuse("Invalid target level");
+    }
+    if target_level >= version.num_levels() {
+        return refuse("Target level does not exist");
+    }
+    let files = version.files(0);
+    if running.any_busy(files) || running.has_exclusive() {
+        return refuse("PromoteL0 called during L0 compaction");
+    }
+    let user = &version.comparator.user;
+    let overlaps = |(at, file): (usize, &Arc<FileMetaData>)| {
+        let (low, high) = (Some(file.smallest.user_key()), Some(file.largest.user_key()));
+        files[..at].iter().any(|other| other.overlaps(user, low, high))
+    };
+    if files.iter().enumerate().any(overlaps) {
+        return refuse("L0 has overlapping files");
+    }
+    if (1..=target_level).any(|level| !version.files(level).is_empty()) {
+        return refuse("All levels up to target_level must be empty");
+    }
+    if files.is_empty() {
+        return Ok(None);
+    }
+    let picker = Picker::new(version, options, running, context);
+    let inputs = vec![LevelInputs { level: 0, files: files.to_vec() }];
+    let mut plan = picker.plan_of(inputs, target_level, CompactionReason::ManualCompaction);
+    plan.kind = PlanKind::TrivialMove;
+    if !running.admits(&plan) {
+        return refuse("PromoteL0 called while a compaction writes to the target level");
+    }
+    Ok(Some(plan))
 }
 
 impl Picker<'_> {

@@ -20,7 +20,7 @@ impl Picker<'_> {
             CompactionPriority::OldestSmallestSeqFirst => order.sort_by_key(|&at| files[at].smallest_seqno),
             CompactionPriority::MinOverlappingRatio => {
                 let ratios = self.overlapping_ratios(level);
-                order.sort_by_key(|&at| (Reverse(files[at].marked_for_compaction), ratios[at]));
+                order.sort_by_key(|&at| (Reverse(self.context.is_marked(&files[at])), ratios[at]));
             }
             CompactionPriority::RoundRobin => {
                 if let Some(cursor) = self.version.compact_cursors.get(&level) {

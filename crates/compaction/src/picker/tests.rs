@@ -1,6 +1,8 @@
-use crate::options::{CompactionOptions, CompactionPriority};
+use crate::options::{
+    CompactionOptions, CompactionPriority, CompactionStyle, FifoOptions, StopStyle, UniversalOptions,
+};
 use crate::picker::manual::{BottommostPolicy, ManualCompaction, ManualPick, NamedFilesOptions, pick_files};
-use crate::picker::{PickContext, pick_level};
+use crate::picker::{PickContext, pick_automatic};
 use crate::plan::{CompactionPlan, PlanKind};
 use crate::running::{CompactionId, RunningCompactions};
 use crate::shape::LevelShape;
@@ -57,11 +59,16 @@ impl Tree {
     }
 
     fn context(&self) -> PickContext<'static> {
-        PickContext { now_seconds: self.now, bottommost_threshold: self.threshold, compensate: None }
+        PickContext {
+            now_seconds: self.now,
+            bottommost_threshold: self.threshold,
+            compensate: None,
+            suggested: None,
+        }
     }
 
     fn pick(&self) -> Option<CompactionPlan> {
-        pick_level(&self.version(), &self.options, &self.running, &self.context())
+        pick_automatic(&self.version(), &self.options, &self.running, &self.context())
     }
 
     fn start(&mut self, plan: CompactionPlan) {
@@ -118,7 +125,7 @@ impl Tree {
     }
 
     fn run(&mut self, plan: &CompactionPlan) {
-        let outputs = if plan.kind == PlanKind::TrivialMove { Vec::new() } else { self.one_output(plan) };
+        let outputs = if plan.kind == PlanKind::Rewrite { self.one_output(plan) } else { Vec::new() };
         self.install(plan, outputs);
     }
 
@@ -174,6 +181,34 @@ impl Tree {
                 "periodic" => options.periodic_compaction_seconds = value.parse().unwrap(),
                 "filter" => options.has_compaction_filter = value.parse().unwrap(),
                 "move" => options.allow_trivial_move = value.parse().unwrap(),
+                "style" => {
+                    options.style = match value {
+                        "level" => CompactionStyle::Level,
+                        "universal" => CompactionStyle::Universal,
+                        "fifo" => CompactionStyle::Fifo,
+                        other => panic!("unknown style {other}"),
+                    }
+                }
+                "size_ratio" => options.universal.size_ratio = value.parse().unwrap(),
+                "min_width" => options.universal.min_merge_width = value.parse().unwrap(),
+                "max_width" => options.universal.max_merge_width = value.parse().unwrap(),
+                "size_amp" => options.universal.max_size_amplification_percent = value.parse().unwrap(),
+                "read_amp" => options.universal.max_read_amp = value.parse().unwrap(),
+                "compress" => options.universal.compression_size_percent = value.parse().unwrap(),
+                "universal_move" => options.universal.allow_trivial_move = value.parse().unwrap(),
+                "stop" => {
+                    let similar = value == "similar";
+                    options.universal.stop_style =
+                        if similar { StopStyle::SimilarSize } else { StopStyle::TotalSize };
+                }
+                "codec" => {
+                    options.compression =
+                        if value == "none" { CompressionKind::None } else { CompressionKind::Lz4 }
+                }
+                "memtable" => options.write_buffer_size = parse_size(value) as usize,
+                "stop_writes" => options.level0_stop_writes_trigger = value.parse().unwrap(),
+                "table_files" => options.fifo.max_table_files_size = parse_size(value),
+                "merge" => options.fifo.allow_compaction = value.parse().unwrap(),
                 "ingest_behind" => options.allow_ingest_behind = value.parse().unwrap(),
                 "now" => self.now = value.parse().unwrap(),
                 "released_below" => self.threshold = SequenceNumber(value.parse().unwrap()),
@@ -364,7 +399,8 @@ fn show_file(file: &FileMetaData) -> String {
 
 fn show_plan(plan: &CompactionPlan) -> String {
     let bottom = if plan.bottommost { " bottommost" } else { "" };
-    format!("{plan:?}{bottom}")
+    let codec = if plan.compression == CompressionKind::None { "" } else { " compressed" };
+    format!("{plan:?}{bottom}{codec}")
 }
 
 #[test]
@@ -376,6 +412,8 @@ fn text_cases() {
         "pick_special.txt",
         "manual.txt",
         "named_files.txt",
+        "universal.txt",
+        "fifo.txt",
     ] {
         let mut tree = Tree::new();
         text_test::run(name, |case| tree.answer(case));
@@ -403,12 +441,32 @@ impl FilledTree {
         let mut rng = SmallRng::seed_from_u64(seed);
         let mut tree = Tree::new();
         let file = ENTRY_BYTES * rng.random_range(2..20);
+        let style = [CompactionStyle::Level, CompactionStyle::Universal, CompactionStyle::Fifo]
+            [[0, 0, 0, 1, 1, 1, 1, 2][rng.random_range(0..8)]];
+        let least_levels = if style == CompactionStyle::Level { 2 } else { 1 };
         tree.options = CompactionOptions {
-            num_levels: rng.random_range(2..6),
+            style,
+            universal: UniversalOptions {
+                size_ratio: [0, 1, 50][rng.random_range(0..3)],
+                min_merge_width: rng.random_range(1..4),
+                max_merge_width: [3, u32::MAX][rng.random_range(0..2)],
+                max_size_amplification_percent: [25, 200, 1000][rng.random_range(0..3)],
+                max_read_amp: [-1, 0, 6][rng.random_range(0..3)],
+                stop_style: [StopStyle::SimilarSize, StopStyle::TotalSize][rng.random_range(0..2)],
+                allow_trivial_move: rng.random(),
+                ..UniversalOptions::default()
+            },
+            fifo: FifoOptions {
+                max_table_files_size: file * rng.random_range(2..20),
+                allow_compaction: rng.random(),
+            },
+            write_buffer_size: file as usize,
+            level0_stop_writes_trigger: rng.random_range(4..12),
+            num_levels: rng.random_range(least_levels..6),
             level0_file_num_compaction_trigger: rng.random_range(1..5),
             max_bytes_for_level_base: file * rng.random_range(1..6),
             max_bytes_for_level_multiplier: f64::from(rng.random_range(2..6)),
-            level_compaction_dynamic_level_bytes: rng.random(),
+            level_compaction_dynamic_level_bytes: style == CompactionStyle::Level && rng.random(),
             target_file_size_base: file,
             target_file_size_multiplier: rng.random_range(1..3),
             max_compaction_bytes: [0, file * 2, file * 5][rng.random_range(0..3)],
@@ -461,7 +519,7 @@ impl FilledTree {
     }
 
     fn finish(&mut self, plan: &CompactionPlan) {
-        if plan.kind == PlanKind::TrivialMove {
+        if plan.kind != PlanKind::Rewrite {
             self.tree.install(plan, Vec::new());
             return;
         }
@@ -511,6 +569,7 @@ impl FilledTree {
             };
             let older = self.tree.levels.iter().flatten().find(|file| is_older(file));
             let Some(older) = older else { continue };
+            assert!(plan.kind != PlanKind::Drop, "{plan:?}: {user}@{sequence} has elders in {older:?}");
             assert!(!plan.bottommost, "{plan:?} bottommost: {user}@{sequence} has elders in {older:?}");
             if plan.output_level > 0 {
                 let may = below.may_contain(&UserComparator::Bytewise, &user.to_be_bytes());

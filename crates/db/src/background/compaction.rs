@@ -8,12 +8,12 @@ use crate::info_log::info;
 use ironstone_base::statistics::{Histogram, Ticker};
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use ironstone_base::{Code, ColumnFamilyId, Error, Result, SubCode};
+use ironstone_base::{Code, ColumnFamilyId, Error, Result, SequenceNumber, SubCode};
 use ironstone_compaction::{
     CompactionId, CompactionOutput, CompactionPlan, CompactionReason, CompactionStats, JobContext,
-    PickContext, PlanKind, ScopedThreads, pick_level, run_compaction,
+    PickContext, PlanKind, ScopedThreads, pick_automatic, run_compaction,
 };
-use ironstone_version::{Version, VersionEdit};
+use ironstone_version::{FileMetaData, Version, VersionEdit};
 
 /// A table of which at least this share are tombstones is compacted soon, so that scans do not wade
 /// through them and deleted data gives its space back.
@@ -58,7 +58,7 @@ pub(crate) fn next(engine: &Engine, state: &mut State) -> Option<Job> {
 }
 
 fn pick(engine: &Engine, state: &mut State) -> Option<Claimed> {
-    let context = pick_context(engine);
+    let moment = pick_context(engine);
     let State { families, versions, .. } = state;
     let mut due: Vec<_> = families
         .values_mut()
@@ -68,19 +68,35 @@ fn pick(engine: &Engine, state: &mut State) -> Option<Claimed> {
     due.sort_by_key(|family| std::cmp::Reverse(family.pending_bytes));
     for family in due {
         let version = Arc::clone(&versions.column_family(family.data.id)?.current);
-        match pick_level(&version, &family.data.compaction, &family.running, &context) {
+        family.suggested.retain(|&number| version.file(number).is_some());
+        let context = PickContext { suggested: Some(&family.suggested), ..moment };
+        match pick_automatic(&version, &family.data.compaction, &family.running, &context) {
             Some(plan) => {
                 let id = family.running.add(&plan);
                 return Some(Claimed { data: Arc::clone(&family.data), _version: version, plan, id });
             }
-            // Asked again when a flush or a compaction of it has ended.
+            // Asked again when a flush or a compaction of it has ended, when a snapshot was released that its
+            // tables wait for, and from time to time, since they grow old.
             None => {
                 family.compaction_due = false;
+                let waits = |file: &Arc<FileMetaData>| {
+                    file.largest_seqno >= moment.bottommost_threshold.max(SequenceNumber(1))
+                };
+                let waiting = version.all_files().map(|(_, file)| file).filter(|file| waits(file));
+                if let Some(newest) = waiting.map(|file| file.largest_seqno).min() {
+                    engine.snapshots.note_waiting(newest);
+                }
                 engine.progress.notify_all(); // `wait_for_compact` waits for this too.
             }
         }
     }
     None
+}
+
+/// Looks again whether something is due in any column family.
+pub(crate) fn look_again(engine: &Engine, state: &mut State) {
+    state.families.values_mut().for_each(|family| family.compaction_due = true);
+    engine.work.notify_all();
 }
 
 /// What pickers must know of the moment.
@@ -89,13 +105,14 @@ pub(crate) fn pick_context(engine: &Engine) -> PickContext<'static> {
         now_seconds: engine.env.clock.now_seconds(),
         bottommost_threshold: engine.snapshots.bottommost_threshold(engine.pipeline.visible()),
         compensate: None,
+        suggested: None,
     }
 }
 
 /// Carries out a claimed plan, installs the result, and lets go of the claim, whatever happens.
 pub(crate) fn carry_out(engine: &Engine, claimed: Claimed, cancel: &[&AtomicBool]) -> Result<()> {
     let result = match claimed.plan.kind {
-        PlanKind::TrivialMove => move_files(engine, &claimed),
+        PlanKind::TrivialMove | PlanKind::Drop => change_files(engine, &claimed),
         PlanKind::Rewrite => rewrite(engine, &claimed, cancel),
     };
     let mut state = engine.state.lock();
@@ -110,11 +127,12 @@ pub(crate) fn carry_out(engine: &Engine, claimed: Claimed, cancel: &[&AtomicBool
     result
 }
 
-fn move_files(engine: &Engine, claimed: &Claimed) -> Result<()> {
+/// Moves or drops the inputs: nothing is read or written.
+fn change_files(engine: &Engine, claimed: &Claimed) -> Result<()> {
     let Claimed { data, plan, .. } = claimed;
     let edit = plan.edit(data.id, Vec::new());
     install(engine, data.id, edit)?;
-    info!(engine.log, "[{}] moved {plan}", data.name);
+    info!(engine.log, "[{}] {plan}: {}", data.name, plan.reason.name());
     Ok(())
 }
 
@@ -152,7 +170,8 @@ fn rewrite(engine: &Engine, claimed: &Claimed, cancel: &[&AtomicBool]) -> Result
         cancelled: &cancelled,
         skip_filters_at_bottom: data.options.optimize_filters_for_hits,
         tombstone_mark_ratio: TOMBSTONE_MARK_RATIO,
-        rate_limiter: None,
+        filter: data.options.filter_source(),
+        rate_limiter: engine.options.rate_limiter.as_ref(),
         workers: &ScopedThreads(plan.max_subcompactions.max(1)),
         progress: None,
         readahead_size: engine.options.compaction_readahead_size,

@@ -14,7 +14,8 @@ use ironstone_base::sync::atomic::Ordering;
 use ironstone_base::{ColumnFamilyId, FileNumber, Result, SequenceNumber};
 use ironstone_compaction::flush::FlushInput;
 use ironstone_compaction::{
-    CompactionProgress, FlushOutput, JobContext, SerialWorkers, TableSource, run_flush,
+    CompactionProgress, FlushOutput, JobContext, SerialWorkers, TableFileCreationReason, TableSource,
+    run_flush,
 };
 use ironstone_iter::BoxedIterator;
 use ironstone_sst::TableReader;
@@ -111,6 +112,8 @@ pub(crate) struct FlushOf<'a> {
     pub(crate) snapshots: &'a [SequenceNumber],
     pub(crate) progress: Option<&'a Arc<CompactionProgress>>,
     pub(crate) cancelled: &'a (dyn Fn() -> Result<()> + Sync),
+    /// Why, for the compaction filter.
+    pub(crate) reason: TableFileCreationReason,
 }
 
 impl FlushOf<'_> {
@@ -132,14 +135,15 @@ impl FlushOf<'_> {
             cancelled: self.cancelled,
             skip_filters_at_bottom: false,
             tombstone_mark_ratio: 0.0,
-            rate_limiter: None,
+            filter: self.data.options.filter_source(),
+            rate_limiter: self.options.rate_limiter.as_ref(),
             workers: &SerialWorkers,
             progress: self.progress,
             readahead_size: JobContext::DEFAULT_READAHEAD,
             verify_record_count: self.options.flush_verify_memtable_count,
             paranoid_file_checks: false,
         };
-        let (compression, compression_options) = compaction.compression_of_level(0, 1, false);
+        let (compression, compression_options) = compaction.compression_of_flush();
         let now = self.env.clock.now_seconds();
         let newest_first = self.memtables.iter().rev();
         let input = FlushInput {
@@ -155,6 +159,7 @@ impl FlushOf<'_> {
             oldest_key_time: now,
             newest_key_time: now,
             path_id: 0,
+            reason: self.reason,
             compression,
             compression_options,
         };
@@ -251,6 +256,7 @@ fn write_table(engine: &Engine, job_id: u64, taken: &Taken) -> Result<Flushed> {
         progress: Some(progress),
         // Closing waits for a flush that runs: it is short, and the next opening need not replay its WAL.
         cancelled: &|| Ok(()),
+        reason: TableFileCreationReason::Flush,
     };
     let output = job.run(&|| engine.new_file_number())?;
     let nanos = engine.env.clock.monotonic_nanos() - started;

@@ -7,7 +7,7 @@ use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::AtomicBool;
 use ironstone_base::{Code, Error, FileNumber, Result};
 use ironstone_compaction::picker::manual::{ManualCompaction, NamedFilesOptions};
-use ironstone_compaction::{BottommostPolicy, ManualPick, pick_files};
+use ironstone_compaction::{BottommostPolicy, ManualPick, pick_files, promote_level0 as pick_promotion};
 
 /// How a key range is compacted.
 #[derive(Clone, Debug, Default)]
@@ -116,6 +116,27 @@ pub(crate) fn compact_files(
         output_level,
         named,
     )?;
+    let id = family.running.add(&plan);
+    let claimed = Claimed { data: Arc::clone(&family.data), _version: version, plan, id };
+    state.running_compactions += 1;
+    drop(state);
+    let result = carry_out(engine, claimed, &[]);
+    engine.state.lock().running_compactions -= 1;
+    engine.progress.notify_all();
+    result
+}
+
+/// Moves the tables of level 0 to `target_level`.
+pub(crate) fn promote_level0(engine: &Arc<Engine>, cf: &ColumnFamily, target_level: usize) -> Result<()> {
+    let mut state = engine.state.lock();
+    check(&state)?;
+    let context = pick_context(engine);
+    let State { families, versions, .. } = &mut *state;
+    let family = families.get_mut(&cf.id()).ok_or_else(|| dropped(cf))?;
+    let version = versions.column_family(cf.id()).ok_or_else(|| dropped(cf))?.current.clone();
+    let options = &family.data.compaction;
+    let plan = pick_promotion(&version, options, &family.running, &context, target_level)?;
+    let Some(plan) = plan else { return Ok(()) };
     let id = family.running.add(&plan);
     let claimed = Claimed { data: Arc::clone(&family.data), _version: version, plan, id };
     state.running_compactions += 1;

@@ -372,6 +372,7 @@ impl Recovery<'_> {
             snapshots: &[],
             progress: None,
             cancelled: &|| Ok(()),
+            reason: ironstone_compaction::TableFileCreationReason::Recovery,
         };
         let output = job.run(&|| self.versions.new_file_number())?;
         if let Some(file) = output.file {

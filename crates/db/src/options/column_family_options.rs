@@ -1,10 +1,13 @@
 //! Options of one column family.
 
 use super::spec::option_struct;
+use super::style_options::{FifoCompactionOptions, UniversalCompactionOptions};
 use super::table_options::{self, BlockBasedTableOptions};
 use ironstone_base::sync::Arc;
 use ironstone_base::{MergeOperator, SliceTransform, UserComparator};
-use ironstone_compaction::CompactionPriority;
+use ironstone_compaction::{
+    CompactionFilter, CompactionFilterFactory, CompactionPriority, CompactionStyle, SstPartitionerFactory,
+};
 use ironstone_memtable::MemTableKind;
 use ironstone_sst::{CompressionKind, CompressionOptions};
 
@@ -65,6 +68,18 @@ option_struct! {
         level_compaction_dynamic_level_bytes: bool = true, Fixed, V7;
         /// Bounds the input of one compaction; 0: 25 times `target_file_size_base`.
         max_compaction_bytes: u64 = 0, Mutable, V7;
+        /// How the tree is kept in shape.
+        compaction_style: CompactionStyle = CompactionStyle::Level, Fixed, V7;
+        /// For universal compaction.
+        compaction_options_universal: UniversalCompactionOptions = UniversalCompactionOptions::default(), Mutable, V7;
+        /// For FIFO compaction.
+        compaction_options_fifo: FifoCompactionOptions = FifoCompactionOptions::default(), Mutable, V7;
+        /// Sees the newest value of each key that a compaction passes. Called by several threads at once.
+        compaction_filter: Option<Arc<dyn CompactionFilter>> = None, Fixed, V7;
+        /// Makes such a filter for each thread of work; not used if there is a `compaction_filter`.
+        compaction_filter_factory: Option<Arc<dyn CompactionFilterFactory>> = None, Fixed, V7;
+        /// Says where compactions end a table and begin the next.
+        sst_partitioner_factory: Option<Arc<dyn SstPartitionerFactory>> = None, Fixed, V7;
         /// Which file of a level goes first.
         compaction_pri: CompactionPriority = CompactionPriority::MinOverlappingRatio, Fixed, V7;
         /// Writes are slowed down when compactions have so many bytes to do; 0: at the hard limit.
@@ -73,10 +88,12 @@ option_struct! {
         hard_pending_compaction_bytes_limit: u64 = 256 << 30, Mutable, V7;
         /// Compact only when told to.
         disable_auto_compactions: bool = false, Mutable, V7;
-        /// Data that is older than so many seconds is compacted down; 0: never.
+        /// Data that is older than so many seconds is compacted down; with universal compaction the same as
+        /// `periodic_compaction_seconds`; with FIFO compaction tables whose data is older are dropped. 0: never.
         ttl: u64 = 30 * 24 * 60 * 60, Mutable, V7;
-        /// A file that is older than so many seconds is rewritten; 0: never.
-        periodic_compaction_seconds: u64 = 0, Mutable, V7;
+        /// A file that is older than so many seconds is rewritten; 0: never. Default (2^64 - 2): 30 days with
+        /// universal compaction or with a compaction filter, else never.
+        periodic_compaction_seconds: u64 = UNSET_SECONDS, Mutable, V7;
         /// An iterator that passed so many entries of one key seeks instead.
         max_sequential_skip_in_iterations: u64 = 8, Mutable, V7;
         /// No filters on the last level: most reads find their key.
@@ -104,8 +121,6 @@ option_struct! {
         ignored("target_file_size_is_upper_bound", "bool", "false", Change::Mutable, Since::Later, "files may be a little larger than asked for");
         ignored("arena_block_size", "size", "0", Change::Mutable, Since::V7, "arenas grow by their own rule");
         ignored("inplace_update_num_locks", "size", "10000", Change::Mutable, Since::V7, "nothing is updated in place");
-        ignored("compaction_options_fifo", "CompactionOptionsFIFO", FIFO, Change::Mutable, Since::V7, "levelled compaction does not use it");
-        ignored("compaction_options_universal", "CompactionOptionsUniversal", UNIVERSAL, Change::Mutable, Since::V7, "levelled compaction does not use it");
         ignored("last_level_temperature", "Temperature", "kUnknown", Change::Mutable, Since::V7, "the file system takes no such hint");
         ignored("default_write_temperature", "Temperature", "kUnknown", Change::Mutable, Since::Later, "the file system takes no such hint");
         ignored("default_temperature", "Temperature", "kUnknown", Change::Fixed, Since::Later, "the file system takes no such hint");
@@ -151,10 +166,6 @@ option_struct! {
         refused("inplace_update_support", "bool", &["false"], Change::Fixed, Since::V7, "updates in place");
         refused("disallow_memtable_writes", "bool", &["false"], Change::Fixed, Since::Later, "column families without writes");
         refused("table_properties_collectors", "list of TablePropertiesCollectorFactory", &["", "nullptr"], Change::Fixed, Since::Later, "collectors of table properties");
-        refused("compaction_filter", "CompactionFilter", &["nullptr", ""], Change::Fixed, Since::V7, "compaction filters");
-        refused("compaction_filter_factory", "CompactionFilterFactory", &["nullptr", ""], Change::Fixed, Since::V7, "compaction filters");
-        refused("compaction_style", "CompactionStyle", &["kCompactionStyleLevel"], Change::Fixed, Since::V7, "compaction styles other than levelled");
-        refused("sst_partitioner_factory", "SstPartitionerFactory", &["nullptr", ""], Change::Fixed, Since::V7, "SST partitioners");
         refused("cf_allow_ingest_behind", "bool", &["false"], Change::Fixed, Since::Later, "ingestion behind existing data");
         deprecated("filter_deletes", "bool");
         deprecated("check_flush_compaction_key_order", "bool");
@@ -184,7 +195,5 @@ option_struct! {
     }
 }
 
-const FIFO: &str = "{allow_compaction=false;age_for_warm=0;max_table_files_size=1073741824;}";
-const UNIVERSAL: &str = "{incremental=false;compression_size_percent=-1;allow_trivial_move=false;\
-                         max_size_amplification_percent=200;max_merge_width=4294967295;\
-                         stop_style=kCompactionStopStyleTotalSize;min_merge_width=2;size_ratio=1;}";
+/// Stands for a number of seconds that depends on other options.
+pub(super) const UNSET_SECONDS: u64 = u64::MAX - 1;

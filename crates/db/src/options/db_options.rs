@@ -1,9 +1,12 @@
 //! Options of a whole database.
 
 use super::spec::option_struct;
+use super::text::OptionError;
+use super::value::OptionValue;
 use crate::info_log::InfoLogLevel;
 use ironstone_base::Statistics;
 use ironstone_base::sync::Arc;
+use ironstone_compaction::{GenericRateLimiter, RateLimiter};
 use ironstone_vfs::Env;
 use ironstone_wal::WalRecoveryMode;
 use std::path::PathBuf;
@@ -50,6 +53,9 @@ option_struct! {
         compaction_readahead_size: usize = 2 << 20, Mutable, V7;
         /// A MANIFEST that is larger is replaced by a new one.
         max_manifest_file_size: u64 = 1 << 30, Mutable, V7;
+        /// Look for tables that got too old (`ttl`, `periodic_compaction_seconds`) after so many seconds in which
+        /// nothing else made compactions look; 0: never.
+        max_compaction_trigger_wakeup_seconds: u64 = 43200, Mutable, Later;
         /// Tell the system that table files are read at random.
         advise_random_on_open: bool = true, Fixed, V7;
         /// Reserve disk space for files before they are written.
@@ -123,7 +129,6 @@ option_struct! {
         ignored("max_manifest_space_amp_pct", "int", "500", Change::Mutable, Since::Later, "max_manifest_file_size alone decides");
         ignored("optimize_manifest_for_recovery", "bool", "false", Change::Mutable, Since::Later, "only the speed of opening depends on it");
         ignored("daily_offpeak_time_utc", "string", "", Change::Mutable, Since::Later, "it moves compactions to other hours");
-        ignored("max_compaction_trigger_wakeup_seconds", "uint64", "43200", Change::Mutable, Since::Later, "it only says how often to look");
         ignored("fast_sst_open", "bool", "false", Change::Mutable, Since::Later, "only the speed of opening depends on it");
         ignored("allow_mmap_reads", "bool", "false", Change::Fixed, Since::V7, "files are read, not mapped");
         ignored("allow_mmap_writes", "bool", "false", Change::Fixed, Since::V7, "files are written, not mapped");
@@ -168,7 +173,16 @@ option_struct! {
         refused("wal_compression", "CompressionType", &["kNoCompression"], Change::Fixed, Since::V7, "compressed WALs");
         refused("atomic_flush", "bool", &["false"], Change::Fixed, Since::V7, "atomic flush of column families");
         refused("best_efforts_recovery", "bool", &["false"], Change::Fixed, Since::V7, "best-efforts recovery");
-        refused("rate_limiter_bytes_per_sec", "uint64", &["0"], Change::Fixed, Since::Later, "rate limiters");
+        OptionSpec {
+            name: "rate_limiter_bytes_per_sec",
+            kind: "uint64",
+            change: Change::Fixed,
+            since: Since::Later,
+            status: Status::Built {
+                get: |options| options.rate().to_string(),
+                set: |options, text| options.set_rate(text),
+            },
+        };
         refused("file_checksum_gen_factory", "FileChecksumGenFactory", &["nullptr", ""], Change::Fixed, Since::V7, "checksums of whole files");
         refused("listeners", "list of EventListener", &["", "nullptr"], Change::Fixed, Since::Later, "event listeners");
         refused("env", "Env", &["", "default", "nullptr", "id=default", "id=DefaultEnv", "DefaultEnv", "PosixEnv"], Change::Fixed, Since::Later, "an env by name; set it in code");
@@ -192,6 +206,9 @@ option_struct! {
         deprecated("seq_per_batch", "bool");
     }
     fields {
+        /// Paces the writes of flushes and compactions. May be shared between databases. In text:
+        /// `rate_limiter_bytes_per_sec`.
+        rate_limiter: Option<Arc<dyn RateLimiter>> = None;
         /// Files and clock.
         env: Env = Env::os();
         /// Refuse to open when damage to a WAL is provably rot of bytes that had been durable, instead
@@ -199,5 +216,19 @@ option_struct! {
         strict_wal_recovery: bool = true;
         /// Takes the lines of LOG instead of the file.
         info_log: Option<Arc<dyn Logger>> = None;
+    }
+}
+
+impl DbOptions {
+    /// What the rate limiter lets through, in bytes per second; 0 if there is none.
+    fn rate(&self) -> u64 {
+        self.rate_limiter.as_ref().and_then(|limiter| limiter.bytes_per_second()).unwrap_or(0)
+    }
+    fn set_rate(&mut self, text: &str) -> Result<(), OptionError> {
+        self.rate_limiter = match u64::parse(text)? {
+            0 => None,
+            rate => Some(Arc::new(GenericRateLimiter::new(rate))),
+        };
+        Ok(())
     }
 }

@@ -24,6 +24,7 @@ use ironstone_base::sync::Arc;
 use ironstone_base::{
     Code, Comparator, Error, FileKind, FileNumber, MergeOperator, Result, UserComparator, file_name,
 };
+use ironstone_compaction::{CompactionFilter, CompactionFilterFactory, SstPartitionerFactory};
 use ironstone_vfs::FileSystem;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -44,6 +45,12 @@ pub struct LoadOptions {
     pub comparators: Vec<Arc<dyn Comparator>>,
     /// The application's merge operators: a column family whose file names one gets it.
     pub merge_operators: Vec<Arc<dyn MergeOperator>>,
+    /// The same for compaction filters.
+    pub compaction_filters: Vec<Arc<dyn CompactionFilter>>,
+    /// The same for their factories.
+    pub compaction_filter_factories: Vec<Arc<dyn CompactionFilterFactory>>,
+    /// The same for SST partitioners.
+    pub sst_partitioner_factories: Vec<Arc<dyn SstPartitionerFactory>>,
 }
 
 /// What an OPTIONS file says.
@@ -134,6 +141,11 @@ impl OptionsFile {
         fs.rename(&temporary, &path)?;
         fs.open_directory(db_dir)?.sync()
     }
+}
+
+/// Whether the text of an object has this name.
+fn is_named(text: &str, name: &str) -> bool {
+    text::object_id(text).is_ok_and(|id| text::unescape(&id) == name)
 }
 
 fn write_section<T: OptionStruct>(out: &mut String, options: &T) {
@@ -307,14 +319,39 @@ impl Parser<'_> {
                 return Ok(());
             }
         }
-        if name == "merge_operator" {
-            let id = text::unescape(&text::object_id(value)?);
-            if let Some(known) = self.options.merge_operators.iter().find(|known| known.name() == id) {
-                family.merge_operator = Some(Arc::clone(known));
-                return Ok(());
+        let known = self.options;
+        match name {
+            "merge_operator" => {
+                let given = |operator: &&Arc<dyn MergeOperator>| is_named(value, operator.name());
+                if let Some(operator) = known.merge_operators.iter().find(given) {
+                    family.merge_operator = Some(Arc::clone(operator));
+                    return Ok(());
+                }
             }
+            "compaction_filter" => {
+                let given = |filter: &&Arc<dyn CompactionFilter>| is_named(value, filter.name());
+                if let Some(filter) = known.compaction_filters.iter().find(given) {
+                    family.compaction_filter = Some(Arc::clone(filter));
+                    return Ok(());
+                }
+            }
+            "compaction_filter_factory" => {
+                let given = |factory: &&Arc<dyn CompactionFilterFactory>| is_named(value, factory.name());
+                if let Some(factory) = known.compaction_filter_factories.iter().find(given) {
+                    family.compaction_filter_factory = Some(Arc::clone(factory));
+                    return Ok(());
+                }
+            }
+            "sst_partitioner_factory" => {
+                let given = |factory: &&Arc<dyn SstPartitionerFactory>| is_named(value, factory.name());
+                if let Some(factory) = known.sst_partitioner_factories.iter().find(given) {
+                    family.sst_partitioner_factory = Some(Arc::clone(factory));
+                    return Ok(());
+                }
+            }
+            _ => {}
         }
-        text::set_by_rules(family, name, value, self.options.rules)
+        text::set_by_rules(family, name, value, known.rules)
     }
 
     fn take_version(&mut self, name: &str, value: &str) -> Result<(), OptionError> {

@@ -112,9 +112,8 @@ fn defaults_are_those_of_rocksdb_11() {
         ("max_compaction_bytes", "1677721600", "0"),
         ("arena_block_size", "1048576", "0"),
         ("create_if_missing", "true", "false"),
+        ("periodic_compaction_seconds", "0", "18446744073709551614"),
         ("blob_compression_opts", "", ""),
-        ("compaction_options_fifo", "", ""),
-        ("compaction_options_universal", "", ""),
     ];
     let (_, bytes) = golden("rocksdb-11.8.1-defaults.ini");
     let options = Options::default();
@@ -135,11 +134,15 @@ fn defaults_are_those_of_rocksdb_11() {
             let mut given = ironstone_sst::CompressionOptions { level: 0, ..Default::default() };
             text::set_nested(&mut given, &theirs).unwrap();
             assert_eq!(given, ironstone_sst::CompressionOptions::default(), "{name}");
+        } else if name.starts_with("compaction_options_") {
+            let mut given = ColumnFamilyOptions::default();
+            given.set(&name, &theirs).unwrap();
+            assert_eq!(given.get(&name).as_ref(), Some(&mine), "{name}");
         } else {
             assert_eq!(sorted(&mine), sorted(&theirs), "{section} {name}");
         }
     }
-    for (name, _, mine) in ours.iter().take(4) {
+    for (name, _, mine) in ours.iter().take(5) {
         assert_eq!(options.get(name).as_deref(), Some(*mine));
     }
 }
@@ -284,9 +287,11 @@ fn failed_update_changes_nothing() {
 fn features_that_are_not_built_are_refused_by_name() {
     let mut options = Options::default();
     for (name, value, feature) in [
-        ("compaction_style", "kCompactionStyleUniversal", "compaction styles"),
+        ("compaction_options_universal", "{incremental=true}", "incremental universal compaction"),
+        ("compaction_options_fifo", "{max_data_files_size=1}", "blob files"),
+        ("sst_partitioner_factory", "Mine", "SST partitioner Mine"),
         ("enable_blob_files", "true", "blob files"),
-        ("compaction_filter", "Remove", "compaction filters"),
+        ("compaction_filter", "Remove", "compaction filter Remove"),
         ("wal_compression", "kZSTD", "compressed WALs"),
         ("table_factory", "PlainTable", "table factory PlainTable"),
         ("memtable_factory", "HashSkipListRepFactory", "memtable HashSkipListRepFactory"),
@@ -377,6 +382,11 @@ fn documentation_is_up_to_date() {
     section::<DbOptions>(&mut expected, "Database (`DBOptions`)");
     section::<ColumnFamilyOptions>(&mut expected, "Column family (`CFOptions`)");
     section::<BlockBasedTableOptions>(&mut expected, "Tables (`TableOptions/BlockBasedTable`)");
+    section::<UniversalCompactionOptions>(
+        &mut expected,
+        "Universal compaction (`compaction_options_universal`)",
+    );
+    section::<FifoCompactionOptions>(&mut expected, "FIFO compaction (`compaction_options_fifo`)");
     section::<ironstone_sst::CompressionOptions>(&mut expected, "Compression (`compression_opts`)");
 
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/options.md");
@@ -401,5 +411,7 @@ fn tables_know_every_option_once() {
     assert_eq!(names::<DbOptions>(), 122);
     assert_eq!(names::<ColumnFamilyOptions>(), 118);
     assert_eq!(names::<BlockBasedTableOptions>(), 48);
+    assert_eq!(names::<UniversalCompactionOptions>(), 10);
+    assert_eq!(names::<FifoCompactionOptions>(), 9);
     assert_eq!(names::<ironstone_sst::CompressionOptions>(), 11);
 }

@@ -1,7 +1,9 @@
 //! Options that contradict each other are refused; numbers out of range are brought into it.
 
+use super::column_family_options::UNSET_SECONDS;
 use super::{ColumnFamilyOptions, DbOptions, OptionStruct};
 use ironstone_base::{Error, Result};
+use ironstone_compaction::CompactionStyle;
 use ironstone_sst::{CompressionKind, DataBlockIndexType, IndexType};
 
 /// More levels than any key range fills.
@@ -107,10 +109,21 @@ pub fn validate(db: &DbOptions, cf: &ColumnFamilyOptions) -> Result<()> {
             says: "block_size_deviation has to be within 0 and 100",
         },
     ];
-    match rules.iter().find(|rule| rule.broken) {
-        Some(rule) => Err(Error::invalid_argument(rule.says)),
-        None => codecs_are_built(cf),
+    if let Some(rule) = rules.iter().find(|rule| rule.broken) {
+        return Err(Error::invalid_argument(rule.says));
     }
+    let read_amp = cf.compaction_options_universal.max_read_amp;
+    if cf.compaction_style == CompactionStyle::Universal
+        && (read_amp < -1 || (read_amp > 0 && read_amp < cf.level0_file_num_compaction_trigger))
+    {
+        let what = "max_read_amp below level0_file_num_compaction_trigger, and neither -1 nor 0";
+        return Err(Error::not_supported(what));
+    }
+    if let Some(filter) = cf.compaction_filter.as_ref().filter(|filter| !filter.ignore_snapshots()) {
+        let name = filter.name();
+        return Err(Error::not_supported(format!("compaction filter {name}: ignore_snapshots is false")));
+    }
+    codecs_are_built(cf)
 }
 
 fn codecs_are_built(cf: &ColumnFamilyOptions) -> Result<()> {
@@ -172,7 +185,16 @@ impl ColumnFamilyOptions {
         adjust!(notes, cf.max_write_buffer_number, cf.max_write_buffer_number.max(2), "at least two");
         let merge = cf.min_write_buffer_number_to_merge.min(cf.max_write_buffer_number - 1).max(1);
         adjust!(notes, cf.min_write_buffer_number_to_merge, merge, "less than max_write_buffer_number");
-        adjust!(notes, cf.num_levels, cf.num_levels.max(2), "levelled compaction has at least two");
+        let levelled = cf.compaction_style == CompactionStyle::Level;
+        let least = if levelled { 2 } else { 1 };
+        adjust!(notes, cf.num_levels, cf.num_levels.max(least), "at least one, two with levelled compaction");
+        cf.level_compaction_dynamic_level_bytes &= levelled;
+        if cf.compaction_style == CompactionStyle::Fifo {
+            // Dropping is quick, and needs no help from writers.
+            cf.level0_slowdown_writes_trigger = i32::MAX;
+            cf.level0_stop_writes_trigger = i32::MAX;
+        }
+        cf.sanitize_ages();
         let multiplier = cf.max_bytes_for_level_multiplier;
         let positive = if multiplier > 0.0 { multiplier } else { 1.0 };
         adjust!(notes, cf.max_bytes_for_level_multiplier, positive, "above 0");
@@ -211,6 +233,33 @@ impl ColumnFamilyOptions {
         notes
     }
 }
+
+impl ColumnFamilyOptions {
+    /// How old files may become, where that depends on other options.
+    fn sanitize_ages(&mut self) {
+        let filtered = self.compaction_filter.is_some() || self.compaction_filter_factory.is_some();
+        let periodic = &mut self.periodic_compaction_seconds;
+        let unset = *periodic == UNSET_SECONDS;
+        match self.compaction_style {
+            CompactionStyle::Level if unset && filtered => *periodic = THIRTY_DAYS,
+            CompactionStyle::Universal => {
+                if unset {
+                    *periodic = THIRTY_DAYS;
+                }
+                // Both say how old a file may become: the stricter one counts.
+                *periodic = match (*periodic, self.ttl) {
+                    (0, ttl) => ttl,
+                    (periodic, 0) => periodic,
+                    (periodic, ttl) => periodic.min(ttl),
+                };
+            }
+            _ if unset => *periodic = 0,
+            _ => {}
+        }
+    }
+}
+
+const THIRTY_DAYS: u64 = 30 * 24 * 60 * 60;
 
 #[cfg(test)]
 mod tests {

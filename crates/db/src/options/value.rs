@@ -8,7 +8,10 @@ use ironstone_base::checksum::ChecksumKind;
 use ironstone_base::sync::Arc;
 use ironstone_base::{MergeOperator, SliceTransform, Statistics, UserComparator, slice_transform};
 use ironstone_cache::{Cache, CacheOptions};
-use ironstone_compaction::CompactionPriority;
+use ironstone_compaction::{
+    CompactionFilter, CompactionFilterFactory, CompactionPriority, CompactionStyle, SstPartitionerFactory,
+    SstPartitionerFixedPrefix, StopStyle,
+};
 use ironstone_memtable::MemTableKind;
 use ironstone_sst::{
     BlockCache, CompressionKind, CompressionOptions, DataBlockIndexType, FilterPolicy, IndexShortening,
@@ -147,6 +150,15 @@ named_values! {
         CompactionPriority::OldestSmallestSeqFirst = "kOldestSmallestSeqFirst",
         CompactionPriority::MinOverlappingRatio = "kMinOverlappingRatio",
         CompactionPriority::RoundRobin = "kRoundRobin",
+    }
+    CompactionStyle = "CompactionStyle" {
+        CompactionStyle::Level = "kCompactionStyleLevel",
+        CompactionStyle::Universal = "kCompactionStyleUniversal",
+        CompactionStyle::Fifo = "kCompactionStyleFIFO",
+    }
+    StopStyle = "CompactionStopStyle" {
+        StopStyle::SimilarSize = "kCompactionStopStyleSimilarSize",
+        StopStyle::TotalSize = "kCompactionStopStyleTotalSize",
     }
     ChecksumKind = "ChecksumType" {
         ChecksumKind::None = "kNoChecksum",
@@ -318,6 +330,49 @@ impl OptionValue for Option<Arc<dyn SliceTransform>> {
     }
     fn print(&self) -> String {
         self.as_ref().map_or_else(|| NULL.to_owned(), |transform| text::escape(transform.name()))
+    }
+}
+
+/// Objects that only code can make; their names are written.
+macro_rules! objects_of_code {
+    ($($trait:ident, $what:literal;)*) => { $(
+        impl OptionValue for Option<Arc<dyn $trait>> {
+            const KIND: &'static str = stringify!($trait);
+            fn parse(text: &str) -> Result<Self, OptionError> {
+                if is_null(text) {
+                    return Ok(None);
+                }
+                let id = text::unescape(&text::object_id(text)?);
+                Err(OptionError::not_supported(format!(concat!($what, " {}; set it in code"), id)))
+            }
+            fn print(&self) -> String {
+                self.as_ref().map_or_else(|| NULL.to_owned(), |object| text::escape(object.name()))
+            }
+        }
+    )* };
+}
+objects_of_code! {
+    CompactionFilter, "compaction filter";
+    CompactionFilterFactory, "compaction filter factory";
+}
+
+/// `{length=8;id=SstPartitionerFixedPrefixFactory;}`; the application's own have to be set in code.
+impl OptionValue for Option<Arc<dyn SstPartitionerFactory>> {
+    const KIND: &'static str = "SstPartitionerFactory";
+    fn parse(text: &str) -> Result<Self, OptionError> {
+        if is_null(text) {
+            return Ok(None);
+        }
+        let (id, properties) = text::object(text)?;
+        if id != SstPartitionerFixedPrefix::NAME {
+            let what = format!("SST partitioner {id}; set it in code");
+            return Err(OptionError::not_supported(what));
+        }
+        let length = properties.iter().find(|(name, _)| name == "length").map_or("0", |(_, length)| length);
+        Ok(Some(SstPartitionerFixedPrefix::factory(usize::parse(length)?)))
+    }
+    fn print(&self) -> String {
+        self.as_ref().map_or_else(|| NULL.to_owned(), |factory| factory.text())
     }
 }
 

@@ -4,6 +4,7 @@ mod disk;
 
 mod column_families;
 mod compaction;
+mod compaction_styles;
 mod comparators;
 mod concurrency;
 mod delete_range;
