@@ -42,7 +42,10 @@ pub fn run_all(arguments: &[String]) -> Result<(), String> {
         }
     };
     attempt("crash", &|| test("crash", ("IRONSTONE_CRASH_STATES", &scaled(1_000_000.0).to_string())));
-    attempt("damage", &|| test("damage", ("IRONSTONE_DAMAGE", if scale >= 0.2 { "all" } else { "usual" })));
+    attempt("damage", &|| {
+        test("damage", ("IRONSTONE_DAMAGE", if scale >= 0.2 { "all" } else { "usual" }))?;
+        damage((DAMAGE_EVERY as f64 / scale).ceil() as u64)
+    });
     attempt("faults", &|| test("faults", ("IRONSTONE_FAULTS", "all")));
     attempt("model", &|| test("model", ("IRONSTONE_MODEL_OPS", &scaled(10_000_000.0).to_string())));
     attempt("sim", &|| timed("sim", || endure::recorded_sim(30.0 * scale, seed)));
@@ -52,6 +55,18 @@ pub fn run_all(arguments: &[String]) -> Result<(), String> {
     });
     reliability::write()?;
     if failed.is_empty() { Ok(()) } else { Err(failed.join("\n")) }
+}
+
+/// Which bytes are damaged in a full campaign: one in so many.
+pub const DAMAGE_EVERY: u64 = 16;
+
+/// The damage table of both engines.
+pub fn damage(every: u64) -> Result<(), String> {
+    let start = Instant::now();
+    match endure::damage(every)? {
+        Some(table) => keep("damage", table, start.elapsed().as_secs()),
+        None => Ok(()),
+    }
 }
 
 /// Runs a test of the testkit, which records what it did, and says in the records what they are of.

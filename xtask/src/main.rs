@@ -23,6 +23,7 @@ usage: cargo xtask <command>
   sim     the simulator: cargo xtask sim [--seed S] [--minutes M | --runs N]
   kill    kill processes that write: cargo xtask kill [COUNT] [SEED]
   power   take the power from file systems, as root: cargo xtask power [COUNT] [SEED]
+  damage  the same damage to our files and to RocksDB's, recorded: cargo xtask damage [--every BYTES]
   campaign     all of these for hours, recorded: cargo xtask campaign --help
   reliability  write RELIABILITY.md from the records
   fuzz    every fuzz target under libFuzzer, by turns: cargo xtask fuzz --help
@@ -40,6 +41,15 @@ fn numbers(arguments: &[String], count: u64) -> Result<(u64, u64), String> {
     Ok((number(0, count)?, number(1, u64::from(std::process::id()))?))
 }
 
+/// What `--every` says.
+fn every(arguments: &[String]) -> Result<u64, String> {
+    match arguments {
+        [] => Ok(campaign::DAMAGE_EVERY),
+        [name, bytes] if name == "--every" => bytes.parse().map_err(|error| format!("{bytes}: {error}")),
+        _ => Err(USAGE.to_owned()),
+    }
+}
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let rest = arguments.get(1..).unwrap_or_default();
@@ -52,6 +62,7 @@ fn main() -> ExitCode {
         Some("sim") => endure::sim(rest),
         Some("kill") => numbers(rest, 200).and_then(|(count, seed)| endure::kill(count, seed).map(|_| ())),
         Some("power") => numbers(rest, 20).and_then(|(count, seed)| endure::power(count, seed).map(|_| ())),
+        Some("damage") => every(rest).and_then(campaign::damage).and_then(|()| reliability::write()),
         Some("campaign") => campaign::run_all(rest),
         Some("reliability") => reliability::write(),
         Some("fuzz") => fuzz::run(rest),
