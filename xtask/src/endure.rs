@@ -90,6 +90,41 @@ fn simulate(
     if failed > 0 { Err(format!("{failed} of {processes} simulators found something")) } else { Ok(reports) }
 }
 
+/// Where the builds of the scenes for loom are: a workspace of its own.
+const LOOM_TARGET: &str = "target/loom";
+
+/// What the regular run does with the scenes for loom: their lints, and all of them.
+pub fn regular_loom() -> Result<(), String> {
+    run("cargo", &["fmt", "--manifest-path", "loom/Cargo.toml", "--check"], &[])?;
+    let of = ["--manifest-path", "loom/Cargo.toml", "--target-dir", LOOM_TARGET];
+    run(
+        "cargo",
+        &[&["clippy", "--all-targets"][..], &of, &PROFILE, &["--", "-D", "warnings"]].concat(),
+        &[],
+    )?;
+    loom(&[]).map(|_| ())
+}
+
+/// Runs the scenes for loom. Answers how many there were, and their executions.
+pub fn loom(arguments: &[String]) -> Result<serde_json::Value, String> {
+    let of = ["--manifest-path", "loom/Cargo.toml", "--target-dir", LOOM_TARGET];
+    run("cargo", &[&["build"][..], &of, &PROFILE].concat(), &[])?;
+    let program = Path::new(LOOM_TARGET).join("checked/loom");
+    let output = Command::new(&program)
+        .args(arguments)
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("{}: {error}", program.display()))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    print!("{text}");
+    if !output.status.success() {
+        return Err("loom found something".to_owned());
+    }
+    let executions = |line: &str| line.split_once(": ")?.1.split_once(" executions")?.0.parse::<u64>().ok();
+    let scenes: Vec<u64> = text.lines().filter_map(executions).collect();
+    Ok(serde_json::json!({ "scenes": scenes.len(), "executions": scenes.iter().sum::<u64>(), "failures": 0 }))
+}
+
 /// Simulations of so many minutes on every processor, as one record.
 pub fn recorded_sim(minutes: f64, first: u64) -> Result<serde_json::Value, String> {
     let sim = build_sim()?;

@@ -21,6 +21,7 @@ usage: cargo xtask <command>
   model   the model test with more operations: cargo xtask model [OPERATIONS]
   crash   the crash test with more states: cargo xtask crash [STATES]
   sim     the simulator: cargo xtask sim [--seed S] [--minutes M | --runs N]
+  loom    every schedule of small scenes, in weak memory: cargo xtask loom [--preemptions N] [SCENE ...]
   kill    kill processes that write: cargo xtask kill [COUNT] [SEED]
   power   take the power from file systems, as root: cargo xtask power [COUNT] [SEED]
   damage  the same damage to our files and to RocksDB's, recorded: cargo xtask damage [--every BYTES]
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
         Some("model") => check::long_run("model", "IRONSTONE_MODEL_OPS", rest.first()),
         Some("crash") => check::long_run("crash", "IRONSTONE_CRASH_STATES", rest.first()),
         Some("sim") => endure::sim(rest),
+        Some("loom") => endure::loom(rest).map(|_| ()),
         Some("kill") => numbers(rest, 200).and_then(|(count, seed)| endure::kill(count, seed).map(|_| ())),
         Some("power") => numbers(rest, 20).and_then(|(count, seed)| endure::power(count, seed).map(|_| ())),
         Some("damage") => every(rest).and_then(campaign::damage).and_then(|()| reliability::write()),

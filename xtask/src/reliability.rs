@@ -86,7 +86,8 @@ const LIMITS: &str = "\
   tells them apart. One flipped bit is found. Such ends are the rows *dropped* below.
 - Bits that flip in memory: blocks are checked when they are read from the disk, not again in the cache; keys and values
   carry no checksum of their own between a write and its WAL record.
-- Simulated threads see memory in one order. Weaker orders are looked at by Miri on the memtable and the cache only.
+- Simulated threads see memory in one order. Weaker orders are looked at by loom, in small scenes over the memtables, the
+  end of the commit pipeline and the block cache, and by Miri on memtable and cache; not in the engine as a whole.
 - Machines other than x86-64 Linux.
 ";
 
@@ -122,6 +123,26 @@ fn summary(text: &mut String, records: &BTreeMap<String, Value>) {
         let how = "threads under a seeded scheduler, with power losses, failing calls and syncs, full disks, clock \
                    jumps, interrupted recoveries";
         row("any of these with any schedule", how, sim, &sim["schedules"], &sim["distinct_images"], true);
+    }
+    if let Some(loom) = records.get("loom") {
+        let scenes = number(&loom["scenes"]);
+        let how = format!(
+            "every schedule with up to 2 or 3 preemptions of {scenes} scenes over memtables, commit and cache (loom)"
+        );
+        row("orders of memory", &how, loom, &loom["executions"], &Value::Null, false);
+    }
+    for one in
+        records.get("sanitize").and_then(|record| record["sanitizers"].as_array()).into_iter().flatten()
+    {
+        let sanitizer = one["sanitizer"].as_str().unwrap_or_default();
+        let what = if sanitizer == "thread" { "data races" } else { "wild reads and writes" };
+        let how = format!(
+            "tests of what has `unsafe` or threads under the {sanitizer} sanitizer, standard library included"
+        );
+        let mut record = records["sanitize"].clone();
+        record["failures"] =
+            (one["reports"].as_u64().unwrap_or(1) + one["failed"].as_u64().unwrap_or(1)).into();
+        row(what, &how, &record, &one["passed"], &Value::Null, false);
     }
     if let Some(kill) = records.get("kill") {
         row(

@@ -11,5 +11,6 @@ pub mod atomic {
 }
 
 pub(super) mod threads {
+    pub use std::hint::spin_loop;
     pub use std::thread::{Builder, JoinHandle, scope, yield_now};
 }
