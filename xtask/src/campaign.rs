@@ -1,6 +1,6 @@
 //! The long campaign: every harness with far more work than the regular run, and what came of it, recorded.
 
-use crate::{check::run, endure, reliability};
+use crate::{check::run, endure, reliability, sanitize};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,7 @@ usage: cargo xtask campaign [--scale S] [--only NAME,NAME...] [--seed N]
 
   Runs the harnesses with S times the work of a full campaign (default 1: about three hours on two processors),
   records what they did in docs/reliability, and writes RELIABILITY.md.
-  Names: crash, damage, faults, model, sim, loom, kill, power
+  Names: crash, damage, faults, model, sim, loom, sanitize, kill, power
 ";
 
 /// Where results are kept.
@@ -50,6 +50,7 @@ pub fn run_all(arguments: &[String]) -> Result<(), String> {
     attempt("model", &|| test("model", ("IRONSTONE_MODEL_OPS", &scaled(10_000_000.0).to_string())));
     attempt("sim", &|| timed("sim", || endure::recorded_sim(30.0 * scale, seed)));
     attempt("loom", &|| timed("loom", || endure::loom(&[])));
+    attempt("sanitize", &|| sanitize::run(&[]));
     attempt("kill", &|| timed("kill", || endure::kill(scaled(20_000.0), seed)));
     attempt("power", &|| {
         timed("power", || endure::power(scaled(1_667.0), seed).map(|kinds| json!({ "kinds": kinds })))

@@ -8,6 +8,7 @@ mod endure;
 mod fuzz;
 mod mistakes;
 mod reliability;
+mod sanitize;
 mod tidy;
 
 use std::process::ExitCode;
@@ -22,6 +23,7 @@ usage: cargo xtask <command>
   crash   the crash test with more states: cargo xtask crash [STATES]
   sim     the simulator: cargo xtask sim [--seed S] [--minutes M | --runs N]
   loom    every schedule of small scenes, in weak memory: cargo xtask loom [--preemptions N] [SCENE ...]
+  sanitize  tests under ThreadSanitizer and AddressSanitizer, recorded: cargo xtask sanitize [thread | address]
   kill    kill processes that write: cargo xtask kill [COUNT] [SEED]
   power   take the power from file systems, as root: cargo xtask power [COUNT] [SEED]
   damage  the same damage to our files and to RocksDB's, recorded: cargo xtask damage [--every BYTES]
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         Some("crash") => check::long_run("crash", "IRONSTONE_CRASH_STATES", rest.first()),
         Some("sim") => endure::sim(rest),
         Some("loom") => endure::loom(rest).map(|_| ()),
+        Some("sanitize") => sanitize::run(rest).and_then(|()| reliability::write()),
         Some("kill") => numbers(rest, 200).and_then(|(count, seed)| endure::kill(count, seed).map(|_| ())),
         Some("power") => numbers(rest, 20).and_then(|(count, seed)| endure::power(count, seed).map(|_| ())),
         Some("damage") => every(rest).and_then(campaign::damage).and_then(|()| reliability::write()),

@@ -164,6 +164,7 @@ fn summary(text: &mut String, records: &BTreeMap<String, Value>) {
     for (name, what) in [
         ("faults-io-error", "calls that fail with EIO"),
         ("faults-disk-full", "full disk, short writes"),
+        ("faults-refused", "calls that fail with EMFILE or EINTR"),
         ("faults-failed-sync", "failed syncs, with three meanings of that"),
     ] {
         if let Some(faults) = records.get(name) {
