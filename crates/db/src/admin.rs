@@ -265,6 +265,7 @@ impl Db {
     /// was acknowledged is there, and writes are taken again.
     pub fn resume(&self) -> Result<()> {
         let engine = self.engine();
+        let _resuming = engine.resuming.lock();
         let error = {
             let state = engine.state.lock();
             if engine.read_only {

@@ -256,6 +256,7 @@ fn open(
         tables,
         block_cache,
         switching: Mutex::new(()),
+        resuming: Mutex::new(()),
         switch_wanted: AtomicBool::new(false),
         flushes_run: AtomicBool::new(false),
         wal_check: AtomicU64::new(0),
