@@ -3,7 +3,7 @@
 #
 #   RocksDB 7.8   ldb, sst_dump and the C library    apt: rocksdb-tools librocksdb-dev
 #   RocksDB 10.4  Python package rocksdict           pip, in a virtual environment
-#   RocksDB 11.8  Java package rocksdbjni            maven
+#   RocksDB 11.8  Java package rocksdbjni            maven; its library for the damage table as well
 #   LevelDB 1.23  the C library                      apt: libleveldb-dev
 #
 # Everything but the apt packages goes to target/oracles (or $IRONSTONE_ORACLES). Running it again is cheap.
@@ -71,12 +71,23 @@ install_rocksdbjni() {
   chmod +x "$oracles/rocksjava_driver"
 }
 
+build_rocksdb_damage() {
+  jar=$oracles/rocksdbjni-$ROCKSDBJNI_VERSION.jar library=$oracles/librocksdbjni-linux64.so
+  fresh "$oracles/rocksdb_damage" "$here/oracles/rocksdb_damage.c" "$library" && return
+  [ -e "$library" ] || (cd "$oracles" && jar xf "$jar" librocksdbjni-linux64.so) ||
+    { miss rocksdb_damage "no library in $jar"; return; }
+  cc -O1 -o "$oracles/rocksdb_damage" "$here/oracles/rocksdb_damage.c" -L"$oracles" -l:librocksdbjni-linux64.so \
+    -Wl,-rpath,"$oracles" 2>"$oracles/rocksdb_damage.log" ||
+    miss rocksdb_damage "see $oracles/rocksdb_damage.log"
+}
+
 install_apt
 for tool in ldb sst_dump; do command -v $tool >/dev/null || miss $tool "apt: rocksdb-tools"; done
 build_c rocksdb_driver rocksdb
 build_c leveldb_driver leveldb
 install_rocksdict
 install_rocksdbjni
+build_rocksdb_damage
 
 [ -z "$missing" ] || { echo "not installed:$missing" >&2; exit 1; }
 echo "all oracles are in $oracles"

@@ -7,6 +7,7 @@ mod clock;
 mod history;
 mod one;
 mod plan;
+mod priorities;
 mod recovery;
 mod run;
 mod shrink;

@@ -1,8 +1,9 @@
 //! One plan under its schedule.
 
 use crate::plan::{Caps, Plan, Schedule};
+use crate::priorities::Priorities;
 use crate::run::{self, Done};
-use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use shuttle::scheduler::{RandomScheduler, Scheduler};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -24,7 +25,7 @@ pub fn warm_up() {
 pub fn simulate(plan: &Plan) -> Result<Done, String> {
     match plan.schedule {
         Schedule::Random => under(RandomScheduler::new_from_seed(plan.schedule_seed, 1), plan),
-        Schedule::Priorities(depth) => under(PctScheduler::new_from_seed(plan.schedule_seed, depth, 1), plan),
+        Schedule::Priorities(changes) => under(Priorities::new(plan.schedule_seed, changes), plan),
     }
 }
 

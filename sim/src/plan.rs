@@ -124,6 +124,8 @@ pub struct Plan {
     pub chores: Vec<Chore>,
     /// What goes wrong.
     pub trouble: Trouble,
+    /// So many operations after the first write that failed, the power fails: while somebody resumes.
+    pub power_too: Option<u64>,
     /// Whether the database is closed before the end, or ends with whatever it was doing.
     pub closes: bool,
     /// What a crash at the end leaves.
@@ -149,10 +151,10 @@ impl Plan {
         let chores = rng.random_range(0..=8usize);
         let mut plan = Self {
             seed,
-            schedule: if rng.random_bool(0.7) {
+            schedule: if rng.random_bool(0.6) {
                 Schedule::Random
             } else {
-                Schedule::Priorities(rng.random_range(2..=4))
+                Schedule::Priorities(rng.random_range(2..=12))
             },
             schedule_seed: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ caps.schedule,
             one_in: *[8, 32, 128, 1024].choose(&mut rng).expect("not empty"),
@@ -161,6 +163,7 @@ impl Plan {
             readers: (0..readers).map(|_| rng.random_range(1..=6)).collect(),
             chores: (0..chores).map(|_| chore(&mut rng, families)).collect(),
             trouble: trouble(&mut rng),
+            power_too: rng.random_bool(0.3).then(|| rng.random_range(0..16)),
             closes: rng.random_bool(0.4),
             policy: *CrashPolicy::ALL.choose(&mut rng).expect("not empty"),
             policy_seed: rng.random(),

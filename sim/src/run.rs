@@ -55,6 +55,8 @@ struct Stage {
     buffered: bool,
     /// Whether something has failed that the plan lets fail.
     failed: AtomicBool,
+    /// Whether a write has.
+    failing: AtomicBool,
 }
 
 /// The name of column family `number`.
@@ -118,6 +120,7 @@ pub fn run(plan: &Plan) -> Result<Done, String> {
         history: Shared::default(),
         buffered,
         failed: AtomicBool::new(false),
+        failing: AtomicBool::new(false),
     });
     stage.make_trouble();
     let mut threads = Vec::new();
@@ -230,6 +233,7 @@ impl Stage {
             self.history.with(|history| history.finish(id, result.is_ok(), sync));
             if self.allow("write", result)?.is_none() {
                 tries += 1;
+                self.maybe_lose_power();
                 if tries > TRIES || self.disk.crashed() {
                     return Ok(());
                 }
@@ -241,6 +245,16 @@ impl Stage {
             }
         }
         Ok(())
+    }
+
+    /// A write has failed: the power may go while the others go on and somebody resumes.
+    fn maybe_lose_power(&self) {
+        if let Some(after) = self.plan.power_too
+            && !self.disk.crashed()
+            && !self.failing.swap(true, Ordering::SeqCst)
+        {
+            self.disk.set_crash_point(self.disk.op_count() + after);
+        }
     }
 
     fn do_chores(&self) -> Result<(), String> {
@@ -303,6 +317,9 @@ impl Stage {
             let accepted: Vec<usize> = (0..self.plan.writers.len())
                 .map(|writer| self.history.with(|history| history.range_of(writer).0))
                 .collect();
+            for _ in 0..3 {
+                self.read_newest(&accepted)?;
+            }
             let snapshot = self.db.snapshot();
             let options = ReadOptions { snapshot: Some(snapshot.clone()), ..ReadOptions::default() };
             let Some(first) = self.look(&options, rng.random_bool(0.5))? else { continue };
@@ -331,6 +348,22 @@ impl Stage {
         Ok(())
     }
 
+    /// Reads without a snapshot: a batch that was `accepted` before is there, whatever is flushed meanwhile.
+    fn read_newest(&self, accepted: &[usize]) -> Result<(), String> {
+        for (writer, &accepted) in accepted.iter().enumerate() {
+            let got = self.db.get(state::number_key(writer)).map(|value| value.map(|value| value.to_vec()));
+            let Some(value) = self.allow("get", got)? else { continue };
+            let number =
+                value.as_deref().map_or(Ok(0), |value| String::from_utf8_lossy(value).parse::<usize>());
+            if number.as_ref().is_ok_and(|&number| number < accepted) || number.is_err() {
+                return Err(format!(
+                    "get finds batch {number:?} of writer {writer}, {accepted} was accepted before"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     fn look(&self, options: &ReadOptions, by_get: bool) -> Result<Option<crate::history::Found>, String> {
         let found = if by_get {
             state::by_gets(&self.db, &self.cfs, options, self.plan.writers.len(), SHARED_KEYS)
@@ -345,7 +378,7 @@ impl Stage {
 
     /// Ends the database as planned, opens what is left, and judges it.
     fn finish(self, opener: &Opener) -> Result<Done, String> {
-        let Self { plan, db, cfs, disk, faults, clock, history, buffered, failed } = self;
+        let Self { plan, db, cfs, disk, faults, clock, history, buffered, failed, failing: _ } = self;
         let crashed = disk.crashed();
         disk.set_capacity(None);
         let history = history.copy();
@@ -360,6 +393,8 @@ impl Stage {
         if !plan.may_fail() {
             closing.map_err(|error| format!("close: {error}"))?;
         }
+        // A flush syncs as well, and nobody may have been told by the end.
+        let in_background = db.int_property("rocksdb.background-errors").is_none_or(|errors| errors > 0);
         drop(db);
         let (image, policy) = match image {
             Some(image) => (image, plan.policy),
@@ -368,7 +403,8 @@ impl Stage {
             None => (disk.crash(CrashPolicy::KeepAll, 0), CrashPolicy::KeepAll),
         };
         // A sync that failed may have thrown away what the system had taken.
-        let lossy = matches!(plan.trouble, Trouble::Sync(_)) && failed.load(Ordering::SeqCst);
+        let lossy =
+            matches!(plan.trouble, Trouble::Sync(_)) && (failed.load(Ordering::SeqCst) || in_background);
         // What manual flushing keeps in the process is handed over by a close that succeeds.
         let closed = plan.closes && !crashed && flushed;
         let all = policy == CrashPolicy::KeepAll && !lossy && (closed || !buffered);

@@ -1,6 +1,6 @@
 //! The long campaign: every harness with far more work than the regular run, and what came of it, recorded.
 
-use crate::{check::run, endure, reliability};
+use crate::{check::run, endure, reliability, sanitize};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,7 @@ usage: cargo xtask campaign [--scale S] [--only NAME,NAME...] [--seed N]
 
   Runs the harnesses with S times the work of a full campaign (default 1: about three hours on two processors),
   records what they did in docs/reliability, and writes RELIABILITY.md.
-  Names: crash, damage, faults, model, sim, kill, power, fuzz, mistakes
+  Names: crash, damage, faults, model, sim, loom, sanitize, kill, power
 ";
 
 /// Where results are kept.
@@ -42,16 +42,33 @@ pub fn run_all(arguments: &[String]) -> Result<(), String> {
         }
     };
     attempt("crash", &|| test("crash", ("IRONSTONE_CRASH_STATES", &scaled(1_000_000.0).to_string())));
-    attempt("damage", &|| test("damage", ("IRONSTONE_DAMAGE", if scale >= 0.2 { "all" } else { "usual" })));
+    attempt("damage", &|| {
+        test("damage", ("IRONSTONE_DAMAGE", if scale >= 0.2 { "all" } else { "usual" }))?;
+        damage((DAMAGE_EVERY as f64 / scale).ceil() as u64)
+    });
     attempt("faults", &|| test("faults", ("IRONSTONE_FAULTS", "all")));
     attempt("model", &|| test("model", ("IRONSTONE_MODEL_OPS", &scaled(10_000_000.0).to_string())));
     attempt("sim", &|| timed("sim", || endure::recorded_sim(30.0 * scale, seed)));
+    attempt("loom", &|| timed("loom", || endure::loom(&[])));
+    attempt("sanitize", &|| sanitize::run(&[]));
     attempt("kill", &|| timed("kill", || endure::kill(scaled(20_000.0), seed)));
     attempt("power", &|| {
         timed("power", || endure::power(scaled(1_667.0), seed).map(|kinds| json!({ "kinds": kinds })))
     });
     reliability::write()?;
     if failed.is_empty() { Ok(()) } else { Err(failed.join("\n")) }
+}
+
+/// Which bytes are damaged in a full campaign: one in so many.
+pub const DAMAGE_EVERY: u64 = 16;
+
+/// The damage table of both engines.
+pub fn damage(every: u64) -> Result<(), String> {
+    let start = Instant::now();
+    match endure::damage(every)? {
+        Some(table) => keep("damage", table, start.elapsed().as_secs()),
+        None => Ok(()),
+    }
 }
 
 /// Runs a test of the testkit, which records what it did, and says in the records what they are of.

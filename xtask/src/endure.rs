@@ -1,7 +1,7 @@
-//! Long runs that look for lost data: simulations, kills, power losses.
+//! Long runs that look for lost data: simulations, kills, power losses, damage beside RocksDB.
 
 use crate::check::run;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const PROFILE: [&str; 2] = ["--profile", "checked"];
@@ -47,11 +47,11 @@ pub fn sim(arguments: &[String]) -> Result<(), String> {
 
 /// Runs so many simulators side by side, over every seed from `first` on. Answers what they wrote to `json`.
 fn simulate(
-    sim: &std::path::Path,
+    sim: &Path,
     arguments: &[String],
     first: u64,
     processes: usize,
-    json: Option<&std::path::Path>,
+    json: Option<&Path>,
 ) -> Result<Vec<serde_json::Value>, String> {
     let mut children = Vec::new();
     for number in 0..processes {
@@ -88,6 +88,41 @@ fn simulate(
         }
     }
     if failed > 0 { Err(format!("{failed} of {processes} simulators found something")) } else { Ok(reports) }
+}
+
+/// Where the builds of the scenes for loom are: a workspace of its own.
+const LOOM_TARGET: &str = "target/loom";
+
+/// What the regular run does with the scenes for loom: their lints, and all of them.
+pub fn regular_loom() -> Result<(), String> {
+    run("cargo", &["fmt", "--manifest-path", "loom/Cargo.toml", "--check"], &[])?;
+    let of = ["--manifest-path", "loom/Cargo.toml", "--target-dir", LOOM_TARGET];
+    run(
+        "cargo",
+        &[&["clippy", "--all-targets"][..], &of, &PROFILE, &["--", "-D", "warnings"]].concat(),
+        &[],
+    )?;
+    loom(&[]).map(|_| ())
+}
+
+/// Runs the scenes for loom. Answers how many there were, and their executions.
+pub fn loom(arguments: &[String]) -> Result<serde_json::Value, String> {
+    let of = ["--manifest-path", "loom/Cargo.toml", "--target-dir", LOOM_TARGET];
+    run("cargo", &[&["build"][..], &of, &PROFILE].concat(), &[])?;
+    let program = Path::new(LOOM_TARGET).join("checked/loom");
+    let output = Command::new(&program)
+        .args(arguments)
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("{}: {error}", program.display()))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    print!("{text}");
+    if !output.status.success() {
+        return Err("loom found something".to_owned());
+    }
+    let executions = |line: &str| line.split_once(": ")?.1.split_once(" executions")?.0.parse::<u64>().ok();
+    let scenes: Vec<u64> = text.lines().filter_map(executions).collect();
+    Ok(serde_json::json!({ "scenes": scenes.len(), "executions": scenes.iter().sum::<u64>(), "failures": 0 }))
 }
 
 /// Simulations of so many minutes on every processor, as one record.
@@ -129,11 +164,16 @@ fn endure(arguments: &[&str]) -> Result<Option<serde_json::Value>, String> {
     serde_json::from_str(line).map(Some).map_err(|error| format!("{line}: {error}"))
 }
 
+/// A directory in memory for `purpose`, not yet there.
+fn scratch(purpose: &str) -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    let base = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    base.join(format!("ironstone-{purpose}-{}", std::process::id()))
+}
+
 /// Kills processes that write to a database in memory.
 pub fn kill(count: u64, seed: u64) -> Result<serde_json::Value, String> {
-    let memory = std::path::Path::new("/dev/shm");
-    let base = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-    let dir = base.join(format!("ironstone-kill-{}", std::process::id()));
+    let dir = scratch("kill");
     let report = endure(&["kill", &count.to_string(), &seed.to_string(), &dir.to_string_lossy()])?;
     report.ok_or_else(|| "it is never skipped".to_owned())
 }
@@ -148,4 +188,35 @@ pub fn power(count: u64, seed: u64) -> Result<Vec<serde_json::Value>, String> {
         reports.extend(report?);
     }
     Ok(reports)
+}
+
+/// The directory that `crates/compat/install-oracles.sh` fills.
+fn oracles() -> PathBuf {
+    let given = std::env::var_os("IRONSTONE_ORACLES").map(PathBuf::from);
+    given.unwrap_or_else(|| {
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from).join("oracles")
+    })
+}
+
+/// The release of RocksDB that the driver of the damage table is made of: it is in the name of the package.
+fn peer_release(oracles: &Path) -> Option<String> {
+    let names =
+        std::fs::read_dir(oracles).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    names.filter_map(|name| Some(name.strip_prefix("rocksdbjni-")?.strip_suffix(".jar")?.to_owned())).max()
+}
+
+/// Damages databases of Ironstone and of RocksDB, every so many bytes of each file. `None` where there is no RocksDB.
+pub fn damage(every: u64) -> Result<Option<serde_json::Value>, String> {
+    let oracles = oracles();
+    let driver = oracles.join("rocksdb_damage");
+    let Some(release) = peer_release(&oracles).filter(|_| driver.exists()) else {
+        println!("SKIP damage beside RocksDB: {} is not there, see install-oracles.sh", driver.display());
+        return Ok(None);
+    };
+    let dir = scratch("damage");
+    let report = endure(&["damage", &every.to_string(), &driver.to_string_lossy(), &dir.to_string_lossy()]);
+    let _ = std::fs::remove_dir_all(&dir);
+    let mut report = report?.ok_or("it is never skipped")?;
+    report["rocksdb"] = release.into();
+    Ok(Some(report))
 }

@@ -8,6 +8,7 @@ mod endure;
 mod fuzz;
 mod mistakes;
 mod reliability;
+mod sanitize;
 mod tidy;
 
 use std::process::ExitCode;
@@ -21,8 +22,11 @@ usage: cargo xtask <command>
   model   the model test with more operations: cargo xtask model [OPERATIONS]
   crash   the crash test with more states: cargo xtask crash [STATES]
   sim     the simulator: cargo xtask sim [--seed S] [--minutes M | --runs N]
+  loom    every schedule of small scenes, in weak memory: cargo xtask loom [--preemptions N] [SCENE ...]
+  sanitize  tests under ThreadSanitizer and AddressSanitizer, recorded: cargo xtask sanitize [thread | address]
   kill    kill processes that write: cargo xtask kill [COUNT] [SEED]
   power   take the power from file systems, as root: cargo xtask power [COUNT] [SEED]
+  damage  the same damage to our files and to RocksDB's, recorded: cargo xtask damage [--every BYTES]
   campaign     all of these for hours, recorded: cargo xtask campaign --help
   reliability  write RELIABILITY.md from the records
   fuzz    every fuzz target under libFuzzer, by turns: cargo xtask fuzz --help
@@ -40,6 +44,15 @@ fn numbers(arguments: &[String], count: u64) -> Result<(u64, u64), String> {
     Ok((number(0, count)?, number(1, u64::from(std::process::id()))?))
 }
 
+/// What `--every` says.
+fn every(arguments: &[String]) -> Result<u64, String> {
+    match arguments {
+        [] => Ok(campaign::DAMAGE_EVERY),
+        [name, bytes] if name == "--every" => bytes.parse().map_err(|error| format!("{bytes}: {error}")),
+        _ => Err(USAGE.to_owned()),
+    }
+}
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let rest = arguments.get(1..).unwrap_or_default();
@@ -50,8 +63,11 @@ fn main() -> ExitCode {
         Some("model") => check::long_run("model", "IRONSTONE_MODEL_OPS", rest.first()),
         Some("crash") => check::long_run("crash", "IRONSTONE_CRASH_STATES", rest.first()),
         Some("sim") => endure::sim(rest),
+        Some("loom") => endure::loom(rest).map(|_| ()),
+        Some("sanitize") => sanitize::run(rest).and_then(|()| reliability::write()),
         Some("kill") => numbers(rest, 200).and_then(|(count, seed)| endure::kill(count, seed).map(|_| ())),
         Some("power") => numbers(rest, 20).and_then(|(count, seed)| endure::power(count, seed).map(|_| ())),
+        Some("damage") => every(rest).and_then(campaign::damage).and_then(|()| reliability::write()),
         Some("campaign") => campaign::run_all(rest),
         Some("reliability") => reliability::write(),
         Some("fuzz") => fuzz::run(rest),

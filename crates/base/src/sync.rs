@@ -2,24 +2,32 @@
 //!
 //! Crates use these names and never `std::sync::{Mutex, RwLock, Condvar}` or `std::thread::spawn`. With the
 //! feature `simulation` (of the simulator alone) a deterministic scheduler stands behind them: of all threads
-//! one runs at a time, and a seed decides which one goes on wherever they meet.
+//! one runs at a time, and a seed decides which one goes on wherever they meet. With the feature `loom` (of the
+//! models alone) loom stands there, which tries all schedules and all that weak memory may show.
 
-#[cfg(not(feature = "simulation"))]
+#[cfg(feature = "loom")]
+mod modelled;
+#[cfg(not(any(feature = "simulation", feature = "loom")))]
 mod native;
-#[cfg(feature = "simulation")]
+pub mod plain;
+#[cfg(all(feature = "simulation", not(feature = "loom")))]
 mod simulated;
 
-#[cfg(not(feature = "simulation"))]
+#[cfg(feature = "loom")]
+pub use modelled::*;
+#[cfg(not(any(feature = "simulation", feature = "loom")))]
 pub use native::*;
-#[cfg(feature = "simulation")]
+#[cfg(all(feature = "simulation", not(feature = "loom")))]
 pub use simulated::*;
 pub use std::sync::{Arc, Weak};
 
 /// Threads.
 pub mod thread {
-    #[cfg(not(feature = "simulation"))]
+    #[cfg(feature = "loom")]
+    pub use super::modelled::threads::*;
+    #[cfg(not(any(feature = "simulation", feature = "loom")))]
     pub use super::native::threads::*;
-    #[cfg(feature = "simulation")]
+    #[cfg(all(feature = "simulation", not(feature = "loom")))]
     pub use super::simulated::threads::*;
 
     /// Starts a thread with a name that shows up in debuggers and profiles.

@@ -92,10 +92,12 @@ impl ColumnFamilyData {
     /// What a read sees now, for a moment.
     #[inline]
     pub(crate) fn peek(&self) -> arc_swap::Guard<Arc<SuperVersion>> {
+        ironstone_base::sync::point();
         self.view.load()
     }
     /// What a read sees now, to be kept.
     pub(crate) fn view(&self) -> Arc<SuperVersion> {
+        ironstone_base::sync::point();
         self.view.load_full()
     }
     pub(crate) fn is_dropped(&self) -> bool {

@@ -25,7 +25,7 @@ use std::path::PathBuf;
 
 /// What the threads of an open database share.
 ///
-/// Lock order: `switching`, manifest, state, then the pipeline's io and log locks.
+/// Lock order: `resuming`, `switching`, manifest, state, then the pipeline's io and log locks.
 pub(crate) struct Engine {
     pub(crate) env: Env,
     pub(crate) dir: PathBuf,
@@ -42,10 +42,10 @@ pub(crate) struct Engine {
     pub(crate) tables: Arc<TableCache>,
     /// For the column families that have no block cache of their own.
     pub(crate) block_cache: Arc<BlockCache>,
-    /// Held by whoever tries to go on after a failure. Before `switching` in lock order.
-    pub(crate) resuming: Mutex<()>,
     /// Serializes memtable switches, whose file creation must not happen under the state lock.
     pub(crate) switching: Mutex<()>,
+    /// Held by who resumes: one that comes late must not go on after another one has let writes in again.
+    pub(crate) resuming: Mutex<()>,
     /// Raised by the write that fills a memtable; the next write switches it. Relaxed: a hint.
     pub(crate) switch_wanted: AtomicBool,
     /// Whether `State::running_flushes` is not 0. Relaxed: a hint.

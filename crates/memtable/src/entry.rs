@@ -14,6 +14,7 @@
 //! 3. Its arena outlives `'a`: whoever makes an `Entry<'a>` holds the arena for `'a`.
 
 use ironstone_base::internal_key::{InternalKey, SequenceNumber, TRAILER_LEN, ValueType};
+use ironstone_base::sync::plain;
 use std::cmp::Ordering;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -88,6 +89,7 @@ impl<'a> Entry<'a> {
             at = write_varint(at.add(TRAILER_LEN), value.len());
             at.copy_from_nonoverlapping(value.as_ptr(), value.len());
         }
+        plain::wrote(to.as_ptr());
         Self { first: to, bytes: PhantomData }
     }
 
@@ -109,6 +111,7 @@ impl<'a> Entry<'a> {
     /// User key and trailer, in one piece.
     #[inline]
     pub fn internal_key(self) -> &'a [u8] {
+        plain::reads(self.first.as_ptr());
         // SAFETY: the entry is whole (1), unchanged (2) and alive (3).
         unsafe {
             let (len, key) = read_varint(self.first.as_ptr());

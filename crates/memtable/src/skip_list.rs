@@ -20,8 +20,8 @@
 use crate::arena::Arena;
 use crate::entry::{Entry, EntryKey, encoded_len, newest_first};
 use ironstone_base::UserComparator;
-use ironstone_base::sync::Mutex;
 use ironstone_base::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
+use ironstone_base::sync::{Mutex, plain};
 use std::cmp::Ordering;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -71,6 +71,7 @@ impl<'a> Node<'a> {
     /// Call on nodes other than the head.
     #[inline]
     fn prefix(self) -> u64 {
+        plain::reads(self.address.as_ptr());
         // SAFETY: written before the node became reachable (1).
         unsafe { self.address.cast().read() }
     }
@@ -195,6 +196,7 @@ impl SkipList {
             start.write_bytes(0, tower);
             let address = start.add(tower);
             address.cast().write(target.prefix);
+            plain::wrote(address.as_ptr());
             Entry::write(address.add(PREFIX), target.key, value);
             Node::at(address)
         }

@@ -4,6 +4,9 @@
 //! Every copy is then crashed under every policy and opened again. What came back must be the state
 //! after some batch that had been issued, at or behind the last one that was acknowledged as durable,
 //! the same batch in every column family.
+//!
+//! The recovery of one image in so many is itself a workload: it loses the power at each of its operations, under
+//! every policy, and what comes back then is held to the same.
 
 use crate::model::{Change, Model};
 use crate::random_options::{random_db_options, random_family_options};
@@ -26,6 +29,9 @@ const FAMILIES: [&str; 2] = ["default", "second"];
 /// Every batch puts its number under this key, in every column family.
 const MARK: &[u8] = b"mark";
 const DIR: &str = "/db";
+
+/// One image in so many is recovered again and again, each time up to another operation.
+const NESTED_ONE_IN: u64 = 400;
 
 /// What happened when, counted in file system operations.
 struct Event {
@@ -62,6 +68,8 @@ pub struct Explored {
     pub trials: u64,
     /// How many of them were different from each other.
     pub distinct: u64,
+    /// Images of interrupted recoveries, different ones of each recovery.
+    pub nested: u64,
 }
 
 fn env(fs: MemFileSystem) -> Env {
@@ -208,13 +216,43 @@ impl CrashRun {
                         continue;
                     }
                     held_to.insert(fingerprint, promised);
-                    self.verify(op, policy, image).map_err(|failure| {
-                        format!("crash at operation {op}, {policy:?}, seed {seed}: {failure}")
-                    })?;
+                    let place =
+                        |failure| format!("crash at operation {op}, {policy:?}, seed {seed}: {failure}");
+                    if fingerprint.is_multiple_of(NESTED_ONE_IN) {
+                        explored.nested += self.explore_recovery(op, policy, &image.fork()).map_err(place)?;
+                    }
+                    self.verify(op, policy, image).map_err(place)?;
                 }
             }
         }
         Ok(explored)
+    }
+
+    /// Crashes the recovery of `image`, which a crash at operation `op` left, at every one of its operations.
+    /// Answers how many different images that gave.
+    fn explore_recovery(&self, op: u64, policy: CrashPolicy, image: &MemFileSystem) -> Result<u64, String> {
+        let first = image.op_count();
+        image.set_capturing(true);
+        let options = DbOptions { env: env(image.clone()), ..self.options.clone() };
+        drop(self.open(&options)); // One that cannot be opened is judged by `verify`.
+        let mut seen = HashSet::new();
+        for again in first..image.op_count() {
+            let Some(moment) = image.captured(again) else { continue };
+            for second in CrashPolicy::ALL {
+                let image = moment.crash(second, again);
+                if !seen.insert((image.fingerprint(), second == CrashPolicy::KeepAll)) {
+                    continue;
+                }
+                // What only the system had is safe when both times only the process ended.
+                let keeps_all = [policy, second] == [CrashPolicy::KeepAll; 2];
+                let policy = if keeps_all { policy } else { CrashPolicy::DropUnsynced };
+                self.verify(op, policy, image).map_err(|failure| {
+                    format!("its recovery crashed at operation {again}, {second:?}: {failure}")
+                })?;
+            }
+        }
+        image.set_capturing(false);
+        Ok(seen.len() as u64)
     }
 
     /// How many batches must survive a crash at operation `op`. `None`: not even the database was there.

@@ -13,6 +13,9 @@
 //!   whose last commit is bad: nothing in the file says that it was longer. Writes are missing, but
 //!   every value that is found is one that its key had.
 
+pub mod peer;
+pub mod side_by_side;
+mod steps;
 pub mod sweep;
 
 use crate::model::{Change, Model};
@@ -29,6 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use steps::Step;
 
 const DIR: &str = "/db";
 const FAMILIES: [&str; 2] = ["default", "second"];
@@ -213,29 +217,24 @@ impl Sample {
     /// Tables on two levels and of both column families, then writes that only WALs have.
     fn fill(&mut self, db: &Db) {
         let both: Vec<_> = FAMILIES.iter().map(|name| db.column_family(name).expect("created")).collect();
-        let flush = |which: &[usize]| {
-            let cfs: Vec<_> = which.iter().map(|&at| &both[at]).collect();
-            db.flush_cfs(&ironstone::FlushOptions::default(), &cfs).expect("healthy");
-        };
-        self.write(db, 0..40);
-        flush(&[0, 1]);
-        // Time for the WAL to become one that may be reused.
-        self.options.env.clock.sleep(Duration::from_millis(20));
-        let rewrite = CompactRangeOptions {
-            bottommost_level_compaction: BottommostPolicy::Force,
-            ..Default::default()
-        };
-        db.compact_range(&rewrite, &both[0], None, None).expect("healthy");
-        self.write(db, 30..60);
-        flush(&[0, 1]);
-        self.begin_unflushed();
-        self.write(db, 50..75);
-        if self.shape == Shape::Flushed {
-            flush(&[0, 1]);
-            self.begin_unflushed();
-        } else {
-            flush(&[0]); // The WAL so far is still needed for the other one.
-            self.write(db, 70..90);
+        for step in steps::steps(self.shape) {
+            match step {
+                Step::Write(changes) => self.write(db, changes),
+                Step::Flush(which) => {
+                    let cfs: Vec<_> = which.iter().map(|&at| &both[at]).collect();
+                    db.flush_cfs(&ironstone::FlushOptions::default(), &cfs).expect("healthy");
+                }
+                Step::Rewrite(which) => {
+                    // Time for the WAL to become one that may be reused.
+                    self.options.env.clock.sleep(Duration::from_millis(20));
+                    let rewrite = CompactRangeOptions {
+                        bottommost_level_compaction: BottommostPolicy::Force,
+                        ..Default::default()
+                    };
+                    db.compact_range(&rewrite, &both[which], None, None).expect("healthy");
+                }
+                Step::BeginUnflushed => self.begin_unflushed(),
+            }
         }
         let log = self.fs.log();
         let is_manifest = |path: &Path| matches!(kind(path), FileKind::Manifest(_));
@@ -250,56 +249,29 @@ impl Sample {
         self.batches.clear();
     }
 
-    /// Writes one synced batch for each number.
-    fn write(&mut self, db: &Db, numbers: std::ops::Range<u32>) {
-        let filler = if self.shape == Shape::Long { 300 } else { 1 };
-        for number in numbers {
-            let mut changes = Vec::new();
-            for name in FAMILIES {
-                let key = format!("key{:04}", number * 37 % 101).into_bytes();
-                let value = format!("{name} {number} {}", "v".repeat((number * 13 % 60 * filler) as usize));
-                self.keys.insert(key.clone());
-                changes.push(Change::Put(name.to_owned(), key, value.into_bytes()));
-                if number % 5 == 4 {
-                    let gone = format!("key{:04}", (number - 3) * 37 % 101).into_bytes();
-                    changes.push(Change::Delete(name.to_owned(), gone));
-                }
-                if number % 7 == 3 {
-                    let key = format!("key{:04}", number * 11 % 101).into_bytes();
-                    self.keys.insert(key.clone());
-                    changes.push(Change::Append(name.to_owned(), key, number.to_string().into_bytes()));
-                }
-                if number % 13 == 5 {
-                    let range = [0, 3].map(|more| format!("key{:04}", number % 90 + more).into_bytes());
-                    let [begin, end] = range;
-                    changes.push(Change::DeleteRange(name.to_owned(), begin, end));
-                }
+    /// Writes one synced batch.
+    fn write(&mut self, db: &Db, changes: Vec<Change>) {
+        let mut model = self.states.last().expect("never empty").clone();
+        let mut batch = WriteBatch::new();
+        for change in &changes {
+            model.apply(change);
+            if let Some(key) = change.key() {
+                self.keys.insert(key.to_vec());
             }
-            let mut model = self.states.last().expect("never empty").clone();
-            let mut batch = WriteBatch::new();
-            for change in &changes {
-                model.apply(change);
-                change.add_to(&mut batch, family(db, change.family()).id());
-            }
-            db.write(&batch, &WriteOptions::synced()).expect("healthy");
-            let log = self.fs.log();
-            let is_wal = |path: &Path| matches!(kind(path), FileKind::Wal(_));
-            let synced = log.iter().rfind(|entry| entry.kind == OpKind::Sync && is_wal(&entry.path));
-            let synced = synced.expect("the write was synced");
-            self.batches.push(Logged { wal: synced.path.to_path_buf(), end: synced.len, changes });
-            self.states.push(model);
+            change.add_to(&mut batch, family(db, change.family()).id());
         }
+        db.write(&batch, &WriteOptions::synced()).expect("healthy");
+        let log = self.fs.log();
+        let is_wal = |path: &Path| matches!(kind(path), FileKind::Wal(_));
+        let synced = log.iter().rfind(|entry| entry.kind == OpKind::Sync && is_wal(&entry.path));
+        let synced = synced.expect("the write was synced");
+        self.batches.push(Logged { wal: synced.path.to_path_buf(), end: synced.len, changes });
+        self.states.push(model);
     }
 
     /// The files of the database, LOG and LOCK left out.
     pub fn files(&self) -> Vec<PathBuf> {
-        let files = self.fs.all_files().into_iter();
-        files
-            .filter(|path| {
-                let name = path.file_name().unwrap_or_default().to_string_lossy();
-                !matches!(FileKind::parse(&name), None | Some(FileKind::Lock | FileKind::InfoLog))
-            })
-            .collect()
+        files_of(&self.fs)
     }
     /// The length of a file.
     pub fn len(&self, path: &Path) -> u64 {
@@ -319,15 +291,8 @@ impl Sample {
         mode: WalRecoveryMode,
         access: Access,
     ) -> Result<Outcome, String> {
-        let fs = self.fs.fork();
-        apply(&fs, path, damage);
-        let options = DbOptions { env: env(fs), wal_recovery_mode: mode, ..self.options.clone() };
         let blame = |error: &Error| self.check_blame(error, path, damage);
-        let opened = match access {
-            Access::ReadWrite => self.open(&options),
-            Access::ReadOnly => Db::open_read_only(&options, DIR, self.families.clone()),
-        };
-        let reading = match opened {
+        let reading = match self.open_damaged(path, damage, mode, access) {
             Ok(db) => Reading::of(&db, &self.keys)?,
             Err(error) => return blame(&error).map(|()| Outcome::Error),
         };
@@ -347,10 +312,8 @@ impl Sample {
     /// it must come to an end; the error says that it does not.
     pub fn scan_unchecked(&self, path: &Path, damage: &Damage) -> Result<(), String> {
         const FAR_MORE: usize = 100_000;
-        let fs = self.fs.fork();
-        apply(&fs, path, damage);
-        let options = DbOptions { env: env(fs), ..self.options.clone() };
-        let Ok(db) = Db::open_read_only(&options, DIR, self.families.clone()) else { return Ok(()) };
+        let mode = self.options.wal_recovery_mode;
+        let Ok(db) = self.open_damaged(path, damage, mode, Access::ReadOnly) else { return Ok(()) };
         let unchecked = ReadOptions { verify_checksums: false, ..ReadOptions::default() };
         for name in FAMILIES {
             for backward in [false, true] {
@@ -371,6 +334,23 @@ impl Sample {
             }
         }
         Ok(())
+    }
+
+    /// Opens a copy in which `path` is damaged.
+    fn open_damaged(
+        &self,
+        path: &Path,
+        damage: &Damage,
+        mode: WalRecoveryMode,
+        access: Access,
+    ) -> ironstone::Result<Db> {
+        let fs = self.fs.fork();
+        apply(&fs, path, damage);
+        let options = DbOptions { env: env(fs), wal_recovery_mode: mode, ..self.options.clone() };
+        match access {
+            Access::ReadWrite => self.open(&options),
+            Access::ReadOnly => Db::open_read_only(&options, DIR, self.families.clone()),
+        }
     }
 
     /// What is not right must be what is missing by the rules.
@@ -506,6 +486,17 @@ fn family_options(shape: Shape) -> ColumnFamilyOptions {
         options.table.partition_filters = true;
     }
     options
+}
+
+/// The files of a database, LOG and LOCK left out.
+fn files_of(fs: &MemFileSystem) -> Vec<PathBuf> {
+    let files = fs.all_files().into_iter();
+    files
+        .filter(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            !matches!(FileKind::parse(&name), None | Some(FileKind::Lock | FileKind::InfoLog))
+        })
+        .collect()
 }
 
 /// What the name of a sample's file says about it.

@@ -35,6 +35,13 @@ impl Change {
             | Self::DeleteRange(family, ..) => family,
         }
     }
+    /// The key that it sets or removes, if it is one.
+    pub fn key(&self) -> Option<&[u8]> {
+        match self {
+            Self::Put(_, key, _) | Self::Delete(_, key) | Self::Append(_, key, _) => Some(key),
+            Self::DeleteRange(..) => None,
+        }
+    }
     /// Adds it to a batch. `cf` is the column family that it is about.
     pub fn add_to(&self, batch: &mut WriteBatch, cf: ColumnFamilyId) {
         match self {

@@ -14,7 +14,7 @@ fn no_power_loss_takes_an_acknowledged_synced_write() {
     let replay: Option<u64> =
         std::env::var("IRONSTONE_SEED").ok().map(|seed| seed.parse().expect("a number"));
     let mut seen = HashSet::new();
-    let (mut distinct, mut trials, mut workloads) = (0, 0, 0);
+    let (mut distinct, mut trials, mut nested, mut workloads) = (0, 0, 0, 0);
     for seed in replay.unwrap_or(0).. {
         let explored = CrashRun::record(seed, 60).and_then(|run| run.explore(3, &mut seen));
         let explored = explored.unwrap_or_else(|failure| {
@@ -23,14 +23,16 @@ fn no_power_loss_takes_an_acknowledged_synced_write() {
         workloads += 1;
         distinct += explored.distinct;
         trials += explored.trials;
+        nested += explored.nested;
         if distinct >= wanted || replay.is_some() {
             break;
         }
     }
-    println!("{distinct} distinct crash states in {trials} trials");
+    println!("{distinct} distinct crash states in {trials} trials, {nested} of interrupted recoveries");
     record(
         "crash",
-        &serde_json::json!({ "trials": trials, "distinct_states": distinct, "workloads": workloads,
+        &serde_json::json!({ "trials": trials, "distinct_states": distinct, "nested": nested,
+            "workloads": workloads,
             "policies": "P0 to P7", "failures": 0 }),
     );
 }

@@ -80,6 +80,18 @@ fn a_full_disk_loses_nothing_that_was_promised() {
 }
 
 #[test]
+fn refused_and_interrupted_calls_lose_nothing_that_was_promised() {
+    let (refused, interrupted) = (FaultError::TooManyOpenFiles, FaultError::Interrupted);
+    let injected = [
+        Injected::Once(refused),
+        Injected::FromThenOn(refused),
+        Injected::Once(interrupted),
+        Injected::FromThenOn(interrupted),
+    ];
+    sweep("refused", &injected);
+}
+
+#[test]
 fn failed_syncs_lose_nothing_that_was_promised() {
     let failures = [SyncFailure::StaysDirty, SyncFailure::MarkedClean, SyncFailure::Reverted];
     sweep("failed-sync", &failures.map(Injected::Sync));

@@ -4,6 +4,7 @@
 //! unit:<crate>   its unit tests
 //! api            crates/db/tests/api
 //! model, crash, faults, damage   crates/testkit/tests
+//! sim, loom      the programs of these workspaces
 //! ```
 
 use super::copy::VARIABLE;
@@ -20,12 +21,17 @@ use std::time::{Duration, Instant};
 /// What the tests of the testkit do less of, since they are run for every mistake.
 const SHORTER: &[(&str, &str)] = &[("IRONSTONE_CRASH_STATES", "6000"), ("IRONSTONE_MODEL_OPS", "150000")];
 
-/// A built test binary.
+/// The programs that are harnesses, and what they are run with.
+const PROGRAMS: &[(&str, &[&str])] =
+    &[("sim", &["--seed", "0", "--runs", "4000", "--no-shrink"]), ("loom", &[])];
+
+/// A built test binary or program.
 #[derive(Clone, Debug)]
 pub struct Harness {
     binary: PathBuf,
     /// Where its package is.
     package: PathBuf,
+    arguments: &'static [&'static str],
 }
 
 /// How a run of a harness ended.
@@ -57,6 +63,43 @@ pub fn build(
     target_dir: &Path,
     names: &BTreeSet<String>,
 ) -> Result<BTreeMap<String, Harness>, String> {
+    let is_program = |name: &&String| PROGRAMS.iter().any(|(program, _)| program == name);
+    let (programs, tests): (Vec<&String>, Vec<&String>) = names.iter().partition(is_program);
+    let mut harnesses = BTreeMap::new();
+    for name in programs {
+        harnesses.insert(name.clone(), build_program(source, target_dir, name)?);
+    }
+    harnesses.extend(build_tests(source, target_dir, &tests)?);
+    Ok(harnesses)
+}
+
+/// Builds the program of the workspace `name`.
+fn build_program(source: &Path, target_dir: &Path, name: &str) -> Result<Harness, String> {
+    let target_dir = target_dir.join(name);
+    let package = source.join(name);
+    let status = Command::new("cargo")
+        .args(["build", "--profile", "checked", "--jobs", "2"])
+        .current_dir(&package)
+        .env("CARGO_TARGET_DIR", &target_dir)
+        .status()
+        .map_err(|error| format!("cargo: {error}"))?;
+    if !status.success() {
+        return Err(format!("{name} with the mistakes does not build"));
+    }
+    let known = PROGRAMS.iter().find(|(program, _)| *program == name);
+    let arguments = known.map(|(_, arguments)| *arguments).unwrap_or_default();
+    Ok(Harness { binary: target_dir.join("checked").join(name), package, arguments })
+}
+
+/// Builds the test binaries of these names.
+fn build_tests(
+    source: &Path,
+    target_dir: &Path,
+    names: &[&String],
+) -> Result<BTreeMap<String, Harness>, String> {
+    if names.is_empty() {
+        return Ok(BTreeMap::new());
+    }
     let mut command = Command::new("cargo");
     command.args(["test", "--no-run", "--profile", "checked", "--message-format", "json", "--lib"]);
     command.args(["--jobs", "2"]);
@@ -86,14 +129,14 @@ pub fn build(
         let test = if kind == "test" { message["target"]["name"].as_str() } else { None };
         let crate_name = package.file_name().map(|name| name.to_string_lossy().into_owned());
         let key = test.map_or_else(|| format!("unit:{}", crate_name.unwrap_or_default()), str::to_owned);
-        binaries.insert(key, Harness { binary: binary.into(), package });
+        binaries.insert(key, Harness { binary: binary.into(), package, arguments: &[] });
     }
     if !output.status.success() {
         return Err("the copy with the mistakes does not build".to_owned());
     }
-    let find = |name: &String| {
-        let built = binaries.get(name).cloned().ok_or_else(|| format!("{name} was not built"))?;
-        Ok((name.clone(), built))
+    let find = |name: &&String| {
+        let built = binaries.get(*name).cloned().ok_or_else(|| format!("{name} was not built"))?;
+        Ok(((*name).clone(), built))
     };
     names.iter().map(find).collect()
 }
@@ -106,6 +149,7 @@ impl Harness {
         let log = File::create(log).map_err(failed)?;
         let start = Instant::now();
         let mut child = Command::new(&self.binary)
+            .args(self.arguments)
             .current_dir(&self.package)
             .env("CARGO_MANIFEST_DIR", &self.package)
             .env(VARIABLE, mistake)
@@ -138,12 +182,20 @@ fn watch(child: &mut Child, mut log: File) -> Receiver<String> {
     std::thread::spawn(move || {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
             let _ = writeln!(log, "{line}"); // Only for whoever looks into a miss.
-            if let Some(test) = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED")) {
+            if let Some(test) = failed_part(&line) {
                 let _ = send.send(test.to_owned()); // Nobody listens after the first.
             }
         }
     });
     receive
+}
+
+/// What has failed, if `line` says that: a test, a scene of loom, a seed of the simulator.
+fn failed_part(line: &str) -> Option<&str> {
+    let test = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED"));
+    let scene = || line.split_once(": FAILED").map(|(scene, _)| scene);
+    test.or_else(scene)
+        .or_else(|| line.split_once(':').map(|(seed, _)| seed).filter(|seed| seed.starts_with("seed ")))
 }
 
 /// How long a harness may take that takes `control` seconds without a mistake.

@@ -3,6 +3,10 @@
 pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use std::sync::OnceLock;
 
+/// Where the simulator may let another thread go on, for atomics that it does not know.
+#[inline(always)]
+pub fn point() {}
+
 /// Atomic types.
 pub mod atomic {
     pub use std::sync::atomic::{
@@ -11,5 +15,6 @@ pub mod atomic {
 }
 
 pub(super) mod threads {
+    pub use std::hint::spin_loop;
     pub use std::thread::{Builder, JoinHandle, scope, yield_now};
 }

@@ -16,5 +16,5 @@ pub(super) mod threads;
 
 pub use lock::{Condvar, Mutex, MutexGuard, WaitTimeoutResult};
 pub use once::OnceLock;
-pub use point::{enter, leave, steps};
+pub use point::{enter, leave, point, steps};
 pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};

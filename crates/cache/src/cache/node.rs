@@ -35,6 +35,7 @@ use super::CacheKey;
 use super::shard::Shard;
 use super::shared::{Anchored, Shared};
 use ironstone_base::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use ironstone_base::sync::plain;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -117,6 +118,7 @@ impl<V> Node<V> {
     /// # Safety
     /// The node is FREE, and the caller took it off the free list.
     pub unsafe fn fill(&self, key: CacheKey, hash: u64, value: V, charge: usize, visible: Option<u64>) {
+        plain::wrote(self);
         // SAFETY: FREE, and ours alone (caller); nobody reads these fields of a FREE node (2).
         unsafe {
             *self.key.get() = key;
@@ -136,6 +138,7 @@ impl<V> Node<V> {
     pub unsafe fn acquire(&self, key: &CacheKey) -> bool {
         let word = self.word.fetch_add(REFERENCE, Ordering::Acquire); // Pairs with `fill`.
         if is_visible(word) {
+            plain::reads(self);
             // SAFETY: VISIBLE and we hold a reference (1, 2).
             if unsafe { *self.key.get() } == *key {
                 if found(word) < FOUND_MAX {
@@ -255,6 +258,7 @@ impl<V> Node<V> {
     /// # Safety
     /// The caller brought the node to FREE, and so owns the entry.
     unsafe fn take(&self) -> (V, usize) {
+        plain::wrote(self); // Nobody may read the entry from here on.
         // SAFETY: ours (caller), and initialized, since it was an entry (2).
         unsafe { ((*self.value.get()).assume_init_read(), *self.charge.get()) }
     }
@@ -268,6 +272,7 @@ impl<V> Node<V> {
     /// The caller holds a reference, or the shard's lock while the node is VISIBLE.
     #[inline]
     pub unsafe fn value(&self) -> &V {
+        plain::reads(self);
         // SAFETY: initialized before VISIBLE (2), and not freed meanwhile (1, or by the lock).
         unsafe { (*self.value.get()).assume_init_ref() }
     }
@@ -361,8 +366,8 @@ impl<V> Arena<V> {
 
 impl<V> Drop for Arena<V> {
     fn drop(&mut self) {
-        for (chunk, start) in self.chunks.iter().enumerate() {
-            let start = start.load(Ordering::Relaxed);
+        for (chunk, start) in self.chunks.iter_mut().enumerate() {
+            let start = *start.get_mut();
             if !start.is_null() {
                 // SAFETY: allocated in `grow` with this layout; no node holds an entry any more, for each
                 // entry is anchored or in a cache that lives.

@@ -347,7 +347,7 @@ impl CommitPipeline {
         file: Box<dyn WritableFile>,
         recycled: bool,
         give_up: bool,
-        switch: impl FnOnce(&mut HashMap<ColumnFamilyId, Arc<DbMemTable>>),
+        switch: impl FnOnce(&mut HashMap<ColumnFamilyId, Arc<DbMemTable>>, SequenceNumber),
     ) -> Result<ClosedLog> {
         let mut io = self.io.lock();
         let mut log = self.log.lock();
@@ -393,7 +393,7 @@ impl CommitPipeline {
             };
             log.frame(&[&predecessor::record(&before)]);
         }
-        switch(&mut log.active);
+        switch(&mut log.active, closed.last_sequence);
         Ok(closed)
     }
 

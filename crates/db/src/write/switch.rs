@@ -113,22 +113,21 @@ impl Engine {
             let data = &state.family(*id)?.data;
             fresh.push(new_memtable(*id, &data.comparator, &data.options, &data.memory));
         }
-        let old = self.pipeline.rotate(number, wal.file, wal.recycled, give_up, |active| {
-            for memtable in &fresh {
-                active.insert(memtable.cf(), Arc::clone(memtable));
-            }
-        })?;
-        let last = old.last_sequence;
-        let closed = WalState { bytes: old.bytes, synced: old.synced, closed_at: Some(last) };
-        state.wals.insert(old.number, closed);
-        state.wals.insert(number, WalState::default());
-        for memtable in fresh {
-            let State { families, versions, .. } = &mut **state;
-            let family = families.get_mut(&memtable.cf()).expect("looked up above");
-            let old = std::mem::replace(&mut family.mem, memtable);
-            family.imm.push_back(ImmutableMemTable { memtable: old, last_sequence: last, next_wal: number });
-            family.install_view(versions);
-        }
+        let State { families, versions, wals, .. } = &mut **state;
+        let old =
+            self.pipeline.rotate(number, wal.file, wal.recycled, give_up, |active, last_sequence| {
+                // Readers get the new memtables before the first write does: I6.
+                for memtable in fresh {
+                    active.insert(memtable.cf(), Arc::clone(&memtable));
+                    let family = families.get_mut(&memtable.cf()).expect("looked up above");
+                    let memtable = std::mem::replace(&mut family.mem, memtable);
+                    family.imm.push_back(ImmutableMemTable { memtable, last_sequence, next_wal: number });
+                    family.install_view(versions);
+                }
+            })?;
+        let closed = WalState { bytes: old.bytes, synced: old.synced, closed_at: Some(old.last_sequence) };
+        wals.insert(old.number, closed);
+        wals.insert(number, WalState::default());
         Ok(())
     }
 }

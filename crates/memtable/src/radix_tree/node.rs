@@ -26,7 +26,7 @@ use ironstone_base::sync::atomic::{
     AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
-use ironstone_base::sync::thread;
+use ironstone_base::sync::{plain, thread};
 use std::cmp::Ordering;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -248,6 +248,7 @@ impl<'a> Node<'a> {
             address.add(LEVEL).cast().write(shape.level);
             address.add(prefix_at(kind)).cast().write(prefix);
         }
+        plain::wrote(address.as_ptr());
         node
     }
 
@@ -259,6 +260,7 @@ impl<'a> Node<'a> {
     /// See the head of the file.
     #[inline]
     pub fn level(self) -> usize {
+        plain::reads(self.address.as_ptr());
         // SAFETY: never changes (2).
         unsafe { self.address.add(LEVEL).cast::<u32>().read() as usize }
     }
@@ -474,7 +476,7 @@ impl<'a> Node<'a> {
             if waited.is_multiple_of(64) {
                 thread::yield_now(); // The holder may have lost its core.
             } else {
-                std::hint::spin_loop();
+                thread::spin_loop();
             }
         }
     }

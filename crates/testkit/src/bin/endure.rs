@@ -1,12 +1,15 @@
-//! Kills processes and takes the power from file systems while a database is written to.
+//! Kills processes and takes the power from file systems while a database is written to; damages databases of
+//! Ironstone and of RocksDB side by side.
 //!
 //! ```text
 //! endure kill  COUNT SEED DIRECTORY              directory: best on tmpfs
 //! endure power COUNT SEED DIRECTORY FILESYSTEM   as root; ext4-ordered, ext4-writeback or xfs
+//! endure damage EVERY DRIVER DIRECTORY           every how many bytes; the driver of RocksDB; best on tmpfs
 //! ```
 //! The last line says what was done, as JSON.
 #![deny(unsafe_code)] // One call lifts it.
 
+use ironstone_testkit::damage::side_by_side;
 use ironstone_testkit::process::{WRITERS, child, kill, power};
 use rustix::ioctl;
 use std::path::{Path, PathBuf};
@@ -71,6 +74,11 @@ fn run(arguments: &[String]) -> Result<String, String> {
             Ok(serde_json::json!({ "losses": done.losses, "seed": seed, "file_system": name,
                 "reported_writes": done.reported, "failures": 0 })
             .to_string())
+        }
+        "damage" => {
+            let (every, driver, dir) = (number(1)?.max(1), PathBuf::from(at(2)?), PathBuf::from(at(3)?));
+            side_by_side::check_undamaged(&driver, &dir)?;
+            side_by_side::run(&driver, &dir, every).map(|table| table.to_string())
         }
         other => Err(format!("{other}: no such command")),
     }

@@ -9,7 +9,7 @@ use ironstone_base::sync::{Mutex, thread};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Far longer than any trial takes.
@@ -29,29 +29,34 @@ pub struct Trial<'a> {
     pub access: Access,
 }
 
+/// The kind of file and the kind of damage.
+pub(super) fn class(path: &Path, damage: &Damage) -> (&'static str, &'static str) {
+    let file = match kind(path) {
+        FileKind::Wal(_) => "WAL",
+        FileKind::Table(_) => "SST",
+        FileKind::Manifest(_) => "MANIFEST",
+        FileKind::Current => "CURRENT",
+        FileKind::Identity => "IDENTITY",
+        FileKind::Options(_) => "OPTIONS",
+        _ => "other",
+    };
+    let damage = match damage {
+        Damage::Bit { .. } => "one bit",
+        Damage::Byte { .. } => "one byte",
+        Damage::Zeroed { .. } => "zeroed sector",
+        Damage::Cut { .. } => "cut",
+        Damage::Grown { .. } => "garbage behind",
+        Damage::Missing => "missing",
+        Damage::Directory => "a directory",
+        Damage::Swapped { .. } => "swapped",
+    };
+    (file, damage)
+}
+
 impl Trial<'_> {
     /// The kind of file and the kind of damage.
     pub fn class(&self) -> (&'static str, &'static str) {
-        let file = match kind(&self.path) {
-            FileKind::Wal(_) => "WAL",
-            FileKind::Table(_) => "SST",
-            FileKind::Manifest(_) => "MANIFEST",
-            FileKind::Current => "CURRENT",
-            FileKind::Identity => "IDENTITY",
-            FileKind::Options(_) => "OPTIONS",
-            _ => "other",
-        };
-        let damage = match self.damage {
-            Damage::Bit { .. } => "one bit",
-            Damage::Byte { .. } => "one byte",
-            Damage::Zeroed { .. } => "zeroed sector",
-            Damage::Cut { .. } => "cut",
-            Damage::Grown { .. } => "garbage behind",
-            Damage::Missing => "missing",
-            Damage::Directory => "a directory",
-            Damage::Swapped { .. } => "swapped",
-        };
-        (file, damage)
+        class(&self.path, &self.damage)
     }
 
     fn run(&self) -> Result<Outcome, String> {

@@ -30,7 +30,7 @@ pub fn steps() -> u64 {
 
 /// Lets another thread go on, now and then.
 #[inline]
-pub(super) fn point() {
+pub fn point() {
     let mut points = POINTS.get();
     if points.one_in == 0 {
         return;

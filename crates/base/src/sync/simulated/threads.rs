@@ -1,6 +1,7 @@
 //! Threads that the scheduler of the simulation runs.
 
 pub use shuttle::thread::{JoinHandle, Scope, ScopedJoinHandle, scope, yield_now};
+pub use std::hint::spin_loop;
 use std::io;
 
 /// Starts a thread, as that of the standard library.
