@@ -151,6 +151,14 @@ impl Family {
         self.data.install(Arc::clone(&self.mem), imm, Arc::clone(&family.current));
     }
 
+    /// Shows readers `fresh` above the memtable that takes writes now: writes are about to go to `fresh`.
+    pub(crate) fn install_view_before_switch(&self, versions: &VersionSet, fresh: &Arc<DbMemTable>) {
+        let Some(family) = versions.column_family(self.data.id) else { return };
+        let older = self.imm.iter().rev().map(|imm| &imm.memtable);
+        let imm = std::iter::once(&self.mem).chain(older).cloned().collect();
+        self.data.install(Arc::clone(fresh), imm, Arc::clone(&family.current));
+    }
+
     /// Whether a memtable may hold writes that no WAL has.
     pub(crate) fn has_unlogged_writes(&self) -> bool {
         let mut memtables = self.imm.iter().map(|imm| &imm.memtable).chain([&self.mem]);

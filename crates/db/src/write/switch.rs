@@ -113,8 +113,14 @@ impl Engine {
             let data = &state.family(*id)?.data;
             fresh.push(new_memtable(*id, &data.comparator, &data.options, &data.memory));
         }
+        let State { families, versions, .. } = &**state;
         let old = self.pipeline.rotate(number, wal.file, wal.recycled, give_up, |active| {
             for memtable in &fresh {
+                // Readers see a memtable before a write can be in it: else one that was acknowledged would be
+                // missing to them for a moment.
+                if let Some(family) = families.get(&memtable.cf()) {
+                    family.install_view_before_switch(versions, memtable);
+                }
                 active.insert(memtable.cf(), Arc::clone(memtable));
             }
         })?;
@@ -123,11 +129,9 @@ impl Engine {
         state.wals.insert(old.number, closed);
         state.wals.insert(number, WalState::default());
         for memtable in fresh {
-            let State { families, versions, .. } = &mut **state;
-            let family = families.get_mut(&memtable.cf()).expect("looked up above");
+            let family = state.families.get_mut(&memtable.cf()).expect("looked up above");
             let old = std::mem::replace(&mut family.mem, memtable);
             family.imm.push_back(ImmutableMemTable { memtable: old, last_sequence: last, next_wal: number });
-            family.install_view(versions);
         }
         Ok(())
     }
