@@ -29,7 +29,7 @@ const fn format(name: &'static str, cf: &'static str) -> Format {
 }
 
 /// The combinations. Write buffers are small, so that several levels come into being.
-pub const FORMATS: [Format; 14] = [
+pub const FORMATS: [Format; 17] = [
     format("default", ""),
     format(
         "snappy, CRC32c, version 2, legacy Bloom",
@@ -86,6 +86,23 @@ pub const FORMATS: [Format; 14] = [
         "many levels",
         "write_buffer_size=16384;target_file_size_base=16384;max_bytes_for_level_base=32768;\
          max_bytes_for_level_multiplier=2;level0_file_num_compaction_trigger=2;compression=kLZ4Compression",
+    ),
+    format(
+        "universal compaction",
+        "compaction_style=kCompactionStyleUniversal;write_buffer_size=16384;target_file_size_base=16384;\
+         level0_file_num_compaction_trigger=2;compaction_options_universal={size_ratio=10;\
+         max_size_amplification_percent=50;allow_trivial_move=true}",
+    ),
+    format(
+        "universal compaction in one level",
+        "compaction_style=kCompactionStyleUniversal;num_levels=1;write_buffer_size=16384;\
+         level0_file_num_compaction_trigger=3",
+    ),
+    format(
+        "FIFO compaction",
+        "compaction_style=kCompactionStyleFIFO;num_levels=1;write_buffer_size=16384;\
+         level0_file_num_compaction_trigger=3;ttl=1000000;\
+         compaction_options_fifo={max_table_files_size=1073741824;allow_compaction=true}",
     ),
     Format {
         name: "recycled WAL, small MANIFEST",
