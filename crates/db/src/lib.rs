@@ -30,7 +30,9 @@ mod background;
 mod column_family;
 mod db;
 mod engine;
+mod file_copy;
 mod info_log;
+mod ingest;
 mod layer_options;
 mod memtables;
 pub mod merge_operators;
@@ -39,6 +41,8 @@ pub mod options;
 mod properties;
 mod read;
 mod snapshot;
+mod sst_file_reader;
+mod sst_file_writer;
 mod table_cache;
 mod write;
 mod write_batch;
@@ -48,17 +52,20 @@ pub use background::manual::{CompactFilesOptions, CompactRangeOptions};
 pub use column_family::ColumnFamily;
 pub use db::{ColumnFamilyDescriptor, Db, WriteOptions};
 pub use info_log::InfoLogLevel;
+pub use ingest::{IngestFiles, IngestOptions};
 pub use options::{BlockBasedTableOptions, ColumnFamilyOptions, DbOptions, Options};
 pub use read::db_iterator::{DbIterator, Entries};
 pub use read::pinned_value::PinnedValue;
 pub use read::read_options::ReadOptions;
 pub use snapshot::Snapshot;
+pub use sst_file_reader::SstFileReader;
+pub use sst_file_writer::{ExternalSstFileInfo, SstFileWriter};
 pub use write_batch::{BatchIter, BatchRecord, MAX_SLICE_BYTES, WriteBatch};
 
 pub use ironstone_base::checksum::ChecksumKind;
 pub use ironstone_base::{
-    Code, ColumnFamilyId, Comparator, Error, FileNumber, MergeOperator, Result, SequenceNumber, Severity,
-    SliceTransform, Statistics, SubCode, UserComparator, slice_transform, statistics,
+    Code, ColumnFamilyId, Comparator, Error, FileKind, FileNumber, MergeOperator, Result, SequenceNumber,
+    Severity, SliceTransform, Statistics, SubCode, UserComparator, slice_transform, statistics,
 };
 pub use ironstone_cache::CacheOptions;
 pub use ironstone_compaction::{BottommostPolicy, CompactionPriority};
@@ -66,6 +73,7 @@ pub use ironstone_compress::{CompressionKind, CompressionOptions};
 pub use ironstone_memtable::MemTableKind;
 pub use ironstone_sst::{
     BlockCache, DataBlockIndexType, FilterKind, FilterPolicy, IndexShortening, IndexType, ReadTier,
+    TableProperties,
 };
 pub use ironstone_vfs as vfs;
 pub use ironstone_wal::WalRecoveryMode;
