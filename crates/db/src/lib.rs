@@ -44,6 +44,7 @@ mod snapshot;
 mod sst_file_reader;
 mod sst_file_writer;
 mod table_cache;
+mod wal_files;
 mod write;
 mod write_batch;
 
@@ -60,6 +61,7 @@ pub use read::read_options::ReadOptions;
 pub use snapshot::Snapshot;
 pub use sst_file_reader::SstFileReader;
 pub use sst_file_writer::{ExternalSstFileInfo, SstFileWriter};
+pub use wal_files::{WalFile, WalIterator, WalUpdate};
 pub use write_batch::{BatchIter, BatchRecord, MAX_SLICE_BYTES, WriteBatch};
 
 pub use ironstone_base::checksum::ChecksumKind;

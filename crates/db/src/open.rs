@@ -289,7 +289,7 @@ fn open(
     });
     if !read_only {
         // Before any job starts: what jobs are writing, no version names yet.
-        background::purge::remove_strangers(&engine)?;
+        background::purge::remove_strangers(&engine, replayed.lost_wal)?;
     }
     let db = Db::start(Arc::clone(&engine));
     if !read_only {

@@ -318,6 +318,16 @@ impl CommitPipeline {
         self.io.lock().sync()
     }
 
+    /// The WAL that writes go to, and how many of its bytes the operating system has: with `flush`, all that was
+    /// written up to now.
+    pub(crate) fn current_wal_file(&self, flush: bool) -> Result<(FileNumber, u64)> {
+        let mut io = self.io.lock();
+        if flush {
+            self.write_buffer(&mut io)?;
+        }
+        Ok((io.number, io.file.size()))
+    }
+
     /// Syncs the WALs that are closed for writing, so that a flush that becomes durable never
     /// stands on writes to other column families that are not. Answers those that were synced since the
     /// last call. An error while a log that was given up is not in tables: then there may be closed ones that

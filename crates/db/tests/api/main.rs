@@ -18,4 +18,5 @@ mod snapshots;
 mod sst_files;
 mod stalls;
 mod wal;
+mod wal_files;
 mod write_batch;
