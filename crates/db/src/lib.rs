@@ -27,6 +27,8 @@
 
 mod admin;
 mod background;
+mod backup;
+mod checkpoint;
 mod column_family;
 mod db;
 mod engine;
@@ -43,6 +45,7 @@ mod read;
 mod snapshot;
 mod sst_file_reader;
 mod sst_file_writer;
+mod storage_files;
 mod table_cache;
 mod wal_files;
 mod write;
@@ -50,6 +53,9 @@ mod write_batch;
 
 pub use admin::{FlushOptions, LiveFile};
 pub use background::manual::{CompactFilesOptions, CompactRangeOptions};
+pub use backup::{
+    BackupEngine, BackupEngineOptions, BackupId, BackupInfo, CreateBackupOptions, RestoreOptions,
+};
 pub use column_family::ColumnFamily;
 pub use db::{ColumnFamilyDescriptor, Db, WriteOptions};
 pub use info_log::InfoLogLevel;
@@ -61,6 +67,7 @@ pub use read::read_options::ReadOptions;
 pub use snapshot::Snapshot;
 pub use sst_file_reader::SstFileReader;
 pub use sst_file_writer::{ExternalSstFileInfo, SstFileWriter};
+pub use storage_files::StorageFile;
 pub use wal_files::{WalFile, WalIterator, WalUpdate};
 pub use write_batch::{BatchIter, BatchRecord, MAX_SLICE_BYTES, WriteBatch};
 

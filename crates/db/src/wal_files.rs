@@ -61,11 +61,13 @@ struct Place {
     recyclable: Option<bool>,
     /// Open between two batches that are there already.
     reader: Option<LogReader>,
+    /// Whether nothing more was written to the file when it was opened: what the reader has not, nobody has.
+    was_closed: bool,
 }
 
 impl Place {
     fn start_of(number: FileNumber) -> Self {
-        Self { number, offset: 0, recyclable: None, reader: None }
+        Self { number, offset: 0, recyclable: None, reader: None, was_closed: false }
     }
 }
 
@@ -158,15 +160,15 @@ impl WalIterator {
     /// the next batch does not continue the one before: the writes between did not go through the log
     /// ([`disable_wal`](crate::WriteOptions::disable_wal), a write that failed, or files that were
     /// [ingested](Db::ingest_external_files)); the call after that goes on behind them. `Corruption` for a damaged WAL.
-    #[allow(clippy::missing_panics_doc)]
     pub fn next_update(&mut self) -> Result<Option<WalUpdate>> {
         loop {
-            // In this order: whatever these two say was in the file before it is read.
             let visible = self.engine.pipeline.visible();
-            let is_closed = self.engine.pipeline.current_wal().0 > self.at.number;
-            if self.at.reader.is_none() && !self.open()? {
-                return Ok(None);
+            if self.at.reader.is_none() {
+                // In this order: what was written before the WAL was closed is in the file that is opened then.
+                self.at.was_closed = self.engine.pipeline.current_wal().0 > self.at.number;
+                self.open()?;
             }
+            let was_closed = self.at.was_closed;
             let reader = self.at.reader.as_mut().expect("it was opened");
             match reader.next_record()? {
                 LogRead::Record { offset } => {
@@ -186,8 +188,8 @@ impl WalIterator {
                         }
                     }
                 }
-                LogRead::End if is_closed => self.enter_next_wal()?,
-                LogRead::Damage(damage) if is_closed => {
+                LogRead::End if was_closed => self.enter_next_wal()?,
+                LogRead::Damage(damage) if was_closed => {
                     let path = self.engine.find_wal(self.at.number)?.unwrap_or_default().0;
                     if !damage.is_torn_tail() {
                         return Err(damage.error(&path));
@@ -199,7 +201,9 @@ impl WalIterator {
                 LogRead::End | LogRead::Damage(_) => {
                     let end = reader.valid_size();
                     self.pause(end);
-                    return Ok(None);
+                    if self.engine.pipeline.current_wal().0 <= self.at.number {
+                        return Ok(None);
+                    }
                 }
             }
         }
@@ -233,9 +237,8 @@ impl WalIterator {
         self.at.offset = offset;
     }
 
-    /// Whether there is a file.
-    fn open(&mut self) -> Result<bool> {
-        let Place { number, offset, recyclable, .. } = self.at;
+    fn open(&mut self) -> Result<()> {
+        let (number, offset, recyclable) = (self.at.number, self.at.offset, self.at.recyclable);
         // A WAL that is archived between the two calls is found at the second try.
         for _ in 0..2 {
             let Some((path, _)) = self.engine.find_wal(number)? else { break };
@@ -247,7 +250,7 @@ impl WalIterator {
                         _ => LogReader::resume(file, number, options, offset, recyclable)?,
                     };
                     self.at.reader = Some(reader);
-                    return Ok(true);
+                    return Ok(());
                 }
                 Err(error) if error.is_path_not_found() => {}
                 Err(error) => return Err(error),

@@ -2,6 +2,8 @@
 
 mod disk;
 
+mod backup;
+mod checkpoint;
 mod column_families;
 mod compaction;
 mod comparators;

@@ -90,6 +90,20 @@ fn the_stream_crosses_wals_archived_and_live_and_goes_on_after_reopening() {
 }
 
 #[test]
+fn what_is_written_to_a_wal_after_it_was_opened_is_not_passed_over_when_it_is_closed() {
+    let disk = Disk::new();
+    let db = disk.open_with(&archiving(&disk));
+    db.put("a", "1").unwrap();
+    db.put("b", "2").unwrap();
+    let mut tail = since(&db, 1);
+    assert_eq!(tail.next_update().unwrap().unwrap().sequence, SequenceNumber(1));
+    db.put("c", "3").unwrap();
+    db.flush().unwrap();
+    db.put("d", "4").unwrap();
+    assert_eq!(drain(&mut tail), "2:b=2 3:c=3 4:d=4");
+}
+
+#[test]
 fn what_is_no_longer_there_is_said_so() {
     let (_disk, db) = fresh();
     put_synced(&db, "a", "1");
