@@ -69,6 +69,23 @@ impl RunningCompactions {
         self.claims.insert(id, claim);
         id
     }
+    /// Claims a key range of `level` for a file that is brought in from outside: no compaction that is picked now
+    /// writes there. The range must be free, see [`Self::writes_into`].
+    pub fn add_range(&mut self, level: usize, smallest: &[u8], largest: &[u8]) -> CompactionId {
+        assert!(!self.writes_into(level, smallest, largest), "level {level} is being written to");
+        let claim = Claim {
+            files: Vec::new(),
+            start_level: level,
+            output_level: level,
+            smallest: smallest.to_vec(),
+            largest: largest.to_vec(),
+            exclusive: false,
+        };
+        let id = CompactionId(self.next);
+        self.next += 1;
+        self.claims.insert(id, claim);
+        id
+    }
     /// Lets go of what `id` held. Unknown ids are ignored.
     pub fn remove(&mut self, id: CompactionId) {
         if let Some(claim) = self.claims.remove(&id) {

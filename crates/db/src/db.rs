@@ -354,13 +354,8 @@ impl Db {
         cf: &ColumnFamily,
         keys: &[K],
     ) -> Vec<Result<Option<PinnedValue>>> {
-        let prepare = || {
-            self.check_handle(cf)?;
-            let view = cf.0.view();
-            Ok((self.read_sequence(options)?, view))
-        };
-        match prepare() {
-            Ok((at, view)) => {
+        match self.check_handle(cf).and_then(|()| self.consistent_view(options, cf)) {
+            Ok((view, at)) => {
                 let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
                 let found = view.multi_get(&keys, at, &options.context());
                 self.engine.count(Ticker::NumberMultigetCalls, 1);
@@ -383,6 +378,22 @@ impl Db {
         let context = options.context();
         let keys = keys.iter().zip(views);
         keys.map(|((_, key), view)| view.get(key.as_ref(), at, &context)).collect()
+    }
+
+    /// A view, and a number that covers nothing but what the view has: without the second look, files that were
+    /// ingested between the two loads would be missing beside later writes.
+    fn consistent_view(
+        &self,
+        options: &ReadOptions,
+        cf: &ColumnFamily,
+    ) -> Result<(Arc<SuperVersion>, SequenceNumber)> {
+        loop {
+            let view = cf.0.view();
+            let at = self.read_sequence(options)?;
+            if cf.0.peek().number == view.number {
+                return Ok((view, at));
+            }
+        }
     }
 
     /// Views of several column families that a batch over them is either in or not in.
@@ -422,8 +433,7 @@ impl Db {
     /// An iterator over `cf`.
     pub fn iter_cf(&self, options: &ReadOptions, cf: &ColumnFamily) -> Result<DbIterator> {
         self.check_handle(cf)?;
-        let view = cf.0.view();
-        let at = self.read_sequence(options)?;
+        let (view, at) = self.consistent_view(options, cf)?;
         self.iterator(options, cf, view, at)
     }
     /// Iterators over several column families, all as of one moment.

@@ -27,10 +27,14 @@
 
 mod admin;
 mod background;
+mod backup;
+mod checkpoint;
 mod column_family;
 mod db;
 mod engine;
+mod file_copy;
 mod info_log;
+mod ingest;
 mod layer_options;
 mod memtables;
 pub mod merge_operators;
@@ -39,16 +43,24 @@ pub mod options;
 mod properties;
 mod read;
 mod snapshot;
+mod sst_file_reader;
+mod sst_file_writer;
+mod storage_files;
 mod table_cache;
 mod ttl_db;
+mod wal_files;
 mod write;
 mod write_batch;
 
 pub use admin::{FlushOptions, LiveFile};
 pub use background::manual::{CompactFilesOptions, CompactRangeOptions};
+pub use backup::{
+    BackupEngine, BackupEngineOptions, BackupId, BackupInfo, CreateBackupOptions, RestoreOptions,
+};
 pub use column_family::ColumnFamily;
 pub use db::{ColumnFamilyDescriptor, Db, WriteOptions};
 pub use info_log::InfoLogLevel;
+pub use ingest::{IngestFiles, IngestOptions};
 pub use options::{
     BlockBasedTableOptions, ColumnFamilyOptions, DbOptions, FifoCompactionOptions, Options,
     UniversalCompactionOptions,
@@ -57,13 +69,17 @@ pub use read::db_iterator::{DbIterator, Entries};
 pub use read::pinned_value::PinnedValue;
 pub use read::read_options::ReadOptions;
 pub use snapshot::Snapshot;
+pub use sst_file_reader::SstFileReader;
+pub use sst_file_writer::{ExternalSstFileInfo, SstFileWriter};
+pub use storage_files::StorageFile;
 pub use ttl_db::{ExpiredReads, TtlColumnFamily, TtlDb, TtlIterator, TtlValue};
+pub use wal_files::{WalFile, WalIterator, WalUpdate};
 pub use write_batch::{BatchIter, BatchRecord, MAX_SLICE_BYTES, WriteBatch};
 
 pub use ironstone_base::checksum::ChecksumKind;
 pub use ironstone_base::{
-    Code, ColumnFamilyId, Comparator, Error, FileNumber, MergeOperator, Result, SequenceNumber, Severity,
-    SliceTransform, Statistics, SubCode, UserComparator, slice_transform, statistics,
+    Code, ColumnFamilyId, Comparator, Error, FileKind, FileNumber, MergeOperator, Result, SequenceNumber,
+    Severity, SliceTransform, Statistics, SubCode, UserComparator, slice_transform, statistics,
 };
 pub use ironstone_cache::CacheOptions;
 pub use ironstone_compaction::{
@@ -76,6 +92,7 @@ pub use ironstone_compress::{CompressionKind, CompressionOptions};
 pub use ironstone_memtable::MemTableKind;
 pub use ironstone_sst::{
     BlockCache, DataBlockIndexType, FilterKind, FilterPolicy, IndexShortening, IndexType, ReadTier,
+    TableProperties,
 };
 pub use ironstone_vfs as vfs;
 pub use ironstone_wal::WalRecoveryMode;

@@ -290,7 +290,7 @@ fn open(
     });
     if !read_only {
         // Before any job starts: what jobs are writing, no version names yet.
-        background::purge::remove_strangers(&engine)?;
+        background::purge::remove_strangers(&engine, replayed.lost_wal)?;
     }
     let db = Db::start(Arc::clone(&engine));
     if !read_only {
@@ -333,7 +333,7 @@ fn not_there(error: Error, path: &Path) -> Error {
 /// Makes `dir` with its missing parents. Their names are durable then: no sync of a file in them, and
 /// none of theirs, would make them so. With `all`, that holds for directories that are there already,
 /// which an earlier attempt may have made.
-fn make_durable_dir(fs: &dyn FileSystem, dir: &Path, all: bool) -> Result<()> {
+pub(crate) fn make_durable_dir(fs: &dyn FileSystem, dir: &Path, all: bool) -> Result<()> {
     let dir = fs.absolute(dir)?;
     let mut missing = 0;
     for ancestor in dir.ancestors() {
@@ -438,7 +438,7 @@ fn random_bits(env: &Env) -> u128 {
 }
 
 /// Names one opening of the database: 20 characters of base 36, as RocksDB's.
-fn session_id(env: &Env) -> String {
+pub(crate) fn session_id(env: &Env) -> String {
     let mut bits = random_bits(env);
     let mut id = String::new();
     for _ in 0..20 {

@@ -132,6 +132,10 @@ impl TableReader {
     pub fn index_type(&self) -> IndexType {
         self.index_type
     }
+    /// The order of its user keys.
+    pub fn comparator(&self) -> &ironstone_base::UserComparator {
+        &self.order.user
+    }
     /// Where the file is.
     pub fn path(&self) -> &Path {
         self.file.path()

@@ -44,6 +44,8 @@ pub enum FaultError {
     Denied,
     /// `ENOENT`
     NotFound,
+    /// `EXDEV`: the two names are on different file systems. Links report it as `NotSupported`.
+    OtherDevice,
 }
 
 impl FaultError {
@@ -58,11 +60,17 @@ impl FaultError {
             Self::ReadOnly => Errno::ROFS,
             Self::Denied => Errno::ACCESS,
             Self::NotFound => Errno::NOENT,
+            Self::OtherDevice => Errno::XDEV,
         }
     }
 
     fn on(self, kind: OpKind, path: &Path) -> Error {
-        Error::io(path, kind.act(), &io::Error::from(self.errno())).context("injected fault")
+        let error = Error::io(path, kind.act(), &io::Error::from(self.errno()));
+        match (self, kind) {
+            (Self::OtherDevice, OpKind::Link) => Error::not_supported(error.message()),
+            _ => error,
+        }
+        .context("injected fault")
     }
 }
 

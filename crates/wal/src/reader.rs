@@ -5,7 +5,8 @@ use crate::damage::{BitFlip, Damage, DamageKind, Verdict};
 use crate::decompress::RecordDecompressor;
 use crate::header::Header;
 use crate::record::{
-    DurabilityMarker, HEADER_LEN, Part, PredecessorWal, RECYCLABLE_HEADER_LEN, RecordKind, SAFE_TO_IGNORE,
+    BLOCK_SIZE, DurabilityMarker, HEADER_LEN, Part, PredecessorWal, RECYCLABLE_HEADER_LEN, RecordKind,
+    SAFE_TO_IGNORE,
 };
 use crate::salvage::{CRC_BUDGET, Expectation};
 use crate::window::Window;
@@ -137,6 +138,25 @@ impl LogReader {
     /// Reads `file` from its start as log `log_number`.
     pub fn new(file: Box<dyn SequentialFile>, log_number: FileNumber, options: ReaderOptions) -> Self {
         Self::of_window(Window::of_file(file), log_number, options)
+    }
+    /// Reads a log that has grown since, from `offset` on, where a record begins or the log ended. `recyclable` is what
+    /// [`LogReader::is_recyclable`] said there. Not for logs whose records are compressed: the state of their codec is
+    /// in what is passed over.
+    pub fn resume(
+        mut file: Box<dyn SequentialFile>,
+        log_number: FileNumber,
+        options: ReaderOptions,
+        offset: u64,
+        recyclable: Option<bool>,
+    ) -> Result<Self> {
+        let block = offset / BLOCK_SIZE as u64 * BLOCK_SIZE as u64;
+        file.skip(block)?;
+        let mut reader = Self::of_window(Window::of_file_at(file, block), log_number, options);
+        reader.at = reader.window.fill_to((offset - block) as usize)?;
+        (reader.settled, reader.valid_size) = (offset, offset);
+        reader.recyclable = recyclable;
+        reader.first_record_read = offset > 0;
+        Ok(reader)
     }
     /// Reads a log that is in memory.
     pub fn from_bytes(bytes: Vec<u8>, log_number: FileNumber, options: ReaderOptions) -> Self {

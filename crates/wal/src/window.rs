@@ -19,6 +19,11 @@ impl Window {
     pub fn of_file(source: Box<dyn SequentialFile>) -> Self {
         Self { source: Some(source), bytes: Vec::new(), offset: 0 }
     }
+    /// `source` stands at `offset` of its file, the beginning of a block.
+    pub fn of_file_at(source: Box<dyn SequentialFile>, offset: u64) -> Self {
+        assert!(offset.is_multiple_of(BLOCK_SIZE as u64), "offset {offset} is inside of a block");
+        Self { source: Some(source), bytes: Vec::new(), offset }
+    }
     pub fn of_bytes(bytes: Vec<u8>) -> Self {
         Self { source: None, bytes, offset: 0 }
     }
@@ -36,6 +41,12 @@ impl Window {
     /// Whether the byte at `at` lies in a block that the file's end cuts short.
     pub fn is_cut_short(&self, at: usize) -> bool {
         self.bytes.len() < (at / BLOCK_SIZE + 1) * BLOCK_SIZE
+    }
+
+    /// Reads the first blocks, and answers `at`, or the end if the file ends before it.
+    pub fn fill_to(&mut self, at: usize) -> Result<usize> {
+        self.advance()?;
+        Ok(at.min(self.bytes.len()))
     }
 
     /// Reads the blocks that follow, dropping those that are here; whether there are any. The places

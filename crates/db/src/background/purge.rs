@@ -67,7 +67,7 @@ fn obsolete_wals(engine: &Engine, state: &mut State) -> Vec<OldWal> {
         }
         state.wals.remove(&number);
         let path = file_name::wal(&engine.wal_dir, number);
-        if options.wal_ttl_seconds > 0 || options.wal_size_limit_mb > 0 {
+        if keeps_archive(engine) {
             old.push(OldWal::Archive(path));
         } else if state.recyclable.len() < options.recycle_log_file_num {
             state.recyclable.push_back(number);
@@ -85,6 +85,10 @@ fn remove(engine: &Engine, path: &Path) {
     {
         warning!(engine.log, "{error}");
     }
+}
+
+fn keeps_archive(engine: &Engine) -> bool {
+    engine.options.wal_ttl_seconds > 0 || engine.options.wal_size_limit_mb > 0
 }
 
 fn archive(engine: &Engine, path: &Path) {
@@ -130,8 +134,10 @@ fn trim_archive(engine: &Engine, archive: &Path) {
 }
 
 /// Removes what a crash left behind: tables that no version names, WALs whose writes are in tables,
-/// old MANIFEST and OPTIONS files, temporary files. Called once, when the database is opened.
-pub(crate) fn remove_strangers(engine: &Engine) -> Result<()> {
+/// old MANIFEST and OPTIONS files, temporary files. Called once, when the database is opened. WALs are archived
+/// instead if that is wanted, but for those from `lost_wal` on: they hold writes that recovery went on without, and
+/// whose sequence numbers others will get.
+pub(crate) fn remove_strangers(engine: &Engine, lost_wal: Option<FileNumber>) -> Result<()> {
     let (live, wals, manifests, min_wal) = {
         let state = engine.state.lock();
         let live = state.versions.live_files();
@@ -144,7 +150,17 @@ pub(crate) fn remove_strangers(engine: &Engine) -> Result<()> {
     }
     for dir in dirs {
         for name in engine.env.fs.list(&dir)? {
-            let stranger = match FileKind::parse(&name) {
+            let kind = FileKind::parse(&name);
+            if let Some(FileKind::Wal(number)) = kind
+                && number < min_wal
+                && !wals.contains(&number)
+                && keeps_archive(engine)
+                && lost_wal.is_none_or(|lost| number < lost)
+            {
+                archive(engine, &dir.join(name));
+                continue;
+            }
+            let stranger = match kind {
                 Some(FileKind::Table(number)) => !live.contains(&number),
                 Some(FileKind::Wal(number)) => number < min_wal && !wals.contains(&number),
                 Some(FileKind::Manifest(number)) => !manifests.contains(&number),
@@ -162,6 +178,9 @@ pub(crate) fn remove_strangers(engine: &Engine) -> Result<()> {
 
 /// Removes OPTIONS files but the newest two, as RocksDB does.
 pub(crate) fn remove_old_options(engine: &Engine) -> Result<()> {
+    if engine.state.lock().deletions_disabled > 0 {
+        return Ok(());
+    }
     let names = engine.env.fs.list(&engine.dir)?;
     let number = |name: &String| match FileKind::parse(name) {
         Some(FileKind::Options(number)) => Some((number, engine.dir.join(name))),

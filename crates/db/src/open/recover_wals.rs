@@ -40,6 +40,8 @@ pub(crate) struct Replayed {
     pub(crate) last_sequence: SequenceNumber,
     /// WALs whose writes are still only in memtables, with the ends of their last records.
     pub(crate) kept_wals: BTreeMap<FileNumber, u64>,
+    /// The first WAL with writes that recovery went on without.
+    pub(crate) lost_wal: Option<FileNumber>,
 }
 
 impl Recovery<'_> {
@@ -96,7 +98,8 @@ impl Recovery<'_> {
         }
         let oldest = self.families.values().filter_map(Family::oldest_wal).min();
         let kept_wals = oldest.map_or_else(BTreeMap::new, |oldest| sizes.split_off(&oldest));
-        Ok(Replayed { last_sequence: last, kept_wals })
+        let lost_wal = dropped.iter().map(|dropped| dropped.wal).min();
+        Ok(Replayed { last_sequence: last, kept_wals, lost_wal })
     }
 
     fn wal_numbers(&self) -> Result<Vec<FileNumber>> {

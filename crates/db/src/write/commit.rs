@@ -99,6 +99,19 @@ struct Ticket {
     memtables: SmallVec<[Arc<DbMemTable>; 2]>,
 }
 
+/// Sequence numbers for what enters the database beside the log. No later write is seen until this is dropped.
+pub(crate) struct Reserved<'a> {
+    pipeline: &'a CommitPipeline,
+    pub(crate) first: SequenceNumber,
+    last: SequenceNumber,
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        self.pipeline.publisher.complete(self.first, self.last);
+    }
+}
+
 /// What the caller of [`CommitPipeline::write`] does next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Committed {
@@ -197,6 +210,24 @@ impl CommitPipeline {
         })
     }
 
+    /// Takes `count` sequence numbers, at least one, for what enters the database beside the log.
+    pub(crate) fn reserve_beside_log(&self, count: u64) -> Result<Reserved<'_>> {
+        let mut log = self.log.lock();
+        if let Some(error) = &log.held {
+            return Err(error.clone());
+        }
+        self.reserve_numbers(&mut log, count)
+    }
+
+    fn reserve_numbers(&self, log: &mut LogTail, count: u64) -> Result<Reserved<'_>> {
+        let (first, last) = (log.last_sequence.plus(1), log.last_sequence.plus(count));
+        if last > SequenceNumber::MAX {
+            return Err(out_of_numbers());
+        }
+        log.last_sequence = last;
+        Ok(Reserved { pipeline: self, first, last })
+    }
+
     fn reserve(&self, batch: &WriteBatch, targets: &Targets, level: LogLevel) -> Result<Ticket> {
         let mut log = self.log.lock();
         if let Some(error) = &log.held {
@@ -218,7 +249,7 @@ impl CommitPipeline {
         let first = log.last_sequence.plus(1);
         let last = log.last_sequence.plus(u64::from(batch.count()));
         if last > SequenceNumber::MAX {
-            return Err(Error::invalid_argument("the database has used up its 2^56 sequence numbers"));
+            return Err(out_of_numbers());
         }
         log.last_sequence = last;
         if level > LogLevel::None {
@@ -287,6 +318,16 @@ impl CommitPipeline {
         self.io.lock().sync()
     }
 
+    /// The WAL that writes go to, and how many of its bytes the operating system has: with `flush`, all that was
+    /// written up to now.
+    pub(crate) fn current_wal_file(&self, flush: bool) -> Result<(FileNumber, u64)> {
+        let mut io = self.io.lock();
+        if flush {
+            self.write_buffer(&mut io)?;
+        }
+        Ok((io.number, io.file.size()))
+    }
+
     /// Syncs the WALs that are closed for writing, so that a flush that becomes durable never
     /// stands on writes to other column families that are not. Answers those that were synced since the
     /// last call. An error while a log that was given up is not in tables: then there may be closed ones that
@@ -339,6 +380,9 @@ impl CommitPipeline {
     /// of the old one not: recovery compares, and stops at the gap. Where it may not stop (`sync_before_next`),
     /// the old one is synced first.
     ///
+    /// So many sequence numbers as `reserve` says are taken at that point as well: what was written before is in the
+    /// old memtables, and has smaller ones.
+    ///
     /// A log that had failed is an error, or given up with `give_up`: what it buffered was never
     /// acknowledged, and no write is taken until [`take_writes`](Self::take_writes).
     pub(crate) fn rotate(
@@ -347,10 +391,14 @@ impl CommitPipeline {
         file: Box<dyn WritableFile>,
         recycled: bool,
         give_up: bool,
+        reserve: u64,
         switch: impl FnOnce(&mut HashMap<ColumnFamilyId, Arc<DbMemTable>>, SequenceNumber),
-    ) -> Result<ClosedLog> {
+    ) -> Result<(ClosedLog, Option<Reserved<'_>>)> {
         let mut io = self.io.lock();
         let mut log = self.log.lock();
+        if log.last_sequence.plus(reserve) > SequenceNumber::MAX {
+            return Err(out_of_numbers());
+        }
         if let Some(error) = io.failed.clone() {
             if !give_up {
                 return Err(error);
@@ -394,7 +442,8 @@ impl CommitPipeline {
             log.frame(&[&predecessor::record(&before)]);
         }
         switch(&mut log.active, closed.last_sequence);
-        Ok(closed)
+        let reserved = (reserve > 0).then(|| self.reserve_numbers(&mut log, reserve)).transpose()?;
+        Ok((closed, reserved))
     }
 
     /// Takes writes again: all that a log that was given up held is in tables.
@@ -593,6 +642,10 @@ fn apply(data: &[u8], ticket: &Ticket, merged: MergedValue<'_>) -> Result<()> {
         sequence = sequence.plus(1);
     }
     Ok(())
+}
+
+fn out_of_numbers() -> Error {
+    Error::invalid_argument("the database has used up its 2^56 sequence numbers")
 }
 
 fn unknown_column_family(id: ColumnFamilyId) -> Error {

@@ -3,6 +3,7 @@
 use crate::engine::{Engine, State, WalState};
 use crate::memtables::{DbMemTable, ImmutableMemTable, Merges};
 use crate::options::ColumnFamilyOptions;
+use crate::write::commit::Reserved;
 use ironstone_base::sync::atomic::Ordering;
 use ironstone_base::sync::{Arc, MutexGuard};
 use ironstone_base::{ColumnFamilyId, FileNumber, InternalKeyComparator, Result, file_name};
@@ -17,6 +18,8 @@ pub(crate) enum Which {
     Due,
     /// These, unless they are empty.
     Of(Vec<ColumnFamilyId>),
+    /// These, empty or not.
+    Exactly(Vec<ColumnFamilyId>),
     /// All, empty or not: the WAL is given up.
     All,
 }
@@ -31,13 +34,23 @@ impl Engine {
     /// Switches memtables. Returns the column families whose memtable became immutable.
     pub(crate) fn switch_memtables(&self, which: &Which) -> Result<Vec<ColumnFamilyId>> {
         let _switching = self.switching.lock();
+        Ok(self.switch_reserving(which, 0)?.0)
+    }
+
+    /// The same for who holds the lock `switching`. Takes so many sequence numbers as `reserve` says at the point
+    /// where memtables are switched; none if there is nothing to switch.
+    pub(crate) fn switch_reserving(
+        &self,
+        which: &Which,
+        reserve: u64,
+    ) -> Result<(Vec<ColumnFamilyId>, Option<Reserved<'_>>)> {
         let (number, reusable) = {
             let mut state = self.state.lock();
             self.switch_wanted.store(false, Ordering::Relaxed);
             let step = self.wal_limit(&state) / 16;
             self.wal_check.store(self.pipeline.log_end().saturating_add(step), Ordering::Relaxed);
             if self.chosen(&state, which).is_empty() {
-                return Ok(Vec::new());
+                return Ok((Vec::new(), None));
             }
             let reusable = state.recyclable.pop_front();
             (state.versions.new_file_number(), reusable)
@@ -49,15 +62,18 @@ impl Engine {
         let mut state = self.state.lock();
         let chosen = self.chosen(&state, which);
         let give_up = matches!(which, Which::All);
-        if let Err(error) = self.rotate(&mut state, number, wal, &chosen, give_up) {
-            if self.pipeline.failure().is_some() {
-                self.stop_writes(&mut state, error.clone(), "writing the WAL");
+        let reserved = match self.rotate(&mut state, number, wal, &chosen, give_up, reserve) {
+            Ok(reserved) => reserved,
+            Err(error) => {
+                if self.pipeline.failure().is_some() {
+                    self.stop_writes(&mut state, error.clone(), "writing the WAL");
+                }
+                return Err(error);
             }
-            return Err(error);
-        }
+        };
         self.update_stall(&mut state);
         self.work.notify_all();
-        Ok(chosen)
+        Ok((chosen, reserved))
     }
 
     fn chosen(&self, state: &MutexGuard<'_, State>, which: &Which) -> Vec<ColumnFamilyId> {
@@ -67,6 +83,7 @@ impl Engine {
         families
             .filter(|family| match which {
                 Which::All => true,
+                Which::Exactly(ids) => ids.contains(&family.data.id),
                 Which::Of(ids) => ids.contains(&family.data.id) && !is_empty(&family.mem),
                 Which::Due => {
                     let holds = |wal| family.mem.first_wal().is_some_and(|first| first <= wal);
@@ -107,15 +124,21 @@ impl Engine {
         wal: NewWal,
         ids: &[ColumnFamilyId],
         give_up: bool,
-    ) -> Result<()> {
+        reserve: u64,
+    ) -> Result<Option<Reserved<'_>>> {
         let mut fresh = Vec::new();
         for id in ids {
             let data = &state.family(*id)?.data;
             fresh.push(new_memtable(*id, &data.comparator, &data.options, &data.memory));
         }
         let State { families, versions, wals, .. } = &mut **state;
-        let old =
-            self.pipeline.rotate(number, wal.file, wal.recycled, give_up, |active, last_sequence| {
+        let rotated = self.pipeline.rotate(
+            number,
+            wal.file,
+            wal.recycled,
+            give_up,
+            reserve,
+            |active, last_sequence| {
                 // Readers get the new memtables before the first write does: I6.
                 for memtable in fresh {
                     active.insert(memtable.cf(), Arc::clone(&memtable));
@@ -124,11 +147,13 @@ impl Engine {
                     family.imm.push_back(ImmutableMemTable { memtable, last_sequence, next_wal: number });
                     family.install_view(versions);
                 }
-            })?;
+            },
+        );
+        let (old, reserved) = rotated?;
         let closed = WalState { bytes: old.bytes, synced: old.synced, closed_at: Some(old.last_sequence) };
         wals.insert(old.number, closed);
         wals.insert(number, WalState::default());
-        Ok(())
+        Ok(reserved)
     }
 }
 

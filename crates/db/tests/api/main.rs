@@ -2,6 +2,8 @@
 
 mod disk;
 
+mod backup;
+mod checkpoint;
 mod column_families;
 mod compaction;
 mod compaction_styles;
@@ -9,12 +11,15 @@ mod comparators;
 mod concurrency;
 mod delete_range;
 mod in_flight;
+mod ingest;
 mod iterators;
 mod merge;
 mod open;
 mod options;
 mod reads;
 mod snapshots;
+mod sst_files;
 mod stalls;
 mod wal;
+mod wal_files;
 mod write_batch;

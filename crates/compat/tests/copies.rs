@@ -1,0 +1,135 @@
+//! Checkpoints and backups: RocksDB opens ours, and we open RocksDB's.
+
+use ironstone::{BackupEngine, BackupEngineOptions, Db, Options, RestoreOptions};
+use ironstone_compat::directory::files;
+use ironstone_compat::driver::tool;
+use std::path::{Path, PathBuf};
+
+fn options() -> Options {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    // Debian's RocksDB 7.8 knows format versions up to 5.
+    options.cf.table.format_version = 5;
+    options
+}
+
+/// Runs `ldb` on the database in `path`; `None` if it is not installed.
+fn ldb(path: &Path, arguments: &[&str]) -> Option<String> {
+    let mut all = vec![format!("--db={}", path.display())];
+    all.extend(arguments.iter().map(ToString::to_string));
+    let (ok, text) = tool("ldb", &all)?;
+    assert!(ok && !text.contains("Failed") && !text.contains("orruption"), "{all:?}: {text}");
+    Some(text)
+}
+
+fn scan(path: &Path) -> Option<Vec<String>> {
+    Some(ldb(path, &["scan"])?.lines().map(str::to_owned).collect())
+}
+
+/// A database with tables, a table that is shared by later states, and a log that is in no table.
+fn database(path: &Path) -> Db {
+    let db = Db::open(&options(), path).unwrap();
+    for i in 0..500 {
+        db.put(format!("key{i:04}"), format!("value{i}")).unwrap();
+    }
+    db.flush().unwrap();
+    db.put("key0000", "from the log").unwrap();
+    db
+}
+
+fn expected() -> Vec<String> {
+    let mut lines: Vec<String> = (0..500).map(|i| format!("key{i:04} : value{i}")).collect();
+    lines[0] = "key0000 : from the log".to_owned();
+    lines
+}
+
+#[test]
+fn rocksdb_opens_our_checkpoint_and_we_open_its() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = database(&dir.path().join("db"));
+    let copy = dir.path().join("copy");
+    db.checkpoint_with(&copy, u64::MAX).unwrap();
+    let flushed = dir.path().join("flushed");
+    db.checkpoint(&flushed).unwrap();
+    let Some(found) = scan(&copy) else { return };
+    assert_eq!(found, expected());
+    assert_eq!(scan(&flushed).unwrap(), expected());
+    ldb(&flushed, &["put", "key0001", "theirs"]).unwrap();
+    let theirs = dir.path().join("theirs");
+    ldb(&flushed, &["checkpoint", &format!("--checkpoint_dir={}", theirs.display())]).unwrap();
+    let opened = Db::open(&options(), &theirs).unwrap();
+    assert_eq!(opened.get("key0001").unwrap().as_deref(), Some(&b"theirs"[..]));
+    assert_eq!(opened.iter().unwrap().entries().count(), 500);
+}
+
+fn engine(dir: &Path, schema_version: u32) -> BackupEngine {
+    BackupEngine::open(BackupEngineOptions { schema_version, ..BackupEngineOptions::new(dir) }).unwrap()
+}
+
+fn backup_argument(dir: &Path) -> String {
+    format!("--backup_dir={}", dir.display())
+}
+
+/// What `ldb restore` makes of the newest backup.
+fn restored_by_rocksdb(backups: &Path, to: &Path) -> Option<Vec<String>> {
+    ldb(to, &["restore", &backup_argument(backups)])?;
+    scan(to)
+}
+
+#[test]
+fn rocksdb_restores_our_backups() {
+    for schema in [1, 2] {
+        let dir = tempfile::tempdir().unwrap();
+        let backups = dir.path().join("backups");
+        let db = database(&dir.path().join("db"));
+        let mut ours = engine(&backups, schema);
+        ours.create_backup(&db).unwrap();
+        let Some(found) = restored_by_rocksdb(&backups, &dir.path().join("r1")) else { return };
+        assert_eq!(found, expected());
+        db.delete("key0001").unwrap();
+        ours.create_backup(&db).unwrap();
+        let mut later = expected();
+        later.remove(1);
+        assert_eq!(restored_by_rocksdb(&backups, &dir.path().join("r2")).unwrap(), later);
+        assert_eq!(files(&backups.join("shared_checksum"), "", ".sst").len(), 1);
+    }
+}
+
+#[test]
+fn we_restore_rocksdbs_backups_and_both_add_to_one_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, backups) = (dir.path().join("db"), dir.path().join("backups"));
+    database(&path).close().unwrap();
+    if ldb(&path, &["backup", &backup_argument(&backups)]).is_none() {
+        return;
+    }
+    let tables = || files(&backups.join("shared_checksum"), "", ".sst");
+    let first = tables();
+    assert!(!first.is_empty());
+    {
+        let mut ours = engine(&backups, 1);
+        let listed = ours.backups();
+        assert_eq!((listed.len(), listed[0].id), (1, 1));
+        ours.verify(1, true).unwrap();
+        let to: PathBuf = dir.path().join("restored");
+        ours.restore(1, &options().db, &to, &to, &RestoreOptions::default()).unwrap();
+        let restored = Db::open(&options(), &to).unwrap();
+        assert_eq!(restored.iter().unwrap().entries().count(), 500);
+        assert_eq!(restored.get("key0000").unwrap().as_deref(), Some(&b"from the log"[..]));
+        // A second one of the same tables, by us: they are called the same.
+        let db = Db::open(&options(), &path).unwrap();
+        ours.create_backup(&db).unwrap();
+    }
+    assert_eq!(tables(), first, "nothing was copied twice");
+    assert_eq!(restored_by_rocksdb(&backups, &dir.path().join("r")).unwrap(), expected());
+    // A third one by RocksDB.
+    ldb(&path, &["put", "z", "last"]).unwrap();
+    ldb(&path, &["backup", &backup_argument(&backups)]).unwrap();
+    let mut ours = engine(&backups, 1);
+    assert_eq!(ours.backups().len(), 3);
+    ours.backups().iter().for_each(|info| ours.verify(info.id, true).unwrap());
+    ours.purge_old_backups(1).unwrap();
+    let mut later = expected();
+    later.push("z : last".to_owned());
+    assert_eq!(restored_by_rocksdb(&backups, &dir.path().join("r3")).unwrap(), later);
+}

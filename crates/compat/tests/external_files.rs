@@ -1,0 +1,110 @@
+//! Table files made outside of databases: RocksDB takes ours, and we take RocksDB's.
+
+use ironstone::{Db, IngestOptions, Options, SstFileReader, SstFileWriter};
+use ironstone_compat::driver::tool;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+fn arguments(of: &[&str]) -> Vec<String> {
+    of.iter().map(ToString::to_string).collect()
+}
+
+fn options() -> Options {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    // Debian's RocksDB 7.8 knows format versions up to 5.
+    options.cf.table.format_version = 5;
+    options
+}
+
+fn write(path: &Path) {
+    let mut writer = SstFileWriter::new(&options());
+    writer.open(path).unwrap();
+    for i in 0..3000 {
+        writer.put(format!("key{i:05}"), format!("ours{i}")).unwrap();
+    }
+    writer.delete("old").unwrap();
+    writer.delete_range("p", "q").unwrap();
+    writer.finish().unwrap();
+}
+
+#[test]
+fn rocksdb_reads_and_ingests_our_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("ours.sst");
+    write(&file);
+    let (file, db) = (file.display().to_string(), dir.path().join("db").display().to_string());
+    let Some((ok, text)) = tool("sst_dump", &arguments(&["--command=verify", &format!("--file={file}")]))
+    else {
+        return;
+    };
+    assert!(ok && !text.contains("orrupt"), "{text}");
+    let (_, text) =
+        tool("sst_dump", &arguments(&["--show_properties", "--command=none", &format!("--file={file}")]))
+            .expect("it ran before");
+    assert!(text.contains("# entries: 3002"), "{text}");
+    for (key, value) in [("old", "1"), ("pz", "2"), ("key00000", "3"), ("z", "4")] {
+        let put = arguments(&[&format!("--db={db}"), "--create_if_missing", "put", key, value]);
+        let (ok, text) = tool("ldb", &put).expect("it ran before");
+        assert!(ok, "{text}");
+    }
+    let (ok, text) = tool("ldb", &arguments(&[&format!("--db={db}"), "ingest_extern_sst", &file])).unwrap();
+    assert!(ok && !text.contains("Failed"), "{text}");
+    let (ok, text) = tool("ldb", &arguments(&[&format!("--db={db}"), "scan"])).unwrap();
+    assert!(ok, "{text}");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 3001, "{text}");
+    assert_eq!((lines[0], lines[3000]), ("key00000 : ours0", "z : 4"));
+
+    // And we read what came of it: a sequence number that stands in RocksDB's MANIFEST alone.
+    let ours = Db::open(&options(), &db).unwrap();
+    assert_eq!(ours.get("key02999").unwrap().as_deref(), Some(&b"ours2999"[..]));
+    assert_eq!(ours.get("old").unwrap(), None);
+    assert_eq!(ours.iter().unwrap().entries().count(), 3001);
+}
+
+#[test]
+fn we_ingest_files_of_rocksdb_and_it_reads_the_database() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("theirs.sst").display().to_string();
+    let scratch = dir.path().join("scratch").display().to_string();
+    let put = arguments(&[&format!("--db={scratch}"), "--create_if_missing", "put", "k", "v"]);
+    if tool("ldb", &put).is_none() {
+        return;
+    }
+    let mut child = Command::new("ldb")
+        .args([&format!("--db={scratch}"), "write_extern_sst", &file])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    for i in 0..1000 {
+        writeln!(input, "key{i:05} ==> theirs{i}").unwrap();
+    }
+    drop(input);
+    assert!(child.wait().unwrap().success());
+
+    let reader = SstFileReader::open(&options(), &file).unwrap();
+    reader.verify_checksum().unwrap();
+    assert_eq!(reader.properties().num_entries, 1000);
+    let path = dir.path().join("db");
+    let db = Db::open(&options(), &path).unwrap();
+    for i in (0..1000).step_by(2) {
+        db.put(format!("key{i:05}"), "older").unwrap();
+    }
+    let ours = dir.path().join("ours.sst");
+    write(&ours);
+    db.ingest_external_files(db.default_column_family(), &[ours], &IngestOptions::default()).unwrap();
+    db.ingest_external_files(db.default_column_family(), &[file], &IngestOptions::default()).unwrap();
+    db.put("key00001", "newest").unwrap();
+    db.close().unwrap();
+    drop(db);
+    let (ok, text) = tool("ldb", &arguments(&[&format!("--db={}", path.display()), "scan"])).unwrap();
+    assert!(ok, "{text}");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 3000, "{text}");
+    assert_eq!(lines[..3], ["key00000 : theirs0", "key00001 : newest", "key00002 : theirs2"]);
+    assert_eq!(lines[1000], "key01000 : ours1000");
+}

@@ -1,0 +1,612 @@
+//! Backups: many states of a database in one directory, tables shared between them. The directory is RocksDB's.
+//!
+//! ```text
+//! meta/N                                   what backup N consists of; there when it is complete
+//! private/N/                               CURRENT, MANIFEST, OPTIONS and WALs of backup N
+//! shared_checksum/000012_sSESSION_LENGTH.sst   tables, shared by the backups that name them
+//! shared/                                  the same in old directories: read, not written
+//! ```
+
+mod meta_file;
+
+use crate::Db;
+use crate::background::job::write_options;
+use crate::file_copy::{copy_between, read_through};
+use crate::open::make_durable_dir;
+use crate::storage_files::{Captured, KeptFiles, StorageFile, capture};
+use ironstone_base::{Error, FileKind, FileNumber, Result, file_name};
+use ironstone_vfs::{Env, FileSystem, WriteOptions};
+use meta_file::{BackupFile, MetaFile};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+/// Names a backup in its directory. Later backups have larger ones.
+pub type BackupId = u32;
+
+/// Where backups are and how they are made. Names, meanings and defaults are RocksDB's.
+#[derive(Clone)]
+pub struct BackupEngineOptions {
+    /// The directory that holds them.
+    pub backup_dir: PathBuf,
+    /// The file system that this directory is on, and the clock. Default: the operating system's.
+    pub env: Env,
+    /// Backups that have a table in common share one copy. Default true; without, each has copies of its own.
+    pub share_table_files: bool,
+    /// Sync what is written, so that a backup that was made survives a power failure. Default true.
+    pub sync: bool,
+    /// Remove all backups that are there when the engine is opened. Default false.
+    pub destroy_old_data: bool,
+    /// Include WALs, so that a backup has every write without a flush. Default true. Without, each backup flushes.
+    pub backup_log_files: bool,
+    /// Which version of meta files is written: 1, the default, or 2, which RocksDB reads since 6.19.
+    pub schema_version: u32,
+}
+
+impl BackupEngineOptions {
+    /// The defaults, for backups in `backup_dir`.
+    pub fn new(backup_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            backup_dir: backup_dir.into(),
+            env: Env::os(),
+            share_table_files: true,
+            sync: true,
+            destroy_old_data: false,
+            backup_log_files: true,
+            schema_version: 1,
+        }
+    }
+}
+
+/// How one backup is made.
+#[derive(Clone, Debug, Default)]
+pub struct CreateBackupOptions {
+    /// Flush all memtables first instead of taking WALs along. Default false.
+    pub flush_before_backup: bool,
+    /// Kept with the backup, for the application. Default empty.
+    pub app_metadata: Vec<u8>,
+}
+
+/// How a backup is restored.
+#[derive(Clone, Debug, Default)]
+pub struct RestoreOptions {
+    /// Keep the WALs that are there, those in the archive included, to replay them over the backup: for backups
+    /// without WALs of a database that has lost its tables. Default false.
+    pub keep_log_files: bool,
+}
+
+/// What is known about a backup.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BackupInfo {
+    /// Names it.
+    pub id: BackupId,
+    /// When it was made, in seconds since 1970.
+    pub timestamp: u64,
+    /// The bytes of all its files, shared ones included.
+    pub size: u64,
+    /// How many files it has.
+    pub number_files: usize,
+    /// The last write that is surely in it.
+    pub sequence: u64,
+    /// What the application gave along.
+    pub app_metadata: Vec<u8>,
+}
+
+/// Makes, lists, checks, restores and removes the backups of a directory. One engine at a time may change it.
+///
+/// ```
+/// use ironstone::{BackupEngine, BackupEngineOptions, Db, Options, RestoreOptions};
+///
+/// # fn main() -> ironstone::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let mut options = Options::default();
+/// # options.db.create_if_missing = true;
+/// let db = Db::open(&options, dir.path().join("db"))?;
+/// db.put(b"iron", b"Fe")?;
+/// let mut backups = BackupEngine::open(BackupEngineOptions::new(dir.path().join("backups")))?;
+/// let id = backups.create_backup(&db)?;
+/// db.delete(b"iron")?;
+/// db.close()?;
+///
+/// backups.verify(id, true)?;
+/// let path = dir.path().join("db");
+/// backups.restore(id, &options.db, &path, &path, &RestoreOptions::default())?;
+/// assert!(Db::open(&options, &path)?.get(b"iron")?.is_some());
+/// # Ok(())
+/// # }
+/// ```
+pub struct BackupEngine {
+    options: BackupEngineOptions,
+    read_only: bool,
+    backups: BTreeMap<BackupId, MetaFile>,
+    corrupt: BTreeMap<BackupId, Corrupt>,
+}
+
+/// A backup that cannot be used.
+struct Corrupt {
+    error: Error,
+    /// What its meta file names, if that could be read: it may be mended by hand.
+    files: Vec<String>,
+}
+
+const META: &str = "meta";
+const PRIVATE: &str = "private";
+const SHARED: &str = "shared";
+const SHARED_CHECKSUM: &str = "shared_checksum";
+
+impl BackupEngine {
+    /// Opens the directory, and makes it if it is not there. Backups whose files are missing or have another length
+    /// are set aside, see [`corrupt_backups`](Self::corrupt_backups).
+    pub fn open(options: BackupEngineOptions) -> Result<Self> {
+        if options.schema_version != 1 && options.schema_version != 2 {
+            let what = format!("backups with schema version {}", options.schema_version);
+            return Err(Error::not_supported(what));
+        }
+        let mut engine =
+            Self { options, read_only: false, backups: BTreeMap::new(), corrupt: BTreeMap::new() };
+        for dir in ["", SHARED_CHECKSUM, PRIVATE, META] {
+            make_durable_dir(engine.fs(), &engine.at(dir), false)?;
+        }
+        engine.load()?;
+        if engine.options.destroy_old_data {
+            engine.purge_old_backups(0)?;
+            let corrupt: Vec<BackupId> = engine.corrupt.keys().copied().collect();
+            corrupt.into_iter().try_for_each(|id| engine.delete_backup(id))?;
+            engine.collect_garbage()?;
+        }
+        Ok(engine)
+    }
+
+    /// Opens the directory to list, verify and restore: nothing in it is changed.
+    pub fn open_read_only(options: BackupEngineOptions) -> Result<Self> {
+        let mut engine =
+            Self { options, read_only: true, backups: BTreeMap::new(), corrupt: BTreeMap::new() };
+        engine.load()?;
+        Ok(engine)
+    }
+
+    fn fs(&self) -> &dyn FileSystem {
+        &*self.options.env.fs
+    }
+    fn at(&self, path: &str) -> PathBuf {
+        if path.is_empty() { self.options.backup_dir.clone() } else { self.options.backup_dir.join(path) }
+    }
+    fn names(&self, dir: &str) -> Result<Vec<String>> {
+        let path = self.at(dir);
+        if self.fs().exists(&path)? { self.fs().list(&path) } else { Ok(Vec::new()) }
+    }
+    fn check_writable(&self) -> Result<()> {
+        match self.read_only {
+            true => Err(Error::not_supported("changing backups that are open for reading only")),
+            false => Ok(()),
+        }
+    }
+
+    fn load(&mut self) -> Result<()> {
+        for name in self.names(META)? {
+            let Ok(id) = name.parse::<BackupId>() else { continue };
+            let bytes = self.fs().read_all(&self.at(META).join(&name))?;
+            let meta = MetaFile::decode(&String::from_utf8_lossy(&bytes));
+            let files =
+                meta.iter().flat_map(|meta| meta.files.iter().map(|file| file.path.clone())).collect();
+            match meta.and_then(|meta| self.with_sizes(meta)) {
+                Ok(meta) => drop(self.backups.insert(id, meta)),
+                Err(error) => {
+                    let error = error.context(self.at(META).join(&name).display());
+                    self.corrupt.insert(id, Corrupt { error, files });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that each file is there in its length.
+    fn with_sizes(&self, mut meta: MetaFile) -> Result<MetaFile> {
+        for file in &mut meta.files {
+            let path = self.at(&file.path);
+            let found = self.fs().size(&path).map_err(|error| match error.is_path_not_found() {
+                true => Error::corruption(format!("{} is missing", path.display())),
+                false => error,
+            })?;
+            let expected = *file.size.get_or_insert(found);
+            if expected != found {
+                return Err(wrong_length(&path, found, expected));
+            }
+        }
+        Ok(meta)
+    }
+
+    // ---- making ----
+
+    /// Makes a backup of `db` with every write that returned before. Tables that an earlier backup has are not
+    /// copied again. Writes go on meanwhile.
+    pub fn create_backup(&mut self, db: &Db) -> Result<BackupId> {
+        self.create_backup_with(db, &CreateBackupOptions::default())
+    }
+
+    /// The same with `options`. After an error or a crash the backups that were there are as they were; what is left
+    /// of this one goes with the next [`collect_garbage`](Self::collect_garbage).
+    pub fn create_backup_with(&mut self, db: &Db, options: &CreateBackupOptions) -> Result<BackupId> {
+        self.check_writable()?;
+        let latest = self.backups.keys().chain(self.corrupt.keys()).max();
+        let id = latest.map_or(1, |latest| latest + 1);
+        let private = format!("{PRIVATE}/{id}");
+        if self.fs().exists(&self.at(&private))? {
+            self.collect_garbage()?;
+        }
+        let flushes = options.flush_before_backup || !self.options.backup_log_files;
+        let _kept = KeptFiles::of(db);
+        let captured = capture(db.engine(), if flushes { 0 } else { u64::MAX })?;
+        let made = self.copy_all(db, &captured, id, options);
+        match made {
+            Ok(meta) => {
+                self.backups.insert(id, meta);
+                Ok(id)
+            }
+            Err(error) => {
+                let _ = self.collect_garbage(); // The first failure is the one to tell.
+                Err(error)
+            }
+        }
+    }
+
+    fn copy_all(
+        &self,
+        db: &Db,
+        captured: &Captured,
+        id: BackupId,
+        options: &CreateBackupOptions,
+    ) -> Result<MetaFile> {
+        let mut meta = MetaFile {
+            timestamp: self.options.env.clock.now_seconds(),
+            sequence: captured.sequence.0,
+            app_metadata: options.app_metadata.clone(),
+            files: Vec::new(),
+        };
+        self.fs().create_dir_all(&self.at(&format!("{PRIVATE}/{id}")))?;
+        let known = self.known_files();
+        for (index, file) in captured.files.iter().enumerate() {
+            if matches!(file.kind, FileKind::Wal(_)) && !self.options.backup_log_files {
+                continue;
+            }
+            let copied = match captured.tables.get(index) {
+                Some(slot) if self.options.share_table_files => {
+                    let session = slot.reader()?.properties().db_session_id.clone();
+                    self.copy_shared(db, file, &session, &known)?
+                }
+                _ => self.copy_private(db, file, id)?,
+            };
+            meta.files.push(copied);
+        }
+        let name = |suffix| format!("{PRIVATE}/{id}{suffix}");
+        self.sync_dirs(&[&name(""), PRIVATE, SHARED_CHECKSUM])?;
+        // From here on it is there.
+        let (temporary, last) =
+            (self.at(META).join(format!(".{id}.tmp")), self.at(META).join(id.to_string()));
+        let mut file = self.fs().create(&temporary, WriteOptions::default())?;
+        file.append(meta.encode(self.options.schema_version).as_bytes())?;
+        if self.options.sync {
+            file.sync()?;
+        }
+        file.close()?;
+        self.fs().rename(&temporary, &last)?;
+        self.sync_dirs(&[META])?;
+        Ok(meta)
+    }
+
+    /// The files of all backups, by path.
+    fn known_files(&self) -> HashMap<String, BackupFile> {
+        let files = self.backups.values().flat_map(|meta| &meta.files);
+        files.map(|file| (file.path.clone(), file.clone())).collect()
+    }
+
+    fn copy_private(&self, db: &Db, file: &StorageFile, id: BackupId) -> Result<BackupFile> {
+        let path = format!("{PRIVATE}/{id}/{}", file.name);
+        let crc = match &file.replacement_contents {
+            None => self.copy_here(db, file, &self.at(&path))?,
+            Some(contents) => {
+                let mut target = self.fs().create(&self.at(&path), WriteOptions::default())?;
+                target.append(contents)?;
+                if self.options.sync {
+                    target.sync()?;
+                }
+                target.close()?;
+                ironstone_base::checksum::crc32c(contents)
+            }
+        };
+        Ok(BackupFile { path, crc: Some(crc), size: Some(file.size) })
+    }
+
+    fn copy_shared(
+        &self,
+        db: &Db,
+        file: &StorageFile,
+        session: &str,
+        known: &HashMap<String, BackupFile>,
+    ) -> Result<BackupFile> {
+        let source = &*db.engine().env.fs;
+        let (stem, extension) = file.name.rsplit_once('.').unwrap_or((&file.name, "sst"));
+        // Old tables do not say which opening of a database made them; then their contents tell them apart.
+        let tag = match session {
+            "" => read_through(source, &file.path(), file.size, |_| Ok(()))?.to_string(),
+            session => format!("s{session}"),
+        };
+        let name = format!("{stem}_{tag}_{}.{extension}", file.size);
+        let path = format!("{SHARED_CHECKSUM}/{name}");
+        if let Some(shared) = known.get(&path) {
+            if shared.size != Some(file.size) {
+                return Err(wrong_length(&self.at(&path), shared.size.unwrap_or(0), file.size));
+            }
+            if shared.crc.is_some() {
+                return Ok(shared.clone());
+            }
+            let crc = read_through(self.fs(), &self.at(&path), file.size, |_| Ok(()))?;
+            return Ok(BackupFile { crc: Some(crc), ..shared.clone() });
+        }
+        let temporary = self.at(SHARED_CHECKSUM).join(format!(".{name}.tmp"));
+        let crc = self.copy_here(db, file, &temporary)?;
+        self.fs().rename(&temporary, &self.at(&path))?;
+        Ok(BackupFile { path, crc: Some(crc), size: Some(file.size) })
+    }
+
+    fn copy_here(&self, db: &Db, file: &StorageFile, to: &Path) -> Result<u32> {
+        let source = &*db.engine().env.fs;
+        let writing = WriteOptions { direct: false, ..write_options(db.options()) };
+        copy_between((source, &file.path()), (self.fs(), to), file.size, writing, self.options.sync)
+    }
+
+    fn sync_dirs(&self, dirs: &[&str]) -> Result<()> {
+        if !self.options.sync {
+            return Ok(());
+        }
+        dirs.iter().try_for_each(|dir| self.fs().open_directory(&self.at(dir))?.sync())
+    }
+
+    // ---- looking ----
+
+    /// The backups that can be restored, oldest first.
+    pub fn backups(&self) -> Vec<BackupInfo> {
+        let info = |(&id, meta): (&BackupId, &MetaFile)| BackupInfo {
+            id,
+            timestamp: meta.timestamp,
+            size: meta.files.iter().filter_map(|file| file.size).sum(),
+            number_files: meta.files.len(),
+            sequence: meta.sequence,
+            app_metadata: meta.app_metadata.clone(),
+        };
+        self.backups.iter().map(info).collect()
+    }
+
+    /// The backups that cannot be restored, and why.
+    pub fn corrupt_backups(&self) -> Vec<(BackupId, Error)> {
+        self.corrupt.iter().map(|(&id, corrupt)| (id, corrupt.error.clone())).collect()
+    }
+
+    /// The names and lengths of a backup's files, below the backup directory.
+    pub fn backup_files(&self, id: BackupId) -> Result<Vec<(PathBuf, u64)>> {
+        let files = self.find(id)?.files.iter();
+        Ok(files.map(|file| (self.at(&file.path), file.size.unwrap_or(0))).collect())
+    }
+
+    fn find(&self, id: BackupId) -> Result<&MetaFile> {
+        if let Some(corrupt) = self.corrupt.get(&id) {
+            return Err(corrupt.error.clone());
+        }
+        self.backups.get(&id).ok_or_else(|| Error::not_found(format!("backup {id}")))
+    }
+
+    /// Checks that a backup's files are there in their length, and with `checksums` that they hold what was written.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such backup, `Corruption` naming the file that is wrong.
+    pub fn verify(&self, id: BackupId, checksums: bool) -> Result<()> {
+        let meta = self.with_sizes(self.find(id)?.clone())?;
+        for file in meta.files.iter().filter(|_| checksums) {
+            let path = self.at(&file.path);
+            let found = read_through(self.fs(), &path, file.size.unwrap_or(0), |_| Ok(()))?;
+            check_crc(&path, file, found)?;
+        }
+        Ok(())
+    }
+
+    // ---- restoring ----
+
+    /// Makes the database in `db_dir`, with its WALs in `wal_dir`, what backup `id` holds. What a database has there
+    /// goes away first; other files stay. `db_options` say which file system that is.
+    ///
+    /// # Errors
+    /// `IoError` if the database is open. `Corruption` if a file is not what it was when it was backed up. A
+    /// directory that was restored in part has no CURRENT and does not open.
+    pub fn restore(
+        &self,
+        id: BackupId,
+        db_options: &crate::DbOptions,
+        db_dir: impl AsRef<Path>,
+        wal_dir: impl AsRef<Path>,
+        options: &RestoreOptions,
+    ) -> Result<()> {
+        let meta = self.with_sizes(self.find(id)?.clone())?;
+        let (db_dir, wal_dir) = (db_dir.as_ref(), wal_dir.as_ref());
+        let fs = &*db_options.env.fs;
+        make_durable_dir(fs, db_dir, false)?;
+        make_durable_dir(fs, wal_dir, false)?;
+        let _lock = fs.lock(&file_name::lock(db_dir))?;
+        clear(fs, db_dir, wal_dir, options.keep_log_files)?;
+        let writing = WriteOptions { direct: false, ..write_options(db_options) };
+        let unnamed = file_name::temporary(db_dir, FileNumber(0));
+        let mut has_current = false;
+        let mut restored = HashSet::new();
+        for file in &meta.files {
+            let name = database_name(&file.path)?;
+            let to = match FileKind::parse(&name) {
+                Some(FileKind::Wal(_)) => wal_dir.join(&name),
+                Some(FileKind::Current) => {
+                    has_current = true;
+                    unnamed.clone()
+                }
+                Some(_) => db_dir.join(&name),
+                None => return Err(Error::corruption(format!("{}: no database has such a file", file.path))),
+            };
+            let from = self.at(&file.path);
+            let size = file.size.unwrap_or(0);
+            let crc = copy_between((self.fs(), &from), (fs, &to), size, writing, self.options.sync)?;
+            check_crc(&from, file, crc)?;
+            restored.insert(name);
+        }
+        if !has_current {
+            return Err(Error::corruption(format!("backup {id} has no CURRENT")));
+        }
+        let sync = |dir: &Path| if self.options.sync { fs.open_directory(dir)?.sync() } else { Ok(()) };
+        for dir in [db_dir, wal_dir] {
+            remove_old(fs, dir, &restored, options.keep_log_files)?;
+            sync(dir)?;
+        }
+        fs.rename(&unnamed, &file_name::current(db_dir))?; // From here on it is a database.
+        sync(db_dir)
+    }
+
+    /// [`restore`](Self::restore)s the newest backup that is not corrupt, and answers which that was. `NotFound` if
+    /// there is none.
+    pub fn restore_latest(
+        &self,
+        db_options: &crate::DbOptions,
+        db_dir: impl AsRef<Path>,
+        wal_dir: impl AsRef<Path>,
+        options: &RestoreOptions,
+    ) -> Result<BackupId> {
+        let latest = self.backups.keys().next_back().copied();
+        let id = latest.ok_or_else(|| Error::not_found("there is no backup"))?;
+        self.restore(id, db_options, db_dir, wal_dir, options)?;
+        Ok(id)
+    }
+
+    // ---- removing ----
+
+    /// Removes a backup, and the files that no other one has. `NotFound` if there is none.
+    pub fn delete_backup(&mut self, id: BackupId) -> Result<()> {
+        self.check_writable()?;
+        if !self.backups.contains_key(&id) && !self.corrupt.contains_key(&id) {
+            return Err(Error::not_found(format!("backup {id}")));
+        }
+        self.fs().remove(&self.at(META).join(id.to_string()))?;
+        // Durable before the first of its files goes: a backup that is listed is whole.
+        self.sync_dirs(&[META])?;
+        self.backups.remove(&id);
+        self.corrupt.remove(&id);
+        self.collect_garbage()
+    }
+
+    /// Removes the oldest backups, so that `keep` are left.
+    pub fn purge_old_backups(&mut self, keep: usize) -> Result<()> {
+        self.check_writable()?;
+        let excess = self.backups.len().saturating_sub(keep);
+        let old: Vec<BackupId> = self.backups.keys().copied().take(excess).collect();
+        old.into_iter().try_for_each(|id| self.delete_backup(id))
+    }
+
+    /// Removes what no backup has: what was left when making or removing one was interrupted.
+    pub fn collect_garbage(&mut self) -> Result<()> {
+        self.check_writable()?;
+        let used: HashSet<&str> = {
+            let good = self.backups.values().flat_map(|meta| meta.files.iter().map(|file| &*file.path));
+            let bad = self.corrupt.values().flat_map(|corrupt| corrupt.files.iter().map(|path| &**path));
+            good.chain(bad).collect()
+        };
+        // A backup whose meta file cannot be read may have any of them.
+        let unreadable = self.corrupt.values().any(|corrupt| corrupt.files.is_empty());
+        for dir in [SHARED_CHECKSUM, SHARED] {
+            for name in self.names(dir)? {
+                let path = format!("{dir}/{name}");
+                let is_unfinished = name.starts_with('.') && name.ends_with(".tmp");
+                if is_unfinished || (!used.contains(&*path) && !unreadable) {
+                    self.fs().remove(&self.at(&path))?;
+                }
+            }
+        }
+        for name in self.names(PRIVATE)? {
+            let number = name.parse::<BackupId>().ok();
+            let is_known =
+                number.is_some_and(|id| self.backups.contains_key(&id) || self.corrupt.contains_key(&id));
+            if is_known || (number.is_none() && !name.ends_with(".tmp")) {
+                continue;
+            }
+            let dir = format!("{PRIVATE}/{name}");
+            for file in self.names(&dir)? {
+                self.fs().remove(&self.at(&format!("{dir}/{file}")))?;
+            }
+            self.fs().remove_dir(&self.at(&dir))?;
+        }
+        for name in self.names(META)?.iter().filter(|name| name.starts_with('.') && name.ends_with(".tmp")) {
+            self.fs().remove(&self.at(META).join(name))?;
+        }
+        Ok(())
+    }
+}
+
+/// What a backup's file is called in the database: tables in the shared directory have more in their names.
+fn database_name(path: &str) -> Result<String> {
+    let (dir, name) =
+        path.rsplit_once('/').ok_or_else(|| Error::corruption(format!("{path}: no such file")))?;
+    if dir != SHARED_CHECKSUM {
+        return Ok(name.to_owned());
+    }
+    match (name.split_once('_'), name.rsplit_once('.')) {
+        (Some((stem, _)), Some((_, extension))) => Ok(format!("{stem}.{extension}")),
+        _ => Err(Error::corruption(format!("{path}: not the name of a shared table"))),
+    }
+}
+
+/// Removes the files of the database that is there, CURRENT first. MANIFESTs and WALs stay, so that nobody takes the
+/// directory for an empty one and creates a database in it.
+fn clear(fs: &dyn FileSystem, db_dir: &Path, wal_dir: &Path, keep_wals: bool) -> Result<()> {
+    let current = file_name::current(db_dir);
+    if fs.exists(&current)? {
+        fs.remove(&current)?;
+        fs.open_directory(db_dir)?.sync()?;
+    }
+    let archive = file_name::archive_dir(wal_dir);
+    for dir in [db_dir, wal_dir, &archive] {
+        for name in if fs.exists(dir)? { fs.list(dir)? } else { Vec::new() } {
+            match FileKind::parse(&name) {
+                Some(FileKind::Wal(_)) if dir == archive && keep_wals => {
+                    fs.rename(&dir.join(&name), &wal_dir.join(&name))?;
+                }
+                Some(FileKind::Wal(_)) if dir == archive => fs.remove(&dir.join(&name))?,
+                None
+                | Some(FileKind::Lock | FileKind::InfoLog | FileKind::Manifest(_) | FileKind::Wal(_)) => {}
+                Some(_) => fs.remove(&dir.join(&name))?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Removes MANIFESTs and WALs of the database that was there before.
+fn remove_old(fs: &dyn FileSystem, dir: &Path, restored: &HashSet<String>, keep_wals: bool) -> Result<()> {
+    for name in fs.list(dir)? {
+        let is_old = match FileKind::parse(&name) {
+            Some(FileKind::Wal(_)) => !keep_wals,
+            Some(FileKind::Manifest(_)) => true,
+            _ => false,
+        };
+        if is_old && !restored.contains(&name) {
+            fs.remove(&dir.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+fn check_crc(path: &Path, file: &BackupFile, found: u32) -> Result<()> {
+    match file.crc {
+        Some(crc) if crc != found => Err(Error::corruption_at(
+            path,
+            0,
+            format!("checksum of the whole file is {found:#010x}, the backup says {crc:#010x}"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn wrong_length(path: &Path, found: u64, expected: u64) -> Error {
+    let what = format!("the file has {found} bytes, but should have {expected}");
+    Error::corruption_at(path, found.min(expected), what)
+}

@@ -1,0 +1,100 @@
+//! A second database with the same contents, made of links.
+
+use crate::Db;
+use crate::background::job::write_options;
+use crate::file_copy::{copy_file, link_or_copy};
+use crate::info_log::info;
+use crate::open::make_durable_dir;
+use crate::storage_files::{KeptFiles, StorageFile, capture};
+use ironstone_base::{Error, FileKind, Result, SequenceNumber};
+use ironstone_vfs::FileSystem;
+use std::path::{Path, PathBuf};
+
+impl Db {
+    /// Makes a second database in `path`, which must not exist, with every write that returned before. Answers
+    /// the last of them that is surely in it. Tables are linked, or copied where they cannot be, for instance to
+    /// another file system. The rest is copied: MANIFEST, OPTIONS and the end of the log, after a flush.
+    ///
+    /// The directory appears when it is complete and durable; after a crash there is at most `path` with `.tmp`
+    /// behind it, which the next checkpoint there removes. Writes go on meanwhile.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if `path` exists. The failure that stops writes, if there is one.
+    ///
+    /// ```
+    /// use ironstone::{Db, Options};
+    ///
+    /// # fn main() -> ironstone::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let mut options = Options::default();
+    /// options.db.create_if_missing = true;
+    /// let db = Db::open(&options, dir.path().join("db"))?;
+    /// db.put(b"iron", b"Fe")?;
+    /// db.checkpoint(dir.path().join("copy"))?;
+    /// db.delete(b"iron")?;
+    /// let copy = Db::open(&options, dir.path().join("copy"))?;
+    /// assert!(copy.get(b"iron")?.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<SequenceNumber> {
+        self.checkpoint_with(path, 0)
+    }
+
+    /// The same, but memtables are only flushed if the WALs have `log_size_for_flush` bytes or more together. Smaller
+    /// ones are copied.
+    pub fn checkpoint_with(&self, path: impl AsRef<Path>, log_size_for_flush: u64) -> Result<SequenceNumber> {
+        let engine = self.engine();
+        let fs = &*engine.env.fs;
+        let path = fs.absolute(path.as_ref())?;
+        if fs.exists(&path)? {
+            return Err(Error::invalid_argument(format!("{}: Directory exists", path.display())));
+        }
+        let parent = path.parent().map_or_else(|| PathBuf::from("/"), Path::to_owned);
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(".tmp");
+        let staging = parent.join(name);
+        make_durable_dir(fs, &parent, false)?;
+        remove_staging(fs, &staging)?;
+        let _kept = KeptFiles::of(self);
+        let captured = capture(engine, log_size_for_flush)?;
+        let made = fs
+            .create_dir_all(&staging)
+            .and_then(|()| captured.files.iter().try_for_each(|file| self.add_to_checkpoint(file, &staging)))
+            .and_then(|()| fs.open_directory(&staging)?.sync())
+            .and_then(|()| fs.rename(&staging, &path));
+        if let Err(error) = made {
+            let _ = remove_staging(fs, &staging); // The first failure is the one to tell.
+            return Err(error);
+        }
+        fs.open_directory(&parent)?.sync()?;
+        info!(engine.log, "checkpoint {} at {}", path.display(), captured.sequence);
+        Ok(captured.sequence)
+    }
+
+    fn add_to_checkpoint(&self, file: &StorageFile, staging: &Path) -> Result<()> {
+        let engine = self.engine();
+        let fs = &*engine.env.fs;
+        let (from, to) = (file.path(), staging.join(&file.name));
+        let writing = write_options(&engine.options);
+        match &file.replacement_contents {
+            Some(contents) => fs.write_all_synced(&to, contents),
+            // A table is never changed, and was synced before the MANIFEST named it.
+            None if matches!(file.kind, FileKind::Table(_)) => {
+                link_or_copy(fs, &from, &to, file.size, writing).map(drop)
+            }
+            None => copy_file(fs, &from, &to, file.size, writing),
+        }
+    }
+}
+
+/// Removes what an earlier attempt left.
+fn remove_staging(fs: &dyn FileSystem, staging: &Path) -> Result<()> {
+    if !fs.exists(staging)? {
+        return Ok(());
+    }
+    for name in fs.list(staging)? {
+        fs.remove(&staging.join(name))?;
+    }
+    fs.remove_dir(staging)
+}

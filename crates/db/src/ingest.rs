@@ -1,0 +1,651 @@
+//! Brings table files that were made elsewhere into the database.
+//!
+//! ```text
+//! examine   bounds and properties of each file                        no lock
+//! bring in  link or copy under numbers of ours, sync, sync directory  no lock
+//! make room flush the memtables that the files overlap                no lock
+//! place     take sequence numbers; later writes wait to be seen       `switching`
+//!           search the deepest level that each file fits in           `switching`, manifest
+//!           commit one group of edits for all column families
+//! ```
+//! What was written before the sequence numbers were taken is in tables where the files overlap it, so the files
+//! are newer than all tables below them, and older than every entry that memtables hold of their keys.
+
+use crate::Db;
+use crate::background::flush::{flush_and_wait, wait_flushed};
+use crate::background::job::write_options;
+use crate::column_family::{ColumnFamily, ColumnFamilyData};
+use crate::engine::{Engine, State};
+use crate::file_copy::{copy_file, link_or_copy, sync_file};
+use crate::info_log::{info, warning};
+use crate::memtables::DbMemTable;
+use crate::read::view::SuperVersion;
+use crate::sst_file_writer::EXTERNAL_VERSION;
+use crate::write::switch::Which;
+use ironstone_base::sync::Arc;
+use ironstone_base::{
+    Code, ColumnFamilyId, Error, FileNumber, InternalKeyBuf, Result, SequenceNumber, UserComparator,
+    ValueType, file_name,
+};
+use ironstone_compaction::{CompactionId, LevelShape};
+use ironstone_iter::InternalIterator;
+use ironstone_sst::properties::{EXTERNAL_SST_GLOBAL_SEQNO, EXTERNAL_SST_VERSION, UNKNOWN_COLUMN_FAMILY};
+use ironstone_sst::unique_id::unique_id;
+use ironstone_sst::{OpenOptions, TableOptions, TableReadOptions, TableReader};
+use ironstone_version::{FileMetaData, VersionEdit};
+use ironstone_vfs::OpenHints;
+use std::path::{Path, PathBuf};
+
+/// How files are brought in. Names, meanings and defaults are RocksDB's.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct IngestOptions {
+    /// Link the files instead of copying them, and remove their old names once they are in. Default false.
+    pub move_files: bool,
+    /// Link the files instead of copying them, and leave their old names. Default false; not with `move_files`.
+    pub link_files: bool,
+    /// Copy files that cannot be linked, for instance from another file system. Default true.
+    pub failed_move_fall_back_to_copy: bool,
+    /// Snapshots that were taken before do not see the files. Default true.
+    pub snapshot_consistency: bool,
+    /// The entries of the files may be given a sequence number. Default true. Without, files that overlap what is
+    /// there, or come while a snapshot is held, are refused.
+    pub allow_global_seqno: bool,
+    /// Flush memtables that the files overlap, and wait for that. Default true. Without, such files are refused.
+    pub allow_blocking_flush: bool,
+    /// Put the files below everything that is there. Not built: `NotSupported`.
+    pub ingest_behind: bool,
+    /// Write the sequence number into the files. Not built, and not needed since RocksDB 5.16, which reads it from
+    /// the MANIFEST: `NotSupported`.
+    pub write_global_seqno: bool,
+    /// Read the files and check all their checksums before anything else. Default false.
+    pub verify_checksums_before_ingest: bool,
+    /// `TryAgain` unless all files fit in the last level. Default false.
+    pub fail_if_not_bottommost_level: bool,
+    /// Take files that a database wrote, with their sequence numbers. Not built: `NotSupported`.
+    pub allow_db_generated_files: bool,
+}
+
+impl Default for IngestOptions {
+    fn default() -> Self {
+        Self {
+            move_files: false,
+            link_files: false,
+            failed_move_fall_back_to_copy: true,
+            snapshot_consistency: true,
+            allow_global_seqno: true,
+            allow_blocking_flush: true,
+            ingest_behind: false,
+            write_global_seqno: false,
+            verify_checksums_before_ingest: false,
+            fail_if_not_bottommost_level: false,
+            allow_db_generated_files: false,
+        }
+    }
+}
+
+impl IngestOptions {
+    fn check(&self) -> Result<()> {
+        let unbuilt = [
+            (self.ingest_behind, "ingest_behind"),
+            (self.write_global_seqno, "write_global_seqno: sequence numbers go to the MANIFEST"),
+            (self.allow_db_generated_files, "allow_db_generated_files"),
+        ];
+        if let Some((_, what)) = unbuilt.iter().find(|(wanted, _)| *wanted) {
+            return Err(Error::not_supported(format!("ingesting files with {what}")));
+        }
+        if self.move_files && self.link_files {
+            return Err(Error::invalid_argument("`move_files` and `link_files` can not both be true."));
+        }
+        Ok(())
+    }
+}
+
+/// Files for one column family, see [`Db::ingest_external_files_of`].
+#[derive(Clone, Debug)]
+pub struct IngestFiles<'a> {
+    /// The column family that they go to.
+    pub cf: &'a ColumnFamily,
+    /// Where they are. If several hold the same key, the last one wins.
+    pub files: Vec<PathBuf>,
+    /// How they are brought in.
+    pub options: IngestOptions,
+}
+
+impl Db {
+    /// Brings files of [`SstFileWriter`](crate::SstFileWriter), or RocksDB's, into `cf`, all or none. Their entries
+    /// take effect as if they were written now; if several files hold the same key, the last one wins. Each file
+    /// goes to the deepest level where nothing on it or above holds its keys, so most are never rewritten.
+    ///
+    /// When this returns, all of it is durable, and readers see it. While the last part of it runs (no file is
+    /// copied then, but a memtable may have to be flushed) writes wait.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for files that are not of version 2 of external files, are empty, have another comparator
+    /// or were made for another column family, and where `options` allow no sequence number or no flush and one is
+    /// needed. `NotSupported` for options that are not built. `Corruption` for damaged files. The database is then as
+    /// it was, and so are the files.
+    pub fn ingest_external_files(
+        &self,
+        cf: &ColumnFamily,
+        files: &[impl AsRef<Path>],
+        options: &IngestOptions,
+    ) -> Result<()> {
+        let files = files.iter().map(|file| file.as_ref().to_owned()).collect();
+        self.ingest_external_files_of(&[IngestFiles { cf, files, options: options.clone() }])
+    }
+
+    /// The same for several column families: all files of all of them, or none.
+    pub fn ingest_external_files_of(&self, families: &[IngestFiles<'_>]) -> Result<()> {
+        let engine = self.engine();
+        engine.write_failure()?;
+        for (at, family) in families.iter().enumerate() {
+            self.check_handle(family.cf)?;
+            family.options.check()?;
+            if family.files.is_empty() {
+                return Err(Error::invalid_argument("no files to ingest"));
+            }
+            if families[..at].iter().any(|before| before.cf.id() == family.cf.id()) {
+                return Err(Error::invalid_argument("ingesting into a column family twice at once"));
+            }
+        }
+        if families.is_empty() {
+            return Err(Error::invalid_argument("no column families to ingest into"));
+        }
+        let mut jobs =
+            families.iter().map(|family| Job::examine(engine, family)).collect::<Result<Vec<_>>>()?;
+        let result = bring_in(engine, &mut jobs).and_then(|()| place(engine, &mut jobs));
+        if let Err(error) = result {
+            remove_ours(engine, &jobs);
+            return Err(error);
+        }
+        for job in &jobs {
+            job.report(engine);
+            job.remove_sources(engine);
+        }
+        engine.work.notify_all();
+        engine.progress.notify_all();
+        Ok(())
+    }
+}
+
+/// The files of one column family.
+struct Job {
+    data: Arc<ColumnFamilyData>,
+    options: IngestOptions,
+    /// In the caller's order: later ones are newer.
+    files: Vec<ExternalFile>,
+    /// Whether two of them hold keys of the same range.
+    overlap_each_other: bool,
+    /// Key ranges that compactions keep away from meanwhile.
+    claims: Vec<CompactionId>,
+}
+
+/// A file that is to be brought in.
+struct ExternalFile {
+    source: PathBuf,
+    size: u64,
+    tail_size: u64,
+    unique_id: [u64; 2],
+    /// The first user key, and what stands there.
+    smallest: (Vec<u8>, ValueType),
+    /// The last user key, or where a range deletion ends; `RangeDeletion` then.
+    largest: (Vec<u8>, ValueType),
+    /// Its number here, once it is there.
+    number: Option<FileNumber>,
+    /// Where it goes.
+    level: usize,
+    sequence: SequenceNumber,
+    /// A manifest may name it.
+    committed: bool,
+}
+
+impl Job {
+    fn examine(engine: &Engine, family: &IngestFiles<'_>) -> Result<Self> {
+        let data = Arc::clone(&family.cf.0);
+        let examine = |path: &PathBuf| ExternalFile::examine(engine, &data, path, &family.options);
+        let files = family.files.iter().map(examine).collect::<Result<Vec<_>>>()?;
+        let mut by_key: Vec<&ExternalFile> = files.iter().collect();
+        let order = &data.comparator.user;
+        by_key.sort_by(|a, b| order.compare(&a.smallest.0, &b.smallest.0));
+        let overlap_each_other = by_key.windows(2).any(|pair| pair[0].overlaps(order, pair[1]));
+        if overlap_each_other && !family.options.allow_global_seqno {
+            return Err(Error::invalid_argument(
+                "Global seqno is required, but disabled: the files overlap each other",
+            ));
+        }
+        drop(by_key);
+        Ok(Self { data, options: family.options.clone(), files, overlap_each_other, claims: Vec::new() })
+    }
+
+    /// How many sequence numbers it needs: files that overlap each other have one each.
+    fn sequences(&self) -> u64 {
+        if self.overlap_each_other { self.files.len() as u64 } else { 1 }
+    }
+
+    /// Whether a memtable holds something in the range of a file that was written before `below`.
+    fn overlaps_memtables(&self, state: &State, below: SequenceNumber) -> Result<bool> {
+        let family = state.family(self.data.id)?;
+        for memtable in family.imm.iter().map(|imm| &imm.memtable).chain([&family.mem]) {
+            for file in &self.files {
+                if file.overlaps_memtable(&self.data.comparator.user, memtable, below)? {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    fn report(&self, engine: &Engine) {
+        for file in &self.files {
+            let number = file.number.unwrap_or_default();
+            info!(
+                engine.log,
+                "[{}] ingested {} as table {number} ({} bytes) on level {} at {}",
+                self.data.name,
+                file.source.display(),
+                file.size,
+                file.level,
+                file.sequence
+            );
+        }
+    }
+
+    /// A name that cannot be removed is one too many, nothing worse.
+    fn remove_sources(&self, engine: &Engine) {
+        for file in self.files.iter().filter(|_| self.options.move_files) {
+            if let Err(error) = engine.env.fs.remove(&file.source) {
+                warning!(engine.log, "{error}");
+            }
+        }
+    }
+}
+
+impl ExternalFile {
+    fn examine(
+        engine: &Engine,
+        data: &ColumnFamilyData,
+        path: &Path,
+        options: &IngestOptions,
+    ) -> Result<Self> {
+        let refuse =
+            |what: &str| Err(Error::invalid_argument(format!("ingesting {}: {what}", path.display())));
+        let file = engine.env.fs.open_random(path, OpenHints { direct: false, sequential: true })?;
+        let size = file.size();
+        // Blocks that are read now would be cached under the name of a file that may never come in.
+        let table = TableOptions { block_cache: None, no_block_cache: true, ..(*data.opener.table).clone() };
+        let mut open = OpenOptions::new(Arc::new(table), FileNumber(0));
+        open.skip_filters = true;
+        let reader = Arc::new(TableReader::open(file, size, open)?);
+        if options.verify_checksums_before_ingest {
+            reader.verify_checksums()?;
+        }
+        let properties = reader.properties();
+        let own = |name: &str| properties.user_collected.get(name);
+        match own(EXTERNAL_SST_VERSION).and_then(|bytes| bytes.first_chunk::<4>()) {
+            None => return refuse("External file version not found: no SstFileWriter made it"),
+            Some(version) if u32::from_le_bytes(*version) != EXTERNAL_VERSION => {
+                return refuse("it is not of version 2 of external files");
+            }
+            Some(_) => {}
+        }
+        if own(EXTERNAL_SST_GLOBAL_SEQNO).is_none_or(|bytes| bytes[..] != [0; 8]) {
+            return refuse("a sequence number was written into it");
+        }
+        let family = properties.column_family_id;
+        if family != UNKNOWN_COLUMN_FAMILY && family != u64::from(data.id.0) {
+            return refuse("it was made for another column family");
+        }
+        let Some((smallest, largest)) = bounds(&reader)? else {
+            return refuse("File contain no entries");
+        };
+        let tail = properties.tail_start_offset;
+        let id = unique_id(&properties.db_id, &properties.db_session_id, properties.original_file_number);
+        Ok(Self {
+            source: path.to_owned(),
+            size,
+            tail_size: if tail == 0 { 0 } else { size.saturating_sub(tail) },
+            unique_id: id.unwrap_or_default(),
+            smallest,
+            largest,
+            number: None,
+            level: 0,
+            sequence: SequenceNumber::ZERO,
+            committed: false,
+        })
+    }
+
+    /// Whether the ranges meet. An end that is itself not in the range counts as if it were.
+    fn overlaps(&self, order: &UserComparator, other: &Self) -> bool {
+        order.compare(&self.smallest.0, &other.largest.0).is_le()
+            && order.compare(&other.smallest.0, &self.largest.0).is_le()
+    }
+
+    fn overlaps_memtable(
+        &self,
+        order: &UserComparator,
+        memtable: &Arc<DbMemTable>,
+        below: SequenceNumber,
+    ) -> Result<bool> {
+        let table = memtable.table();
+        if table.is_empty() {
+            return Ok(false);
+        }
+        let (smallest, largest) = (&self.smallest.0, &self.largest.0);
+        let mut entries = table.iter();
+        let mut more = entries.seek(InternalKeyBuf::for_seek(smallest, SequenceNumber::MAX).as_key())?;
+        while more && order.compare(entries.key().user_key(), largest).is_le() {
+            if entries.key().sequence() < below {
+                return Ok(true);
+            }
+            more = entries.next()?;
+        }
+        Ok(table.range_tombstones().iter().any(|tombstone| {
+            tombstone.sequence < below
+                && order.compare(&tombstone.begin, largest).is_le()
+                && order.compare(smallest, &tombstone.end).is_lt()
+        }))
+    }
+
+    /// Whether a level holds something of its range: the bounds of a table alone do not say so.
+    fn overlaps_level(&self, order: &UserComparator, view: &SuperVersion, level: usize) -> Result<bool> {
+        let (smallest, largest) = (&self.smallest.0, &self.largest.0);
+        let tables = &view.levels[level];
+        let files = tables.files.files().iter().zip(&tables.tables);
+        let options = TableReadOptions {
+            read: ironstone_sst::ReadContext { fill_cache: false, ..Default::default() },
+            total_order_seek: true,
+            ..TableReadOptions::default()
+        };
+        for (_, slot) in files.filter(|(file, _)| file.overlaps(order, Some(smallest), Some(largest))) {
+            let reader = slot.reader()?;
+            let mut entries = reader.iter(&options);
+            let target = InternalKeyBuf::for_seek(smallest, SequenceNumber::MAX);
+            if entries.seek(target.as_key())? && order.compare(entries.key().user_key(), largest).is_le() {
+                return Ok(true);
+            }
+            let mut tombstones = reader.range_tombstones().iter();
+            if tombstones.any(|tombstone| {
+                order.compare(&tombstone.begin, largest).is_le()
+                    && order.compare(smallest, &tombstone.end).is_lt()
+            }) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn metadata(&self, epoch: u64, now: u64) -> FileMetaData {
+        let number = self.number.expect("it was brought in before");
+        let smallest = InternalKeyBuf::new(&self.smallest.0, self.sequence, self.smallest.1);
+        let largest = match self.largest.1 {
+            ValueType::RangeDeletion => {
+                InternalKeyBuf::new(&self.largest.0, SequenceNumber::MAX, ValueType::RangeDeletion)
+            }
+            kind => InternalKeyBuf::new(&self.largest.0, self.sequence, kind),
+        };
+        FileMetaData {
+            smallest_seqno: self.sequence,
+            largest_seqno: self.sequence,
+            oldest_ancester_time: now,
+            file_creation_time: now,
+            epoch_number: epoch,
+            unique_id: self.unique_id,
+            tail_size: self.tail_size,
+            ..FileMetaData::new(number, self.size, smallest, largest)
+        }
+    }
+}
+
+type Bound = (Vec<u8>, ValueType);
+
+/// The first and the last user key of a table with what stands there, range tombstones included.
+fn bounds(reader: &Arc<TableReader>) -> Result<Option<(Bound, Bound)>> {
+    let order = reader.comparator();
+    let options = TableReadOptions { total_order_seek: true, ..TableReadOptions::default() };
+    let mut entries = reader.iter(&options);
+    let mut found = None;
+    if entries.seek_to_first()? {
+        let kind_of = |key: ironstone_base::InternalKey<'_>| {
+            key.value_type().map_err(|bad| Error::corruption_at(reader.path(), 0, bad.0))
+        };
+        let first = (entries.key().user_key().to_vec(), kind_of(entries.key())?);
+        entries.seek_to_last()?;
+        found = Some((first, (entries.key().user_key().to_vec(), kind_of(entries.key())?)));
+    }
+    for tombstone in reader.range_tombstones() {
+        let begin = (tombstone.begin.clone(), ValueType::RangeDeletion);
+        let end = (tombstone.end.clone(), ValueType::RangeDeletion);
+        found = Some(match found {
+            None => (begin, end),
+            Some((first, last)) => {
+                // Of equal keys the larger type comes first, and a range tombstone has the largest of those that
+                // stand in tables.
+                let first = if order.compare(&begin.0, &first.0).is_le() { begin } else { first };
+                // An end comes before the entries of its key.
+                let last = if order.compare(&end.0, &last.0).is_gt() { end } else { last };
+                (first, last)
+            }
+        });
+    }
+    Ok(found)
+}
+
+/// Links or copies the files under numbers of this database, and makes them durable, names included.
+fn bring_in(engine: &Engine, jobs: &mut [Job]) -> Result<()> {
+    let fs = &*engine.env.fs;
+    let writing = write_options(&engine.options);
+    for job in jobs {
+        for file in &mut job.files {
+            let number = engine.new_file_number();
+            file.number = Some(number);
+            let path = file_name::table(&engine.dir, number);
+            let options = &job.options;
+            if !options.move_files && !options.link_files {
+                copy_file(fs, &file.source, &path, file.size, writing)?;
+            } else if options.failed_move_fall_back_to_copy {
+                if link_or_copy(fs, &file.source, &path, file.size, writing)? {
+                    sync_file(fs, &path, writing)?;
+                }
+            } else {
+                fs.link(&file.source, &path)?;
+                sync_file(fs, &path, writing)?;
+            }
+        }
+    }
+    fs.open_directory(&engine.dir)?.sync()
+}
+
+/// What was brought in and is named by no MANIFEST goes away again.
+fn remove_ours(engine: &Engine, jobs: &[Job]) {
+    let files = jobs.iter().flat_map(|job| &job.files).filter(|file| !file.committed);
+    for number in files.filter_map(|file| file.number) {
+        let path = file_name::table(&engine.dir, number);
+        if let Err(error) = engine.env.fs.remove(&path)
+            && !error.is_path_not_found()
+        {
+            warning!(engine.log, "{error}"); // The next opening tries again.
+        }
+    }
+}
+
+/// The column families whose memtables hold something older than `below` in the range of a file.
+fn overlapping(engine: &Engine, jobs: &[Job], below: SequenceNumber) -> Result<Vec<ColumnFamilyId>> {
+    let state = engine.state.lock();
+    let mut ids = Vec::new();
+    for job in jobs {
+        if job.overlaps_memtables(&state, below)? {
+            if !job.options.allow_blocking_flush {
+                return Err(Error::invalid_argument("External file requires flush"));
+            }
+            ids.push(job.data.id);
+        }
+    }
+    Ok(ids)
+}
+
+fn place(engine: &Arc<Engine>, jobs: &mut [Job]) -> Result<()> {
+    // Most of what is in the way goes while everybody can still write.
+    let ids = overlapping(engine, jobs, SequenceNumber::MAX)?;
+    if !ids.is_empty() {
+        flush_and_wait(engine, &Which::Of(ids.clone()), &ids)?;
+    }
+    // From here on no memtable is switched but by us: a flush that took writes from behind the reserved numbers
+    // would wait for us, and we for it.
+    let _switching = engine.switching.lock();
+    let count = jobs.iter().map(Job::sequences).max().unwrap_or(1);
+    let mut reserved = engine.pipeline.reserve_beside_log(count)?;
+    engine.pipeline.wait_applied(SequenceNumber(reserved.first.0 - 1));
+    let ids = overlapping(engine, jobs, reserved.first)?;
+    if !ids.is_empty() {
+        drop(reserved);
+        let which = Which::Exactly(ids.clone());
+        let (_, taken) = engine.switch_reserving(&which, count)?;
+        let dropped = || Error::new(Code::ColumnFamilyDropped, "ingesting into it");
+        reserved = taken.ok_or_else(dropped)?; // All of them were dropped meanwhile.
+        wait_flushed(engine, &ids)?;
+    }
+    let result = commit(engine, jobs, reserved.first);
+    drop(reserved); // Now readers see it, and what was written since.
+    result
+}
+
+/// Finds a level for each file, and makes them durable and visible.
+fn commit(engine: &Engine, jobs: &mut [Job], first: SequenceNumber) -> Result<()> {
+    let mut manifest = engine.manifest.lock();
+    // Under that lock no version changes, so tables may be read without the state lock.
+    let mut fits = Vec::new();
+    for job in jobs.iter() {
+        fits.push(search_levels(job)?);
+    }
+    let mut state = engine.state.lock();
+    if let Some(error) = &state.background_error {
+        return Err(error.clone());
+    }
+    let now = engine.env.clock.now_seconds();
+    let snapshots_held = !engine.snapshots.sequences().is_empty();
+    let edits: Result<Vec<_>> = jobs
+        .iter_mut()
+        .zip(fits)
+        .map(|(job, fits)| job.edit(&mut state, fits, first, snapshots_held, now))
+        .collect();
+    let pending = edits.and_then(|edits| state.versions.prepare(edits, &manifest));
+    let pending = pending.inspect_err(|_| let_go(&mut state, jobs))?;
+    drop(state);
+    let committed = manifest.commit(pending);
+    let mut state = engine.state.lock();
+    let_go(&mut state, jobs);
+    for file in jobs.iter_mut().flat_map(|job| &mut job.files) {
+        file.committed = true; // Or a MANIFEST that failed may name it.
+    }
+    match committed {
+        Ok(change) => {
+            let _installed = state.versions.install(change);
+            let State { families, versions, .. } = &mut *state;
+            for job in jobs.iter() {
+                if let Some(family) = families.get_mut(&job.data.id) {
+                    family.compaction_due = true;
+                    family.install_view(versions);
+                }
+            }
+            engine.update_stall(&mut state);
+            Ok(())
+        }
+        Err(failed) => {
+            let error = state.versions.abandon(failed);
+            engine.stop_writes(&mut state, error.clone(), "ingesting files");
+            Err(error)
+        }
+    }
+}
+
+fn let_go(state: &mut State, jobs: &mut [Job]) {
+    for job in jobs {
+        if let Some(family) = state.families.get_mut(&job.data.id) {
+            job.claims.drain(..).for_each(|claim| family.running.remove(claim));
+        }
+    }
+}
+
+/// Where a file may lie as far as tables are concerned.
+struct Fits {
+    /// Ascending; empty if level 0 is the only place.
+    levels: Vec<usize>,
+    /// Some table holds keys of its range.
+    overlaps: bool,
+}
+
+fn search_levels(job: &Job) -> Result<Vec<Fits>> {
+    let view = job.data.view();
+    let order = &job.data.comparator.user;
+    let base = LevelShape::new(&view.version, &job.data.compaction).base_level;
+    let search = |file: &ExternalFile| {
+        let mut fits = Fits { levels: Vec::new(), overlaps: false };
+        for level in (0..view.levels.len()).filter(|&level| level == 0 || level >= base) {
+            if file.overlaps_level(order, &view, level)? {
+                fits.overlaps = true;
+                break;
+            }
+            let (begin, end) = (Some(&file.smallest.0[..]), Some(&file.largest.0[..]));
+            if level > 0 && !view.version.range_overlaps(level, begin, end) {
+                fits.levels.push(level);
+            }
+        }
+        Ok(fits)
+    };
+    job.files.iter().map(search).collect()
+}
+
+impl Job {
+    /// Chooses levels and sequence numbers, and keeps compactions away from these places.
+    fn edit(
+        &mut self,
+        state: &mut State,
+        fits: Vec<Fits>,
+        first: SequenceNumber,
+        snapshots_held: bool,
+        now: u64,
+    ) -> Result<VersionEdit> {
+        let State { families, versions, .. } = state;
+        let dropped = || Error::new(Code::ColumnFamilyDropped, format!("column family {:?}", self.data.name));
+        let family = families.get_mut(&self.data.id).ok_or_else(dropped)?;
+        let order = self.data.comparator.user.clone();
+        let last_level = self.data.view().levels.len().saturating_sub(1);
+        let mut edit = VersionEdit::new(self.data.id);
+        for (at, fits) in fits.into_iter().enumerate() {
+            let (before, rest) = self.files.split_at_mut(at);
+            let file = &mut rest[0];
+            // Above the files of this group that it overlaps: those are older.
+            let ceiling =
+                before.iter().filter(|other| other.overlaps(&order, file)).map(|other| other.level).min();
+            let (smallest, largest) = (&file.smallest.0, &file.largest.0);
+            let free = |level: &&usize| {
+                ceiling.is_none_or(|ceiling| **level < ceiling)
+                    && !family.running.writes_into(**level, smallest, largest)
+            };
+            file.level = fits.levels.iter().rev().find(free).copied().unwrap_or(0);
+            if self.options.fail_if_not_bottommost_level && file.level != last_level {
+                return Err(Error::new(
+                    Code::TryAgain,
+                    "Files cannot be ingested to Lmax. Please make sure key range of Lmax does not overlap with files to ingest.",
+                ));
+            }
+            let needs_sequence = fits.overlaps || self.overlap_each_other;
+            let needs_consistency = self.options.snapshot_consistency && snapshots_held;
+            if !self.options.allow_global_seqno && (needs_sequence || needs_consistency) {
+                return Err(Error::invalid_argument("Global seqno is required, but disabled"));
+            }
+            // A snapshot may be taken at any moment, so with snapshot consistency there is always a number.
+            let numbered =
+                self.options.allow_global_seqno && (self.options.snapshot_consistency || needs_sequence);
+            file.sequence = match (numbered, self.overlap_each_other) {
+                (false, _) => SequenceNumber::ZERO,
+                (true, false) => first,
+                (true, true) => first.plus(at as u64),
+            };
+            self.claims.push(family.running.add_range(file.level, smallest, largest));
+            let epoch = versions.new_epoch_number(self.data.id);
+            edit.add_file(file.level, Arc::new(file.metadata(epoch, now)));
+        }
+        Ok(edit)
+    }
+}

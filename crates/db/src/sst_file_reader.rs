@@ -1,0 +1,103 @@
+//! Reads one table file outside of any database.
+
+use crate::background::Cleaner;
+use crate::memtables::DbMemTable;
+use crate::options::Options;
+use crate::read::db_iterator::{Bounds, DbIterator};
+use crate::read::range_tombstones::Covering;
+use crate::read::read_options::ReadOptions;
+use crate::read::view::{PokeWhenDropped, SuperVersion};
+use crate::write::switch::new_memtable;
+use ironstone_base::sync::Arc;
+use ironstone_base::{ColumnFamilyId, FileNumber, InternalKeyComparator, Result, SequenceNumber};
+use ironstone_cache::CacheOptions;
+use ironstone_memtable::BlockPool;
+use ironstone_sst::{BlockCache, OpenOptions, TableProperties, TableReader};
+use ironstone_version::Version;
+use ironstone_vfs::OpenHints;
+use std::path::Path;
+
+/// Reads one table file, of [`SstFileWriter`](crate::SstFileWriter), of a database, or of RocksDB.
+///
+/// ```
+/// use ironstone::{Options, SstFileReader, SstFileWriter};
+///
+/// # fn main() -> ironstone::Result<()> {
+/// # let options = Options::in_memory();
+/// let mut writer = SstFileWriter::new(&options);
+/// writer.open("/metals.sst")?;
+/// writer.put(b"iron", b"Fe")?;
+/// writer.finish()?;
+///
+/// let reader = SstFileReader::open(&options, "/metals.sst")?;
+/// reader.verify_checksum()?;
+/// assert_eq!(reader.properties().num_entries, 1);
+/// let (key, value) = reader.iter(&Default::default()).entries().next().unwrap()?;
+/// assert_eq!((&key[..], &value[..]), (&b"iron"[..], &b"Fe"[..]));
+/// # Ok(())
+/// # }
+/// ```
+pub struct SstFileReader {
+    options: Options,
+    table: Arc<TableReader>,
+}
+
+impl SstFileReader {
+    /// Opens the table at `path`. The comparator of `options` must be the one that it was made with.
+    pub fn open(options: &Options, path: impl AsRef<Path>) -> Result<Self> {
+        let hints = OpenHints { direct: options.db.use_direct_reads, sequential: false };
+        let file = options.db.env.fs.open_random(path.as_ref(), hints)?;
+        let cache = BlockCache::new(CacheOptions::default());
+        let mut cf = options.cf.clone();
+        cf.sanitize();
+        let mut open = OpenOptions::new(Arc::new(cf.table_options(&options.db, &cache)?), FileNumber(0));
+        open.skip_filters = cf.comparator.different_bytes_may_be_equal();
+        let size = file.size();
+        let table = Arc::new(TableReader::open(file, size, open)?);
+        let options = Options { db: options.db.clone(), cf };
+        Ok(Self { options, table })
+    }
+
+    /// The keys of the table with their newest values: what is deleted is left out, merge operands are merged.
+    /// A snapshot in `options` is of no meaning and not looked at.
+    pub fn iter(&self, options: &ReadOptions) -> DbIterator {
+        let cf = &self.options.cf;
+        let comparator = InternalKeyComparator::new(cf.comparator.clone());
+        let mut tombstones = Covering::new(comparator.clone(), SequenceNumber::MAX);
+        tombstones.add(0, self.table.range_fragments());
+        let bounds = Bounds {
+            comparator: cf.comparator.clone(),
+            lower: options.iterate_lower_bound.clone(),
+            upper: options.iterate_upper_bound.clone(),
+            prefix: options.prefix_same_as_start.then(|| cf.prefix_extractor.clone()).flatten(),
+            start_prefix: None,
+        };
+        let inner = Box::new(self.table.iter(&options.table_options()));
+        DbIterator::new(inner, SequenceNumber::MAX, bounds, tombstones, self.view(comparator), None)
+    }
+
+    /// The view of a column family without anything: the iterator brings its table along.
+    fn view(&self, comparator: InternalKeyComparator) -> Arc<SuperVersion> {
+        let cf = &self.options.cf;
+        let mem: Arc<DbMemTable> = new_memtable(ColumnFamilyId::DEFAULT, &comparator, cf, &BlockPool::new());
+        Arc::new(SuperVersion {
+            mem,
+            imm: Vec::new(),
+            levels: Vec::new(),
+            version: Arc::new(Version::empty(comparator.clone(), 0)),
+            comparator,
+            merge_operator: cf.merge_operator.clone(),
+            number: 0,
+            _poke: PokeWhenDropped(Arc::<Cleaner>::default()),
+        })
+    }
+
+    /// Reads the whole file and checks every checksum, the order of the keys and their number.
+    pub fn verify_checksum(&self) -> Result<()> {
+        self.table.verify_checksums()
+    }
+    /// What the table says about itself.
+    pub fn properties(&self) -> &TableProperties {
+        self.table.properties()
+    }
+}

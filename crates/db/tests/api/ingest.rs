@@ -1,0 +1,408 @@
+//! Files that come from outside.
+
+use crate::disk::{DIR, Disk, all, fresh, get, get_in, get_with, put_synced, refused, rewrite_all, shape};
+use ironstone::vfs::fault::{FaultError, FaultRule};
+use ironstone::vfs::mem::CrashPolicy;
+use ironstone::vfs::{FileSystem, OpKind};
+use ironstone::{
+    Code, Db, IngestFiles, IngestOptions, Options, ReadOptions, Result, SequenceNumber, SstFileWriter,
+    merge_operators,
+};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Writes a file: `key=value` puts, `key-` deletes, `a..b` deletes a range, `key+operand` merges.
+fn write_file(options: &Options, name: &str, entries: &str) -> PathBuf {
+    let path = PathBuf::from(format!("/{name}.sst"));
+    let mut writer = SstFileWriter::new(options);
+    writer.open(&path).unwrap();
+    for entry in entries.split(' ') {
+        if let Some((begin, end)) = entry.split_once("..") {
+            writer.delete_range(begin, end).unwrap();
+        } else if let Some((key, operand)) = entry.split_once('+') {
+            writer.merge(key, operand).unwrap();
+        } else if let Some(key) = entry.strip_suffix('-') {
+            writer.delete(key).unwrap();
+        } else {
+            let (key, value) = entry.split_once('=').unwrap();
+            writer.put(key, value).unwrap();
+        }
+    }
+    writer.finish().unwrap();
+    path
+}
+
+fn ingest_with(disk: &Disk, db: &Db, files: &[&str], options: &IngestOptions) -> Result<()> {
+    let write = |(at, entries): (usize, &&str)| write_file(&disk.options(), &format!("in{at}"), entries);
+    let files: Vec<PathBuf> = files.iter().enumerate().map(write).collect();
+    db.ingest_external_files(db.default_column_family(), &files, options)
+}
+fn ingest(disk: &Disk, db: &Db, files: &[&str]) {
+    ingest_with(disk, db, files, &IngestOptions::default()).unwrap();
+}
+
+#[test]
+fn a_file_goes_to_the_last_level_and_stays_after_reopening() {
+    let (disk, db) = fresh();
+    ingest(&disk, &db, &["a=1 b=2 c=3"]);
+    assert_eq!(all(&db), "a=1 b=2 c=3");
+    assert_eq!(shape(&db), [0, 0, 0, 0, 0, 0, 1]);
+    assert!(disk.exists("/in0.sst"), "it was copied");
+    drop(db);
+    let disk = disk.lose_power();
+    let db = disk.open();
+    assert_eq!(all(&db), "a=1 b=2 c=3");
+    rewrite_all(&db);
+    assert_eq!(all(&db), "a=1 b=2 c=3");
+}
+
+#[test]
+fn it_is_newer_than_what_was_written_before_and_older_than_what_comes_after() {
+    let (disk, db) = fresh();
+    put_synced(&db, "a", "old");
+    put_synced(&db, "x", "untouched");
+    let before = db.snapshot();
+    ingest(&disk, &db, &["a=file b=file c=file"]);
+    put_synced(&db, "c", "new");
+    assert_eq!(all(&db), "a=file b=file c=new x=untouched");
+    assert_eq!(shape(&db), [2], "the memtable was flushed, and the file is above it");
+    let past = ReadOptions { snapshot: Some(before), ..ReadOptions::default() };
+    assert_eq!(get_with(&db, &past, db.default_column_family(), "a"), "old");
+    assert_eq!(get_with(&db, &past, db.default_column_family(), "b"), "-");
+    drop(db);
+    let db = disk.lose_power().open();
+    assert_eq!(all(&db), "a=file b=file c=new x=untouched");
+    rewrite_all(&db);
+    assert_eq!(all(&db), "a=file b=file c=new x=untouched");
+}
+
+#[test]
+fn it_goes_between_the_keys_of_a_table() {
+    let (disk, db) = fresh();
+    put_synced(&db, "a", "1");
+    put_synced(&db, "z", "1");
+    rewrite_all(&db);
+    let last = shape(&db).len() - 1;
+    ingest(&disk, &db, &["f=2 g=2"]);
+    let mut expected = vec![0; last + 1];
+    (expected[last], expected[0]) = (1, 1);
+    assert_eq!(shape(&db), expected, "no table has its keys, but the one on the last level is around them");
+    ingest(&disk, &db, &["b=3 z=3"]);
+    assert_eq!(all(&db), "a=1 b=3 f=2 g=2 z=3");
+    rewrite_all(&db);
+    assert_eq!(all(&db), "a=1 b=3 f=2 g=2 z=3");
+}
+
+#[test]
+fn of_several_files_the_last_one_wins() {
+    let (disk, db) = fresh();
+    ingest(&disk, &db, &["a=1 b=1 c=1", "b=2 c=2", "c=3 d=3"]);
+    assert_eq!(all(&db), "a=1 b=2 c=3 d=3");
+    rewrite_all(&db);
+    assert_eq!(all(&db), "a=1 b=2 c=3 d=3");
+    let no_number = IngestOptions { allow_global_seqno: false, ..IngestOptions::default() };
+    let result = ingest_with(&disk, &db, &["k=1", "k=2"], &no_number);
+    refused(result, Code::InvalidArgument, "Global seqno is required");
+    assert_eq!(get(&db, "k"), "-");
+}
+
+#[test]
+fn range_deletions_tombstones_and_operands_take_effect() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.cf.merge_operator = Some(merge_operators::string_append(","));
+    let db = disk.open_with(&options);
+    for key in ["a", "b", "c", "d", "m"] {
+        put_synced(&db, key, "old");
+    }
+    let file = write_file(&options, "in", "b=kept d- m+more b..e");
+    db.ingest_external_files(db.default_column_family(), &[file], &IngestOptions::default()).unwrap();
+    assert_eq!(all(&db), "a=old b=kept m=old,more");
+    let only_ranges = write_file(&options, "in2", "a..b");
+    db.ingest_external_files(db.default_column_family(), &[only_ranges], &IngestOptions::default()).unwrap();
+    assert_eq!(all(&db), "b=kept m=old,more");
+    rewrite_all(&db);
+    assert_eq!(all(&db), "b=kept m=old,more");
+    put_synced(&db, "a", "again");
+    assert_eq!(get(&db, "a"), "again");
+}
+
+#[test]
+fn a_range_deletion_in_the_memtable_is_in_the_way_too() {
+    let (disk, db) = fresh();
+    put_synced(&db, "b", "old");
+    db.delete_range("a", "m").unwrap();
+    ingest(&disk, &db, &["c=file"]);
+    assert_eq!(all(&db), "c=file");
+    drop(db);
+    assert_eq!(all(&disk.open()), "c=file");
+}
+
+#[test]
+fn options_that_allow_less_refuse_what_would_need_more() {
+    let (disk, db) = fresh();
+    put_synced(&db, "a", "1");
+    let no_flush = IngestOptions { allow_blocking_flush: false, ..IngestOptions::default() };
+    refused(ingest_with(&disk, &db, &["a=2"], &no_flush), Code::InvalidArgument, "requires flush");
+    ingest_with(&disk, &db, &["b=2"], &no_flush).unwrap();
+    db.flush().unwrap();
+    let no_number = IngestOptions { allow_global_seqno: false, ..IngestOptions::default() };
+    refused(ingest_with(&disk, &db, &["a=2"], &no_number), Code::InvalidArgument, "Global seqno is required");
+    let snapshot = db.snapshot();
+    refused(ingest_with(&disk, &db, &["c=2"], &no_number), Code::InvalidArgument, "Global seqno is required");
+    drop(snapshot);
+    ingest_with(&disk, &db, &["c=2"], &no_number).unwrap();
+    let zero: Vec<_> = db.live_files().iter().map(|file| file.largest_sequence).collect();
+    assert!(zero.contains(&SequenceNumber(0)), "{zero:?}");
+    let last_only = IngestOptions { fail_if_not_bottommost_level: true, ..IngestOptions::default() };
+    refused(ingest_with(&disk, &db, &["c=3"], &last_only), Code::TryAgain, "Lmax");
+    for (options, what) in [
+        (IngestOptions { ingest_behind: true, ..IngestOptions::default() }, "ingest_behind"),
+        (IngestOptions { write_global_seqno: true, ..IngestOptions::default() }, "write_global_seqno"),
+        (IngestOptions { allow_db_generated_files: true, ..IngestOptions::default() }, "allow_db_generated"),
+    ] {
+        refused(ingest_with(&disk, &db, &["q=3"], &options), Code::NotSupported, what);
+    }
+    assert_eq!(all(&db), "a=1 b=2 c=2");
+    let tables = disk.files(".sst").iter().filter(|path| path.starts_with(DIR)).count();
+    assert_eq!(tables, db.live_files().len(), "what was refused left nothing behind");
+}
+
+#[test]
+fn files_are_moved_or_linked_if_so_wanted() {
+    let (disk, db) = fresh();
+    let moved = IngestOptions { move_files: true, ..IngestOptions::default() };
+    ingest_with(&disk, &db, &["a=1"], &moved).unwrap();
+    assert!(!disk.exists("/in0.sst"));
+    let linked = IngestOptions { link_files: true, ..IngestOptions::default() };
+    ingest_with(&disk, &db, &["b=1"], &linked).unwrap();
+    assert!(disk.exists("/in0.sst"));
+    let both = IngestOptions { link_files: true, move_files: true, ..IngestOptions::default() };
+    let result = db.ingest_external_files(db.default_column_family(), &["/in0.sst"], &both);
+    refused(result, Code::InvalidArgument, "can not both be true");
+    drop(db);
+    assert_eq!(all(&disk.lose_power().open()), "a=1 b=1");
+}
+
+#[test]
+fn other_files_are_refused() {
+    let (disk, db) = fresh();
+    let ingest_path = |path: &Path, options: &IngestOptions| {
+        db.ingest_external_files(db.default_column_family(), &[path], options)
+    };
+    let default = IngestOptions::default();
+    assert!(ingest_path(Path::new("/none.sst"), &default).unwrap_err().is_path_not_found());
+    refused(
+        db.ingest_external_files(db.default_column_family(), &[] as &[&Path], &default),
+        Code::InvalidArgument,
+        "no files",
+    );
+    put_synced(&db, "a", "1");
+    db.flush().unwrap();
+    refused(ingest_path(&disk.newest(".sst"), &default), Code::InvalidArgument, "version not found");
+    disk.fs.write_all_synced(Path::new("/bad.sst"), b"nonsense").unwrap();
+    refused(ingest_path(Path::new("/bad.sst"), &default), Code::Corruption, "/bad.sst");
+
+    let many: String = (0..2000).map(|i| format!("key{i:04}=value ")).collect();
+    let path = write_file(&disk.options(), "flipped", many.trim_end());
+    let mut bytes = disk.fs.read_all(&path).unwrap();
+    bytes[1000] ^= 4;
+    disk.fs.write_all_synced(&path, &bytes).unwrap();
+    let checked = IngestOptions { verify_checksums_before_ingest: true, ..IngestOptions::default() };
+    refused(ingest_path(&path, &checked), Code::Corruption, "/flipped.sst");
+
+    let cf = db.create_column_family("other", &disk.options().cf).unwrap();
+    let mut writer = SstFileWriter::for_column_family(&disk.options(), &cf);
+    writer.open("/other.sst").unwrap();
+    writer.put("k", "v").unwrap();
+    writer.finish().unwrap();
+    refused(ingest_path(Path::new("/other.sst"), &default), Code::InvalidArgument, "another column family");
+    db.ingest_external_files(&cf, &["/other.sst"], &default).unwrap();
+    assert_eq!(get_in(&db, &cf, "k"), "v");
+    db.drop_column_family(&cf).unwrap();
+    refused(db.ingest_external_files(&cf, &["/other.sst"], &default), Code::ColumnFamilyDropped, "other");
+    assert_eq!(all(&db), "a=1");
+}
+
+/// Two column families, a file for each.
+fn ingest_both(disk: &Disk, db: &Db) -> Result<()> {
+    let other = db.column_family("other").unwrap();
+    let options = IngestOptions::default();
+    db.ingest_external_files_of(&[
+        IngestFiles {
+            cf: db.default_column_family(),
+            files: vec![write_file(&disk.options(), "d", "a=file k=file")],
+            options: options.clone(),
+        },
+        IngestFiles {
+            cf: &other,
+            files: vec![
+                write_file(&disk.options(), "o1", "a=file1 k=file1"),
+                write_file(&disk.options(), "o2", "k=file2"),
+            ],
+            options,
+        },
+    ])
+}
+
+#[test]
+fn no_power_loss_lets_part_of_it_in() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.db.create_missing_column_families = true;
+    let db = disk.open_families(&options, &["other"]).unwrap();
+    put_synced(&db, "a", "old");
+    let other = db.column_family("other").unwrap();
+    db.put_cf(&ironstone::WriteOptions::synced(), &other, "a", "old").unwrap();
+    disk.fs.set_capturing(true);
+    let begun = disk.fs.op_count();
+    ingest_both(&disk, &db).unwrap();
+    put_synced(&db, "z", "later");
+    let ended = disk.fs.op_count();
+    drop(db);
+    let mut found = [0, 0];
+    for op in begun..ended {
+        let Some(moment) = disk.fs.captured(op) else { continue };
+        for policy in CrashPolicy::ALL {
+            let crashed = Disk::of(moment.crash(policy, op));
+            let db = crashed.open_families(&options, &["other"]).unwrap();
+            let other = db.column_family("other").unwrap();
+            let state = [get(&db, "a"), get(&db, "k"), get_in(&db, &other, "a"), get_in(&db, &other, "k")];
+            let state = state.each_ref().map(String::as_str);
+            let is_in = state == ["file", "file", "file1", "file2"];
+            assert!(is_in || state == ["old", "-", "old", "-"], "op {op}, {policy:?}: {state:?}");
+            assert!(is_in || get(&db, "z") == "-", "op {op}, {policy:?}");
+            found[usize::from(is_in)] += 1;
+            put_synced(&db, "after", "crash");
+            drop(db);
+            let db = crashed.open_families(&options, &["other"]).unwrap();
+            assert_eq!(get(&db, "after"), "crash");
+            assert_eq!(get(&db, "k") == "file", is_in);
+        }
+    }
+    assert!(found[0] > 20 && found[1] > 20, "{found:?}");
+}
+
+#[test]
+fn a_failure_anywhere_lets_nothing_or_all_in() {
+    for kind in [OpKind::Create, OpKind::Append, OpKind::Sync, OpKind::SyncDirectory, OpKind::OpenRandom] {
+        for nth in 0.. {
+            let disk = Disk::new();
+            let mut options = disk.options();
+            options.db.create_missing_column_families = true;
+            let db = disk.open_families(&options, &["other"]).unwrap();
+            put_synced(&db, "a", "old");
+            // The files are written on the healthy disk.
+            let file = write_file(&disk.options(), "d", "a=file k=file");
+            disk.faults.arm();
+            let rule = disk.faults.add(FaultRule::error(FaultError::Io).on(&[kind]).after(nth));
+            let result =
+                db.ingest_external_files(db.default_column_family(), &[file], &IngestOptions::default());
+            let failed = rule.hits() > 0;
+            disk.faults.clear();
+            if result.is_ok() {
+                assert_eq!(get(&db, "a"), "file");
+            } else {
+                assert_eq!(get(&db, "a"), "old", "{kind:?} {nth}");
+                db.resume().unwrap();
+                put_synced(&db, "b", "goes on");
+            }
+            drop(db);
+            let db = disk.lose_power().open_families(&options, &["other"]).unwrap();
+            let found = (get(&db, "a"), get(&db, "k"));
+            if result.is_ok() {
+                assert_eq!(found, ("file".into(), "file".into()));
+            } else {
+                let (old, new) = (("old".into(), "-".into()), ("file".into(), "file".into()));
+                assert!(found == old || found == new, "{kind:?} {nth}: {found:?}");
+                assert_eq!(get(&db, "b"), "goes on");
+            }
+            if !failed {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn writers_and_readers_go_on_meanwhile() {
+    let (disk, db) = fresh();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0u64.. {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                for key in ["a", "m", "z"] {
+                    db.put(key, format!("w{round}")).unwrap();
+                }
+            }
+        });
+        scope.spawn(|| {
+            // Every file sets both keys to its number, and nobody else writes them.
+            while !stop.load(Ordering::Relaxed) {
+                let iter = db.iter().unwrap();
+                let values: Vec<_> = iter
+                    .entries()
+                    .map(|entry| entry.unwrap())
+                    .filter(|(key, _)| key.starts_with(b"f"))
+                    .map(|(_, value)| value)
+                    .collect();
+                assert!(values.windows(2).all(|pair| pair[0] == pair[1]), "{values:?}");
+            }
+        });
+        for round in 0..40 {
+            ingest(
+                &disk,
+                &db,
+                &[&format!("fa={round} fb={round} n={round}"), &format!("a=f{round} fc={round}")],
+            );
+            assert_eq!(get(&db, "fc"), round.to_string());
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    rewrite_all(&db);
+    assert_eq!(get(&db, "n"), "39");
+    drop(db);
+    assert_eq!(get(&disk.open(), "fa"), "39");
+}
+
+#[test]
+fn compactions_and_files_do_not_get_in_each_others_way() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.cf.disable_auto_compactions = false;
+    options.cf.write_buffer_size = 16 << 10;
+    options.cf.target_file_size_base = 8 << 10;
+    options.cf.max_bytes_for_level_base = 32 << 10;
+    options.cf.level0_file_num_compaction_trigger = 2;
+    let db = disk.open_with(&options);
+    let mut expected = std::collections::BTreeMap::new();
+    for round in 0..60u32 {
+        for i in 0..100 {
+            let key = format!("key{:05}", (round * 7919 + i * 104_729) % 20_000);
+            db.put(&key, format!("w{round}-{i}-{}", "x".repeat(100))).unwrap();
+            expected.insert(key, format!("w{round}-{i}-{}", "x".repeat(100)));
+        }
+        let start = (round * 311) % 19_000;
+        let entries: Vec<String> = (0..50).map(|i| format!("key{:05}=f{round}", start + i * 3)).collect();
+        for entry in &entries {
+            let (key, value) = entry.split_once('=').unwrap();
+            expected.insert(key.to_owned(), value.to_owned());
+        }
+        ingest(&disk, &db, &[&entries.join(" ")]);
+    }
+    let check = |db: &Db| {
+        let found: Vec<_> = db.iter().unwrap().entries().map(|entry| entry.unwrap()).collect();
+        assert_eq!(found.len(), expected.len());
+        for ((key, value), (wanted_key, wanted)) in found.iter().zip(&expected) {
+            assert_eq!((&key[..], &value[..]), (wanted_key.as_bytes(), wanted.as_bytes()));
+        }
+    };
+    check(&db);
+    db.wait_for_compact().unwrap();
+    check(&db);
+    drop(db);
+    check(&disk.open_with(&options));
+}
