@@ -1,6 +1,6 @@
 //! What one simulation does: all of it follows from a seed, and from what it is cut down to.
 
-use ironstone::{ColumnFamilyOptions, DbOptions};
+use ironstone::{ColumnFamilyOptions, DbOptions, merge_operators};
 use ironstone_testkit::random_options::{random_db_options, random_family_options};
 use ironstone_vfs::Env;
 use ironstone_vfs::OpKind;
@@ -182,7 +182,9 @@ impl Plan {
     }
     /// The options of column family `number`.
     pub fn family_options(&self, number: usize) -> ColumnFamilyOptions {
-        random_family_options(&mut self.generator(2 + number as u64))
+        let mut options = random_family_options(&mut self.generator(2 + number as u64));
+        options.merge_operator = Some(merge_operators::put());
+        options
     }
     /// A generator for the choices of thing number `thing`.
     pub fn generator(&self, thing: u64) -> StdRng {

@@ -200,14 +200,25 @@ impl Stage {
                 batch.put_cf(cf, state::number_key(writer), number.to_string());
                 for _ in 0..rng.random_range(0..4) {
                     let key = rng.random_range(0..SHARED_KEYS);
-                    let put = rng.random_bool(0.7);
-                    if put {
-                        let padding = rng.random_range(0..=self.plan.value_size);
-                        batch.put_cf(cf, state::shared_key(key), state::value((writer, number), padding));
-                    } else {
-                        batch.delete_cf(cf, state::shared_key(key));
+                    let (mut last, mut put) = (key, false);
+                    let padding = rng.random_range(0..=self.plan.value_size);
+                    let value = || state::value((writer, number), padding);
+                    match rng.random_range(0..100) {
+                        0..20 => batch.delete_cf(cf, state::shared_key(key)),
+                        20..30 => {
+                            last = rng.random_range(key..SHARED_KEYS);
+                            batch.delete_range_cf(cf, state::shared_key(key), state::shared_key(last + 1));
+                        }
+                        30..50 => {
+                            put = true; // The operator takes the newest operand for the value.
+                            batch.merge_cf(cf, state::shared_key(key), value());
+                        }
+                        _ => {
+                            put = true;
+                            batch.put_cf(cf, state::shared_key(key), value());
+                        }
                     }
-                    changes.insert((family, key), put);
+                    changes.extend((key..=last).map(|key| ((family, key), put)));
                 }
             }
             let one_in = self.plan.sync_one_in;

@@ -11,6 +11,8 @@ pub mod error;
 pub mod file_name;
 pub mod hash;
 pub mod internal_key;
+pub mod merge;
+pub mod range_tombstones;
 pub mod slice_transform;
 pub mod statistics;
 pub mod sync;
@@ -19,6 +21,8 @@ pub use comparator::{Comparator, InternalKeyComparator, UserComparator};
 pub use error::{Code, Corrupt, Error, Result, Severity, SubCode};
 pub use file_name::{FileKind, FileNumber};
 pub use internal_key::{InternalKey, InternalKeyBuf, SequenceNumber, ValueType};
+pub use merge::MergeOperator;
+pub use range_tombstones::{FragmentedTombstones, RangeTombstone, TombstoneCursor};
 pub use slice_transform::SliceTransform;
 pub use statistics::Statistics;
 

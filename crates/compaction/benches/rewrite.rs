@@ -81,6 +81,7 @@ fn main() -> Result<()> {
         write: WriteOptions { buffer_bytes: 1 << 20, ..WriteOptions::default() },
         snapshots: &[],
         earliest_write_conflict: None,
+        merge_operator: None,
         enforce_single_del_contracts: true,
         cancelled: &go_on,
         filter: None,
@@ -141,6 +142,7 @@ fn make_inputs(tables: &Tables, context: &JobContext<'_>) -> Result<()> {
         });
         let memtable = VecIterator::new(context.comparator.clone(), entries.collect());
         let input = FlushInput {
+            range_tombstones: Vec::new(),
             iterators: vec![Box::new(memtable) as BoxedIterator],
             reason: ironstone_compaction::TableFileCreationReason::Flush,
             expected_entries: None,

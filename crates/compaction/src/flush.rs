@@ -3,8 +3,9 @@
 use crate::filter::{FilterContext, FilterDecision, PartFilter, TableFileCreationReason};
 use crate::iterator::{BelowLevels, CompactionIterator, EntryRules, IteratorOptions, TICK};
 use crate::job::output::{CreatedFiles, OutputSettings, OutputWriter};
+use crate::job::tombstones::KeptTombstones;
 use crate::job::{CompactionStats, IoPriority, JobContext};
-use ironstone_base::{Error, Result};
+use ironstone_base::{Error, FragmentedTombstones, RangeTombstone, Result};
 use ironstone_iter::{BoxedIterator, InternalIterator};
 use ironstone_sst::{CompressionKind, CompressionOptions};
 use ironstone_version::FileMetaData;
@@ -13,6 +14,8 @@ use ironstone_version::FileMetaData;
 pub struct FlushInput {
     /// The iterators of the memtables, newest first, standing anywhere.
     pub iterators: Vec<BoxedIterator>,
+    /// Their range tombstones, in any order.
+    pub range_tombstones: Vec<RangeTombstone>,
     /// How many entries they have together, for the check that all were read.
     pub expected_entries: Option<u64>,
     /// The epoch number of the new file: larger than that of every file in the column family.
@@ -60,6 +63,8 @@ pub fn run_flush(input: FlushInput, context: &JobContext<'_>) -> Result<FlushOut
     };
     let mut merged = ironstone_iter::merge(context.comparator.clone(), input.iterators);
     merged.seek_to_first()?;
+    let user = &context.comparator.user;
+    let tombstones = FragmentedTombstones::for_snapshots(user, &input.range_tombstones, context.snapshots);
     let options = IteratorOptions {
         comparator: context.comparator,
         snapshots: context.snapshots,
@@ -67,6 +72,8 @@ pub fn run_flush(input: FlushInput, context: &JobContext<'_>) -> Result<FlushOut
         bottommost: false,
         enforce_single_del_contracts: context.enforce_single_del_contracts,
         end: None,
+        merge_operator: context.merge_operator,
+        tombstones: Some(&tombstones),
     };
     let created = CreatedFiles::new(*context);
     let filter_context = FilterContext {
@@ -79,7 +86,8 @@ pub fn run_flush(input: FlushInput, context: &JobContext<'_>) -> Result<FlushOut
     let filter = PartFilter::new(context.filter, &filter_context)?;
     let watch = Watch { context: *context, filter };
     let mut entries = CompactionIterator::new(merged, options, BelowLevels::unknown(), watch)?;
-    let mut writer = OutputWriter::new(*context, &settings, &created, None);
+    let kept = KeptTombstones::all(&tombstones);
+    let mut writer = OutputWriter::new(*context, &settings, &created, None, kept);
     while entries.valid() {
         writer.add(entries.key(), entries.value(), entries.starts_key())?;
         entries.next()?;

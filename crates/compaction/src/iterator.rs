@@ -17,9 +17,12 @@
 //!    because it is hidden: the newer value that hides it may be taken away by its own `SingleDelete` later.
 //! 4. Where nothing older lies below, a value in stripe 0 gets sequence number 0: every reader sees it, and
 //!    zeros compress well.
+//! 5. An entry under a range tombstone of its stripe is dropped.
+//! 6. Merge operands of one stripe become a value if what they are merged with is known: a value or a tombstone
+//!    below them in the stripe, or nothing at all. Otherwise they become one operand if the operator can do that,
+//!    and stay as they are if not, or if merging fails.
 //!
-//! Merge operands, range tombstones and compaction filters have their places in [`EntryRules`]; the entry
-//! types that are not built are refused by name, never passed through.
+//! Entry types that are not built are refused by name, never passed through.
 
 mod below;
 #[cfg(test)]
@@ -28,11 +31,14 @@ mod tests;
 pub use crate::filter::FilterDecision;
 pub use below::BelowLevels;
 
+use ironstone_base::merge::Operands;
 use ironstone_base::{
-    Error, InternalKey, InternalKeyBuf, InternalKeyComparator, Result, SequenceNumber, ValueType,
+    Error, FragmentedTombstones, InternalKey, InternalKeyBuf, InternalKeyComparator, MergeOperator, Result,
+    SequenceNumber, TombstoneCursor, ValueType,
 };
 use ironstone_iter::InternalIterator;
 use std::cmp::Ordering;
+use std::collections::VecDeque;
 
 /// Which part of the sequence numbers an entry falls in: the number of snapshots that are older than it.
 type Stripe = usize;
@@ -40,15 +46,9 @@ type Stripe = usize;
 /// So many input entries pass between two calls of [`EntryRules::tick`].
 pub const TICK: u64 = 512;
 
-/// The rules that depend on the database and not on the format: where range tombstones and compaction filters
-/// come in. Calls are monomorphic; [`PlainRules`] costs nothing.
+/// The rules that depend on the database and not on the format: where compaction filters come in. Calls are
+/// monomorphic; [`PlainRules`] costs nothing.
 pub trait EntryRules {
-    /// Whether a range tombstone of the inputs, in the entry's own stripe, deletes the entry. Keys come in
-    /// ascending order; `stripe` counts the snapshots older than the entry.
-    #[inline]
-    fn range_deleted(&mut self, _key: InternalKey<'_>, _stripe: usize) -> bool {
-        false
-    }
     /// Asked once for each key whose newest entry is a value. As in RocksDB, snapshots do not protect from
     /// it.
     #[inline]
@@ -67,14 +67,14 @@ pub trait EntryRules {
     }
 }
 
-/// No range tombstones, no compaction filter.
+/// No compaction filter.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PlainRules;
 
 impl EntryRules for PlainRules {}
 
 /// What decides about dropping.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct IteratorOptions<'a> {
     /// The order of the keys.
     pub comparator: &'a InternalKeyComparator,
@@ -88,6 +88,10 @@ pub struct IteratorOptions<'a> {
     pub enforce_single_del_contracts: bool,
     /// Stop before this user key.
     pub end: Option<&'a [u8]>,
+    /// What merge operands mean.
+    pub merge_operator: Option<&'a dyn MergeOperator>,
+    /// The range tombstones of the inputs.
+    pub tombstones: Option<&'a FragmentedTombstones>,
 }
 
 impl<'a> IteratorOptions<'a> {
@@ -100,6 +104,8 @@ impl<'a> IteratorOptions<'a> {
             bottommost: false,
             enforce_single_del_contracts: true,
             end: None,
+            merge_operator: None,
+            tombstones: None,
         }
     }
 }
@@ -123,6 +129,10 @@ pub struct DropCounts {
     pub single_delete_mismatch: u64,
     /// Values whose sequence number became 0. These were kept.
     pub zeroed: u64,
+    /// Merge operands that went into a value or into another operand.
+    pub merged: u64,
+    /// How often the merge operator could not merge; the operands were kept.
+    pub merge_failures: u64,
 }
 
 impl DropCounts {
@@ -140,6 +150,8 @@ impl DropCounts {
         self.single_delete_fallthrough += other.single_delete_fallthrough;
         self.single_delete_mismatch += other.single_delete_mismatch;
         self.zeroed += other.zeroed;
+        self.merged += other.merged;
+        self.merge_failures += other.merge_failures;
     }
 }
 
@@ -156,6 +168,19 @@ enum Standing {
     OnInputChanged,
     /// The entry is a tombstone (its value is empty) and the input already stands on what follows it.
     Ahead,
+    /// The entry is the first of `merged`, and the input already stands on what follows.
+    Merged,
+}
+
+/// What merge operands come upon.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum MergeBase {
+    /// The value that the input stands on.
+    Value,
+    /// The key did not exist.
+    Nothing,
+    /// It lies in an older stripe or below.
+    Unknown,
 }
 
 /// What is known about the newer entries of the current user key.
@@ -175,6 +200,7 @@ pub struct CompactionIterator<'a, I, R = PlainRules> {
     input: I,
     input_valid: bool,
     options: IteratorOptions<'a>,
+    tombstones: Option<TombstoneCursor<'a>>,
     below: BelowLevels<'a>,
     rules: R,
     standing: Standing,
@@ -190,6 +216,9 @@ pub struct CompactionIterator<'a, I, R = PlainRules> {
     empty_next: bool,
     /// What the filter put in place of the value.
     changed: Vec<u8>,
+    /// What has become of merge operands, the next to put out first.
+    merged: VecDeque<(InternalKeyBuf, Vec<u8>)>,
+    operands: Operands,
     input_records: u64,
     counts: DropCounts,
 }
@@ -201,6 +230,7 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
         let mut new = Self {
             input_valid: input.valid(),
             input,
+            tombstones: options.tombstones.filter(|all| !all.is_empty()).map(TombstoneCursor::new),
             options,
             below,
             rules,
@@ -212,6 +242,8 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
             starts_key: true,
             empty_next: false,
             changed: Vec::new(),
+            merged: VecDeque::new(),
+            operands: Operands::default(),
             input_records: 0,
             counts: DropCounts::default(),
         };
@@ -235,6 +267,7 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
         match self.standing {
             Standing::OnInput => self.input.value(),
             Standing::OnInputChanged => &self.changed,
+            Standing::Merged => self.merged.front().map_or(&[], |(_, value)| value),
             _ => &[],
         }
     }
@@ -248,9 +281,20 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
     #[allow(clippy::should_implement_trait)] // Entries are lent, and a move can fail.
     pub fn next(&mut self) -> Result<bool> {
         debug_assert!(self.valid());
-        if self.standing != Standing::Ahead {
-            self.standing = Standing::Nowhere; // Should the input fail.
-            self.advance()?;
+        match self.standing {
+            Standing::Ahead => {}
+            Standing::Merged => {
+                self.merged.pop_front();
+                if let Some((key, _)) = self.merged.front() {
+                    self.key.assign(key.as_key());
+                    self.starts_key = false;
+                    return Ok(true);
+                }
+            }
+            _ => {
+                self.standing = Standing::Nowhere; // Should the input fail.
+                self.advance()?;
+            }
         }
         self.find_survivor()
     }
@@ -302,6 +346,7 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
                 ValueType::Value => self.decide_value(stripe)?,
                 ValueType::Deletion => self.decide_deletion(stripe)?,
                 ValueType::SingleDeletion => self.decide_single_deletion(stripe)?,
+                ValueType::Merge => self.decide_merge(stripe)?,
                 other => return Err(unsupported(other)),
             };
             if done {
@@ -363,6 +408,14 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
         !self.options.bottommost && self.below.may_contain(&self.options.comparator.user, self.key.user_key())
     }
 
+    /// Whether a range tombstone of the stripe deletes the entry of the current user key written at `sequence`.
+    #[inline]
+    fn range_deleted(&mut self, sequence: SequenceNumber, stripe: Stripe) -> bool {
+        let Some(tombstones) = &mut self.tombstones else { return false };
+        let newest = self.options.snapshots.get(stripe).copied().unwrap_or(SequenceNumber::MAX);
+        tombstones.covering(&self.options.comparator.user, self.key.user_key(), newest) > sequence
+    }
+
     #[inline]
     fn decide_value(&mut self, stripe: Stripe) -> Result<bool> {
         if self.newer.covers == Some(stripe) || self.newer.annihilated == Some(stripe) {
@@ -370,7 +423,7 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
             self.advance()?;
             return Ok(false);
         }
-        if self.rules.range_deleted(self.key.as_key(), stripe) {
+        if self.range_deleted(self.key.as_key().sequence(), stripe) {
             self.counts.range_deleted += 1;
             self.newer.covers = Some(stripe);
             self.advance()?;
@@ -427,7 +480,7 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
             self.advance()?;
             return Ok(false);
         }
-        if self.rules.range_deleted(self.key.as_key(), stripe) {
+        if self.range_deleted(self.key.as_key().sequence(), stripe) {
             self.counts.range_deleted += 1;
             self.newer.covers = Some(stripe);
             self.advance()?;
@@ -452,6 +505,116 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
         }
         self.counts.obsolete += 1;
         Ok(false)
+    }
+
+    fn decide_merge(&mut self, stripe: Stripe) -> Result<bool> {
+        if self.newer.covers == Some(stripe) || self.newer.annihilated == Some(stripe) {
+            self.counts.hidden += 1;
+            self.advance()?;
+            return Ok(false);
+        }
+        if self.range_deleted(self.key.as_key().sequence(), stripe) {
+            self.counts.range_deleted += 1;
+            self.newer.covers = Some(stripe);
+            self.advance()?;
+            return Ok(false);
+        }
+        let Some(operator) = self.options.merge_operator else {
+            return Err(Error::invalid_argument(format!(
+                "a merge operand of key {:?} was met, but the column family was opened without a merge_operator",
+                self.key
+            )));
+        };
+        let newest = self.key.clone();
+        let mut trailers = vec![newest.as_key().trailer()];
+        self.operands.clear();
+        self.operands.push(self.input.value());
+        self.advance()?;
+        let base = loop {
+            match self.older_of_same_key()? {
+                None if self.may_lie_below() => break MergeBase::Unknown,
+                None => break MergeBase::Nothing,
+                Some(older) if older != stripe => break MergeBase::Unknown,
+                Some(_) => {}
+            }
+            let older = self.input.key();
+            let (sequence, trailer) = (older.sequence(), older.trailer());
+            let kind = older.value_type().map_err(|corrupt| {
+                Error::corruption(format!("compaction input, key {older:?}: {}", corrupt.0))
+            })?;
+            if self.range_deleted(sequence, stripe) {
+                break MergeBase::Nothing; // What is left of the stripe is hidden by the result.
+            }
+            match kind {
+                ValueType::Merge => {
+                    self.operands.push(self.input.value());
+                    trailers.push(trailer);
+                    self.key.set_trailer(sequence, kind);
+                    self.advance()?;
+                }
+                ValueType::Value => break MergeBase::Value,
+                ValueType::Deletion | ValueType::SingleDeletion => break MergeBase::Nothing,
+                other => return Err(unsupported(other)),
+            }
+        };
+        self.merge_operands(operator, &newest, &trailers, base, stripe)
+    }
+
+    /// Puts out what becomes of `operands`, which are newest first and stand at `trailers`. The input stands on
+    /// what follows them.
+    fn merge_operands(
+        &mut self,
+        operator: &dyn MergeOperator,
+        newest: &InternalKeyBuf,
+        trailers: &[u64],
+        base: MergeBase,
+        stripe: Stripe,
+    ) -> Result<bool> {
+        let user_key = newest.user_key();
+        let oldest_first: Vec<&[u8]> = self.operands.iter().rev().collect();
+        let value = match base {
+            MergeBase::Value => operator.full_merge(user_key, Some(self.input.value()), &oldest_first),
+            MergeBase::Nothing => operator.full_merge(user_key, None, &oldest_first),
+            MergeBase::Unknown => None,
+        };
+        let sequence = newest.as_key().sequence();
+        self.merged.clear();
+        if let Some(value) = value {
+            self.counts.merged += oldest_first.len() as u64;
+            if base == MergeBase::Value {
+                self.counts.hidden += 1;
+                self.advance()?;
+            }
+            let zeroed = stripe == 0 && self.options.bottommost;
+            self.counts.zeroed += u64::from(zeroed);
+            let sequence = if zeroed { SequenceNumber::ZERO } else { sequence };
+            self.merged.push_back((InternalKeyBuf::new(user_key, sequence, ValueType::Value), value));
+            self.newer.covers = Some(stripe);
+        } else {
+            self.counts.merge_failures += u64::from(base != MergeBase::Unknown);
+            let several = oldest_first.len() > 1 || operator.allow_single_operand();
+            let partial = several.then(|| operator.partial_merge(user_key, &oldest_first)).flatten();
+            match partial.filter(|_| base == MergeBase::Unknown) {
+                Some(operand) => {
+                    self.counts.merged += oldest_first.len() as u64 - 1;
+                    self.merged.push_back((newest.clone(), operand));
+                }
+                None => {
+                    let all = trailers.iter().zip(self.operands.iter());
+                    self.merged.extend(all.map(|(&trailer, operand)| {
+                        let key =
+                            InternalKeyBuf::new(user_key, SequenceNumber(trailer >> 8), ValueType::Merge);
+                        (key, operand.to_vec())
+                    }));
+                }
+            }
+        }
+        self.starts_key = !self.newer.put_out;
+        self.newer.put_out = true;
+        self.standing = Standing::Merged;
+        let (first, _) = self.merged.front().expect("something was put in above");
+        self.key.assign(first.as_key());
+        Ok(true)
     }
 
     fn decide_single_deletion(&mut self, stripe: Stripe) -> Result<bool> {
@@ -498,6 +661,12 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
                 self.counts.obsolete += 1;
                 self.counts.single_delete_mismatch += 1;
                 Ok(false)
+            }
+            // Not what a SingleDelete is for: it hides the operands as a Delete would.
+            ValueType::Merge => {
+                self.counts.single_delete_mismatch += 1;
+                self.put_out(stripe, Standing::Ahead);
+                Ok(true)
             }
             ValueType::Value if self.no_conflict_check_needs(stripe) => {
                 self.counts.hidden += 1;
@@ -555,7 +724,6 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
 #[cold]
 fn unsupported(value_type: ValueType) -> Error {
     Error::not_supported(match value_type {
-        ValueType::Merge => "compaction of merge operands",
         ValueType::BlobIndex => "compaction of blob indexes",
         ValueType::WideColumnEntity => "compaction of wide-column entities",
         ValueType::RangeDeletion => "compaction of range tombstones",

@@ -5,6 +5,7 @@ pub(crate) mod output;
 mod subcompaction;
 #[cfg(test)]
 mod tests;
+pub(crate) mod tombstones;
 
 use crate::filter::FilterSource;
 use crate::iterator::DropCounts;
@@ -13,7 +14,7 @@ pub use crate::rate_limiter::{IoPriority, RateLimiter};
 use ironstone_base::sync::atomic::{AtomicU64, Ordering};
 use ironstone_base::sync::thread;
 use ironstone_base::sync::{Arc, Mutex};
-use ironstone_base::{Error, FileNumber, InternalKeyComparator, Result, SequenceNumber};
+use ironstone_base::{Error, FileNumber, InternalKeyComparator, MergeOperator, Result, SequenceNumber};
 use ironstone_sst::{BuildOptions, TableReader};
 use ironstone_version::FileMetaData;
 use ironstone_vfs::{Env, WriteOptions};
@@ -141,6 +142,8 @@ pub struct JobContext<'a> {
     pub snapshots: &'a [SequenceNumber],
     /// The oldest snapshot that transactions check write conflicts against, if any.
     pub earliest_write_conflict: Option<SequenceNumber>,
+    /// What merge operands mean.
+    pub merge_operator: Option<&'a dyn MergeOperator>,
     /// Whether mixing `SingleDelete` and `Delete` on one key is reported as corruption.
     pub enforce_single_del_contracts: bool,
     /// Asked every few hundred entries: an error ends the job with that error. For shutting down, paused
@@ -243,14 +246,7 @@ pub fn run_compaction(plan: &CompactionPlan, context: &JobContext<'_>) -> Result
 
 /// Opens all inputs, so that what cannot be compacted is refused before anything is written.
 fn open_inputs(plan: &CompactionPlan, context: &JobContext<'_>) -> Result<Vec<Arc<TableReader>>> {
-    let open = |(level, file): (usize, &Arc<FileMetaData>)| {
-        let table = context.tables.open(file, level)?;
-        if table.has_range_deletions() {
-            let message = format!("compaction of range tombstones (table {})", file.number);
-            return Err(Error::not_supported(message));
-        }
-        Ok(table)
-    };
+    let open = |(level, file): (usize, &Arc<FileMetaData>)| context.tables.open(file, level);
     plan.input_files().map(open).collect()
 }
 

@@ -107,6 +107,8 @@ static void write_extra(const struct arguments *a, struct db *db) {
   rocksdb_writeoptions_t *options = rocksdb_writeoptions_create();
   if (!strcmp(a->extra, "range_delete"))
     rocksdb_delete_range_cf(db->db, options, handle(db, 0), "key0000001", 10, "key0000003", 10, &error);
+  else if (!strcmp(a->extra, "wide_range_delete"))
+    rocksdb_delete_range_cf(db->db, options, handle(db, 0), "key0000010", 10, "key0000150", 10, &error);
   else if (!strcmp(a->extra, "merge")) /* Needs merge_operator=uint64add. */
     rocksdb_merge_cf(db->db, options, handle(db, 0), "counter", 7, "\1\0\0\0\0\0\0\0", 8, &error);
   else if (strcmp(a->extra, "none"))

@@ -113,7 +113,7 @@ impl Driver {
     }
 
     /// Like [`Self::write`], and uses a feature that the workload does not have after each round:
-    /// `range_delete`, `merge` or `wide_columns`.
+    /// `range_delete`, `wide_range_delete`, `merge` or `wide_columns`.
     pub fn write_extra(self, dir: &Path, writes: &Writes<'_>, extra: &str) -> Result<(), Failure> {
         let mut command = self.write_command(dir, writes)?;
         command.arg(format!("extra={extra}"));

@@ -1,8 +1,9 @@
 //! What keeps a database in shape: column families, flushes, manual compaction, background errors.
 
 use crate::Db;
-use crate::background::flush::{flush_all_at_once, flush_and_wait, is_due};
+use crate::background::flush::{flush_and_wait, is_due};
 use crate::background::manual::{self, CompactFilesOptions, CompactRangeOptions};
+use crate::background::resume::resume;
 use crate::column_family::ColumnFamily;
 use crate::engine::State;
 use crate::info_log::{info, warning};
@@ -11,7 +12,7 @@ use crate::options::ColumnFamilyOptions;
 use crate::write::switch::Which;
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::Ordering;
-use ironstone_base::{Code, ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity};
+use ironstone_base::{Code, ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
 use ironstone_version::ColumnFamilyConfig;
 
 /// How memtables are flushed.
@@ -296,38 +297,10 @@ impl Db {
 
     /// Tries to go on after a failure that stopped writes: gives up the WAL, whose end nobody can be
     /// sure of, and writes everything that memtables hold to tables. If that works, every write that
-    /// was acknowledged is there, and writes are taken again.
+    /// was acknowledged is there, and writes are taken again. After a failure for lack of space the database tries
+    /// this by itself, every [`bgerror_resume_retry_interval`](crate::DbOptions::bgerror_resume_retry_interval).
     pub fn resume(&self) -> Result<()> {
-        let engine = self.engine();
-        let error = {
-            let state = engine.state.lock();
-            if engine.read_only {
-                return state.background_error.clone().map_or(Ok(()), Err);
-            }
-            let Some(error) = state.background_error.clone() else { return Ok(()) };
-            if error.severity() >= Severity::Unrecoverable {
-                return Err(error);
-            }
-            error
-        };
-        // The failure stays until the end: no flush starts, and no write is taken. Those under way end
-        // with an error or in a memtable.
-        engine.switch_memtables(&Which::All)?;
-        flush_all_at_once(engine)?;
-        let mut state = engine.state.lock();
-        if state.closing {
-            return Err(Error::shutdown());
-        }
-        if let Some(worse) = state.background_error.clone().filter(|now| *now != error) {
-            return Err(worse);
-        }
-        info!(engine.log, "resumed after: {error}");
-        state.background_error = None;
-        engine.writes_stopped.store(false, Ordering::Release);
-        engine.pipeline.take_writes();
-        engine.update_stall(&mut state);
-        engine.work.notify_all();
-        Ok(())
+        resume(self.engine())
     }
 
     /// The tables of all column families.

@@ -1,19 +1,21 @@
 //! Background work: flushes, compactions, and the removal of files that nobody needs.
 //!
 //! Threads of three kinds wait for work: some that only flush, so that writers never wait behind a
-//! compaction; some that compact; and one that removes files.
+//! compaction; some that compact; and one that removes files and tries to go on after a full disk.
 
 pub(crate) mod compaction;
 pub(crate) mod flush;
 pub(crate) mod job;
 pub(crate) mod manual;
 pub(crate) mod purge;
+pub(crate) mod resume;
 
 use crate::engine::{Engine, State};
 use crate::write::switch::Which;
 use ironstone_base::sync::atomic::Ordering;
 use ironstone_base::sync::{Arc, Condvar, Mutex, MutexGuard, thread};
 use ironstone_base::{Error, Result, Severity};
+use ironstone_vfs::Clock;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -22,7 +24,7 @@ pub(crate) struct Workers {
     threads: Vec<thread::JoinHandle<()>>,
 }
 
-/// Wakes the thread that removes files.
+/// Wakes the thread that removes files, and after a full disk tries to go on.
 #[derive(Default)]
 pub(crate) struct Cleaner {
     wanted: Mutex<Wanted>,
@@ -33,6 +35,16 @@ pub(crate) struct Cleaner {
 struct Wanted {
     clean: bool,
     stop: bool,
+    /// The number of the next try to go on after a full disk, and since when it waits.
+    next_try: Option<(u32, Option<u64>)>,
+}
+
+/// What the thread does next.
+enum Chore {
+    Clean,
+    /// The so many-th try.
+    Resume(u32),
+    Stop,
 }
 
 impl Cleaner {
@@ -45,14 +57,37 @@ impl Cleaner {
         self.wanted.lock().stop = true;
         self.wake.notify_one();
     }
-    /// Waits until there is something to clean; `false` when it is time to stop.
-    fn wait(&self) -> bool {
+    /// A disk was full: tries to go on are to begin, if they have not.
+    pub(crate) fn resume_later(&self) {
+        self.wanted.lock().next_try.get_or_insert((1, None));
+        self.wake.notify_one();
+    }
+    fn try_again(&self, tries: u32) {
+        self.wanted.lock().next_try = Some((tries, None));
+    }
+    /// Waits until there is something to do; for a try to go on, at least `interval`.
+    fn wait(&self, clock: &dyn Clock, interval: Duration) -> Chore {
         let mut wanted = self.wanted.lock();
-        while !wanted.clean && !wanted.stop {
-            self.wake.wait(&mut wanted);
+        loop {
+            if wanted.stop {
+                return Chore::Stop;
+            }
+            if std::mem::take(&mut wanted.clean) {
+                return Chore::Clean;
+            }
+            let now = clock.monotonic_nanos();
+            let Some((number, since)) = &mut wanted.next_try else {
+                self.wake.wait(&mut wanted);
+                continue;
+            };
+            let passed = Duration::from_nanos(now - *since.get_or_insert(now));
+            if passed >= interval {
+                let number = *number;
+                wanted.next_try = None;
+                return Chore::Resume(number);
+            }
+            self.wake.wait_for(&mut wanted, interval - passed);
         }
-        wanted.clean = false;
-        !wanted.stop
     }
 }
 
@@ -83,10 +118,21 @@ impl Workers {
         );
         let cleaning = Arc::clone(engine);
         threads.push(thread::spawn_named("ironstone:clean", move || {
-            while cleaning.cleaner.wait() {
-                purge::remove_obsolete(&cleaning);
-                if cleaning.snapshots.take_freed() {
-                    compaction::look_again(&cleaning, &mut cleaning.state.lock());
+            let interval = Duration::from_micros(cleaning.options.bgerror_resume_retry_interval);
+            loop {
+                match cleaning.cleaner.wait(&*cleaning.env.clock, interval) {
+                    Chore::Clean => {
+                        purge::remove_obsolete(&cleaning);
+                        if cleaning.snapshots.take_freed() {
+                            compaction::look_again(&cleaning, &mut cleaning.state.lock());
+                        }
+                    }
+                    Chore::Resume(tries) => {
+                        if resume::try_again(&cleaning, tries) {
+                            cleaning.cleaner.try_again(tries.saturating_add(1));
+                        }
+                    }
+                    Chore::Stop => break,
                 }
             }
         }));

@@ -8,7 +8,7 @@ use crate::table_cache::TableOpener;
 use arc_swap::ArcSwap;
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use ironstone_base::{ColumnFamilyId, InternalKeyComparator};
+use ironstone_base::{ColumnFamilyId, InternalKeyComparator, MergeOperator};
 use ironstone_compaction::CompactionOptions;
 use ironstone_memtable::BlockPool;
 use ironstone_version::Version;
@@ -70,7 +70,9 @@ impl ColumnFamilyData {
         cleaner: Arc<Cleaner>,
     ) -> Arc<Self> {
         let comparator = InternalKeyComparator::new(options.comparator.clone());
-        let view = build_view(mem, Vec::new(), version, None, &opener, &comparator, 0, &cleaner);
+        let merge_operator = options.merge_operator.clone();
+        let view =
+            build_view(mem, Vec::new(), version, None, &opener, &comparator, merge_operator, 0, &cleaner);
         Arc::new(Self {
             id,
             name: name.to_owned(),
@@ -104,8 +106,18 @@ impl ColumnFamilyData {
     pub(crate) fn install(&self, mem: Arc<DbMemTable>, imm: Vec<Arc<DbMemTable>>, version: Arc<Version>) {
         let number = self.installations.fetch_add(1, Ordering::Relaxed) + 1;
         let old = self.view.load();
-        let view =
-            build_view(mem, imm, version, Some(&old), &self.opener, &self.comparator, number, &self.cleaner);
+        let (comparator, operator) = (&self.comparator, self.options.merge_operator.clone());
+        let view = build_view(
+            mem,
+            imm,
+            version,
+            Some(&old),
+            &self.opener,
+            comparator,
+            operator,
+            number,
+            &self.cleaner,
+        );
         self.view.store(Arc::new(view));
     }
 }
@@ -118,6 +130,7 @@ fn build_view(
     old: Option<&SuperVersion>,
     opener: &Arc<TableOpener>,
     comparator: &InternalKeyComparator,
+    merge_operator: Option<Arc<dyn MergeOperator>>,
     number: u64,
     cleaner: &Arc<Cleaner>,
 ) -> SuperVersion {
@@ -125,5 +138,5 @@ fn build_view(
         |(index, files)| LevelView::build(files, index, opener, old.and_then(|old| old.levels.get(index)));
     let levels = version.levels.iter().enumerate().map(level).collect();
     let (comparator, _poke) = (comparator.clone(), PokeWhenDropped(Arc::clone(cleaner)));
-    SuperVersion { mem, imm, levels, version, comparator, number, _poke }
+    SuperVersion { mem, imm, levels, version, comparator, merge_operator, number, _poke }
 }

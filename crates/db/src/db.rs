@@ -7,6 +7,7 @@ use crate::options::{ColumnFamilyOptions, DbOptions, Options};
 use crate::read::db_iterator::{Bounds, DbIterator};
 use crate::read::level_iter::LevelIter;
 use crate::read::pinned_value::PinnedValue;
+use crate::read::range_tombstones::Covering;
 use crate::read::read_options::ReadOptions;
 use crate::read::view::SuperVersion;
 use crate::snapshot::Snapshot;
@@ -15,10 +16,11 @@ use crate::write_batch::WriteBatch;
 use ironstone_base::statistics::Ticker;
 use ironstone_base::sync::atomic::Ordering;
 use ironstone_base::sync::{Arc, Mutex};
-use ironstone_base::{ColumnFamilyId, Error, Result, SequenceNumber};
+use ironstone_base::{ColumnFamilyId, Error, Result, SequenceNumber, ValueType};
 use ironstone_iter::{BoxedIterator, MergingIterator};
 use ironstone_sst::ReadTier;
 use std::fmt;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 /// A column family to open or to create: its name and its options.
@@ -152,6 +154,37 @@ impl Db {
         self.write_one(options, cf, |batch| batch.single_delete_in(cf.id(), key.as_ref()))
     }
 
+    /// Merges `operand` into the value of `key`, by the column family's
+    /// [`merge_operator`](ColumnFamilyOptions::merge_operator).
+    pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        self.merge_cf(&WriteOptions::default(), &self.default, key, operand)
+    }
+    /// Merges `operand` into the value of `key` in `cf`.
+    pub fn merge_cf(
+        &self,
+        options: &WriteOptions,
+        cf: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.write_one(options, cf, |batch| batch.merge_in(cf.id(), key.as_ref(), operand.as_ref()))
+    }
+    /// Deletes the keys of `begin..end`, at the price of one write. `InvalidArgument` if `end` comes before
+    /// `begin`.
+    pub fn delete_range(&self, begin: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
+        self.delete_range_cf(&WriteOptions::default(), &self.default, begin, end)
+    }
+    /// Deletes the keys of `begin..end` in `cf`.
+    pub fn delete_range_cf(
+        &self,
+        options: &WriteOptions,
+        cf: &ColumnFamily,
+        begin: impl AsRef<[u8]>,
+        end: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.write_one(options, cf, |batch| batch.delete_range_in(cf.id(), begin.as_ref(), end.as_ref()))
+    }
+
     fn write_one(
         &self,
         options: &WriteOptions,
@@ -192,7 +225,8 @@ impl Db {
         }
         let abort = || engine.write_failure();
         engine.controller.admit(bytes, options.no_slowdown, &*engine.env.clock, abort)?;
-        match engine.pipeline.write(batch, level) {
+        match engine.pipeline.write(batch, level, &|cf, key, operand, at| engine.merged(cf, key, operand, at))
+        {
             Ok(committed) => {
                 if committed.memtable_full || committed.wal_end > engine.wal_check.load(Ordering::Relaxed) {
                     engine.switch_wanted.store(true, Ordering::Relaxed);
@@ -281,6 +315,33 @@ impl Db {
                 self.engine.count(Ticker::BytesRead, value.len() as u64);
             }
         }
+    }
+    /// The merge operands of `key`, oldest first, not merged; a value below them comes first. At most `limit`,
+    /// else `Incomplete`.
+    pub fn get_merge_operands(
+        &self,
+        options: &ReadOptions,
+        cf: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+        limit: usize,
+    ) -> Result<Vec<PinnedValue>> {
+        self.check_handle(cf)?;
+        let view = cf.0.view();
+        let at = self.read_sequence(options)?;
+        let mut newest_first = Vec::new();
+        view.visit_versions(key.as_ref(), at, &options.context(), &mut |entry| {
+            match entry.kind {
+                ValueType::Merge | ValueType::Value => newest_first.push(entry.value),
+                _ => return ControlFlow::Break(()),
+            }
+            if entry.kind == ValueType::Merge { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        if newest_first.len() > limit {
+            let count = newest_first.len();
+            return Err(Error::incomplete(format!("the key has {count} merge operands, more than {limit}")));
+        }
+        newest_first.reverse();
+        Ok(newest_first)
     }
     /// The values of `keys`, all as of one moment.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Vec<Result<Option<PinnedValue>>> {
@@ -381,9 +442,17 @@ impl Db {
     ) -> Result<DbIterator> {
         let comparator = &cf.0.comparator;
         let mut children: Vec<BoxedIterator> = Vec::new();
+        let mut tombstones = Covering::new(comparator.clone(), at);
         if options.read_tier != ReadTier::Persisted {
-            children
-                .extend(view.memtables().map(|memtable| Box::new(memtable.table().iter()) as BoxedIterator));
+            for memtable in view.memtables() {
+                let table = memtable.table();
+                if table.has_range_tombstones() {
+                    for fragments in table.range_tombstone_fragments() {
+                        tombstones.add(children.len(), &fragments);
+                    }
+                }
+                children.push(Box::new(table.iter()));
+            }
         }
         if options.read_tier == ReadTier::Memtable {
             return Err(Error::not_supported("iterators over memtables only"));
@@ -392,10 +461,15 @@ impl Db {
         for (level, tables) in view.levels.iter().enumerate() {
             if level == 0 {
                 for slot in &tables.tables {
-                    children.push(Box::new(slot.with_reader(|reader| Ok(reader.iter(&table_options)))?));
+                    children.push(Box::new(slot.with_reader(|reader| {
+                        tombstones.add(children.len(), reader.range_fragments());
+                        Ok(reader.iter(&table_options))
+                    })?));
                 }
             } else if !tables.tables.is_empty() {
-                let iter = LevelIter::new(Arc::clone(tables), table_options.clone(), comparator.clone());
+                let flag = tombstones.add_level(children.len(), tables);
+                let iter =
+                    LevelIter::new(Arc::clone(tables), table_options.clone(), comparator.clone(), flag);
                 children.push(Box::new(iter));
             }
         }
@@ -413,7 +487,7 @@ impl Db {
             start_prefix: None,
         };
         self.engine.count(Ticker::NoIteratorCreated, 1);
-        Ok(DbIterator::new(inner, at, bounds, view, options.snapshot.clone()))
+        Ok(DbIterator::new(inner, at, bounds, tombstones, view, options.snapshot.clone()))
     }
 
     /// The database as of now, for [`ReadOptions::snapshot`].

@@ -2,6 +2,7 @@
 
 use crate::background::Cleaner;
 use crate::background::flush::Flushing;
+use crate::background::resume::may_pass;
 use crate::column_family::ColumnFamilyData;
 use crate::info_log::InfoLog;
 use crate::memtables::{DbMemTable, ImmutableMemTable};
@@ -16,7 +17,7 @@ use ironstone_base::sync::{Arc, Condvar, Mutex};
 use ironstone_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity, Statistics};
 use ironstone_compaction::{CompactionStyle, LevelShape, RunningCompactions, sorted_run_count};
 use ironstone_memtable::BlockPool;
-use ironstone_sst::BlockCache;
+use ironstone_sst::{BlockCache, ReadContext, ReadTier};
 use ironstone_version::{Installed, ManifestWriter, VersionEdit, VersionSet, WalAddition};
 use ironstone_vfs::{Env, FileLock};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -41,6 +42,8 @@ pub(crate) struct Engine {
     pub(crate) tables: Arc<TableCache>,
     /// For the column families that have no block cache of their own.
     pub(crate) block_cache: Arc<BlockCache>,
+    /// Held by whoever tries to go on after a failure. Before `switching` in lock order.
+    pub(crate) resuming: Mutex<()>,
     /// Serializes memtable switches, whose file creation must not happen under the state lock.
     pub(crate) switching: Mutex<()>,
     /// Raised by the write that fills a memtable; the next write switches it. Relaxed: a hint.
@@ -217,6 +220,26 @@ fn dropped(id: ColumnFamilyId) -> Error {
 }
 
 impl Engine {
+    /// The value of `key` at `at` after one more merge operand, for
+    /// [`max_successive_merges`](crate::ColumnFamilyOptions::max_successive_merges): `None` if it is not to be had
+    /// without reading tables, or cannot be merged; then the operand is kept, and whoever reads it is told.
+    pub(crate) fn merged(
+        &self,
+        cf: ColumnFamilyId,
+        key: &[u8],
+        operand: &[u8],
+        at: SequenceNumber,
+    ) -> Option<Vec<u8>> {
+        let data = Arc::clone(&self.state.lock().families.get(&cf)?.data);
+        let operator = data.options.merge_operator.as_deref()?;
+        let read_tier = match data.options.strict_max_successive_merges {
+            true => ReadTier::All,
+            false => ReadTier::BlockCache,
+        };
+        let context = ReadContext { read_tier, ..ReadContext::default() };
+        let existing = data.view().get(key, at, &context).ok()?;
+        operator.full_merge(key, existing.as_deref(), &[operand])
+    }
     #[inline]
     pub(crate) fn count(&self, ticker: Ticker, by: u64) {
         if let Some(statistics) = &self.statistics {
@@ -355,6 +378,9 @@ impl Engine {
         let error =
             if error.severity() < Severity::Hard { error.with_severity(Severity::Hard) } else { error };
         crate::info_log::warning!(self.log, "{act} failed, writes are stopped: {error}");
+        if may_pass(&error) && self.options.max_bgerror_resume_count > 0 {
+            self.cleaner.resume_later();
+        }
         if state.background_error.as_ref().is_none_or(|known| known.severity() < error.severity()) {
             state.background_error = Some(error);
         }

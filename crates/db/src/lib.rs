@@ -33,6 +33,7 @@ mod engine;
 mod info_log;
 mod layer_options;
 mod memtables;
+pub mod merge_operators;
 mod open;
 pub mod options;
 mod properties;
@@ -61,8 +62,8 @@ pub use write_batch::{BatchIter, BatchRecord, MAX_SLICE_BYTES, WriteBatch};
 
 pub use ironstone_base::checksum::ChecksumKind;
 pub use ironstone_base::{
-    Code, ColumnFamilyId, Comparator, Error, FileNumber, Result, SequenceNumber, Severity, SliceTransform,
-    Statistics, SubCode, UserComparator, slice_transform, statistics,
+    Code, ColumnFamilyId, Comparator, Error, FileNumber, MergeOperator, Result, SequenceNumber, Severity,
+    SliceTransform, Statistics, SubCode, UserComparator, slice_transform, statistics,
 };
 pub use ironstone_cache::CacheOptions;
 pub use ironstone_compaction::{

@@ -1,5 +1,6 @@
 //! A column family's memtables, as the database sees them.
 
+use crate::options::ColumnFamilyOptions;
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use ironstone_base::{ColumnFamilyId, FileNumber, SequenceNumber, ValueType};
@@ -16,6 +17,7 @@ pub(crate) struct DbMemTable {
     unlogged: AtomicBool,
     /// Bytes from which on the memtable counts as full.
     size_limit: usize,
+    merges: Merges,
     /// Set once, by the write that fills it. Relaxed: only a hint to switch.
     full: AtomicBool,
     /// The size at which its growth is worth a look, by the sixteenth; that somebody should look now. Relaxed: hints.
@@ -24,13 +26,14 @@ pub(crate) struct DbMemTable {
 }
 
 impl DbMemTable {
-    pub(crate) fn new(table: MemTable, cf: ColumnFamilyId, size_limit: usize) -> Arc<Self> {
+    pub(crate) fn new(table: MemTable, cf: ColumnFamilyId, size_limit: usize, merges: Merges) -> Arc<Self> {
         Arc::new(Self {
             table: Arc::new(table),
             cf,
             first_wal: AtomicU64::new(0),
             unlogged: AtomicBool::new(false),
             size_limit,
+            merges,
             full: AtomicBool::new(false),
             next_mark: AtomicUsize::new(size_limit / 16),
             grown: AtomicBool::new(false),
@@ -66,9 +69,30 @@ impl DbMemTable {
         self.unlogged.load(Ordering::Relaxed)
     }
 
+    /// Whether it bounds how many merge operands of a key it holds.
+    pub(crate) fn bounds_merges(&self) -> bool {
+        matches!(self.merges, Merges::AtMost(_))
+    }
+    /// What it does with merge operands.
+    pub(crate) fn merges(&self) -> Merges {
+        self.merges
+    }
+    /// Whether so many entries of `key` below `sequence` are merge operands that another one is to be merged.
+    pub(crate) fn has_enough_operands(&self, key: &[u8], sequence: SequenceNumber) -> bool {
+        let Merges::AtMost(limit) = self.merges else { return false };
+        let older = SequenceNumber(sequence.0.saturating_sub(1));
+        let newest = self.table.versions(key, older).take(limit);
+        newest.take_while(|entry| entry.value_type == ValueType::Merge).count() == limit
+    }
+
+    /// Adds an entry, or a range tombstone that ends at `value`.
     #[inline]
     pub(crate) fn add(&self, sequence: SequenceNumber, kind: ValueType, key: &[u8], value: &[u8]) {
-        self.table.add(sequence, kind, key, value);
+        if kind != ValueType::RangeDeletion {
+            self.table.add(sequence, kind, key, value);
+        } else if self.table.comparator().user.compare(key, value).is_lt() {
+            self.table.add_range_tombstone(sequence, key, value);
+        }
         let used = self.table.memory_usage();
         if used >= self.next_mark.load(Ordering::Relaxed) {
             self.note_growth(used);
@@ -95,6 +119,26 @@ impl DbMemTable {
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.full.load(Ordering::Relaxed)
+    }
+}
+
+/// What a memtable does with merge operands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Merges {
+    /// There is no operator for them.
+    Refused,
+    Kept,
+    /// So many in a row are kept; one more is merged with what is there.
+    AtMost(usize),
+}
+
+impl Merges {
+    pub(crate) fn of(options: &ColumnFamilyOptions) -> Self {
+        match (&options.merge_operator, options.max_successive_merges) {
+            (None, _) => Self::Refused,
+            (Some(_), 0) => Self::Kept,
+            (Some(_), limit) => Self::AtMost(limit),
+        }
     }
 }
 

@@ -255,6 +255,7 @@ fn open(
         snapshots: SnapshotList::new(&cleaner),
         tables,
         block_cache,
+        resuming: Mutex::new(()),
         switching: Mutex::new(()),
         switch_wanted: AtomicBool::new(false),
         flushes_run: AtomicBool::new(false),

@@ -5,5 +5,6 @@ pub(crate) mod get;
 pub(crate) mod level_iter;
 pub(crate) mod multi_get;
 pub(crate) mod pinned_value;
+pub(crate) mod range_tombstones;
 pub(crate) mod read_options;
 pub(crate) mod view;

@@ -130,6 +130,15 @@ impl WriteBatch {
     pub fn single_delete(&mut self, key: impl AsRef<[u8]>) {
         self.single_delete_in(ColumnFamilyId::DEFAULT, key.as_ref());
     }
+    /// Merges `operand` into the value of `key` in the default column family.
+    pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) {
+        self.merge_in(ColumnFamilyId::DEFAULT, key.as_ref(), operand.as_ref());
+    }
+    /// Deletes the keys of `begin..end` in the default column family. Nothing if `begin` is `end`; a batch in which
+    /// `end` comes before `begin` is refused when it is written.
+    pub fn delete_range(&mut self, begin: impl AsRef<[u8]>, end: impl AsRef<[u8]>) {
+        self.delete_range_in(ColumnFamilyId::DEFAULT, begin.as_ref(), end.as_ref());
+    }
     /// Sets `key` to `value` in `cf`.
     pub fn put_cf(&mut self, cf: &crate::ColumnFamily, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         self.put_in(cf.id(), key.as_ref(), value.as_ref());
@@ -141,6 +150,20 @@ impl WriteBatch {
     /// Deletes `key`, which was put at most once since its last delete, in `cf`.
     pub fn single_delete_cf(&mut self, cf: &crate::ColumnFamily, key: impl AsRef<[u8]>) {
         self.single_delete_in(cf.id(), key.as_ref());
+    }
+
+    /// Merges `operand` into the value of `key` in `cf`.
+    pub fn merge_cf(&mut self, cf: &crate::ColumnFamily, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) {
+        self.merge_in(cf.id(), key.as_ref(), operand.as_ref());
+    }
+    /// Deletes the keys of `begin..end` in `cf`; see [`delete_range`](Self::delete_range).
+    pub fn delete_range_cf(
+        &mut self,
+        cf: &crate::ColumnFamily,
+        begin: impl AsRef<[u8]>,
+        end: impl AsRef<[u8]>,
+    ) {
+        self.delete_range_in(cf.id(), begin.as_ref(), end.as_ref());
     }
 
     /// Sets `key` to `value` in the column family with that id.
@@ -163,6 +186,22 @@ impl WriteBatch {
         if self.fits(key, &[]) {
             self.start(ValueType::SingleDeletion, ValueType::ColumnFamilySingleDeletion, cf);
             put_length_prefixed(&mut self.rep, key);
+        }
+    }
+    /// Merges `operand` into the value of `key` in the column family with that id.
+    pub fn merge_in(&mut self, cf: ColumnFamilyId, key: &[u8], operand: &[u8]) {
+        if self.fits(key, operand) {
+            self.start(ValueType::Merge, ValueType::ColumnFamilyMerge, cf);
+            put_length_prefixed(&mut self.rep, key);
+            put_length_prefixed(&mut self.rep, operand);
+        }
+    }
+    /// Like [`delete_range`](Self::delete_range) in the column family with that id.
+    pub fn delete_range_in(&mut self, cf: ColumnFamilyId, begin: &[u8], end: &[u8]) {
+        if self.fits(begin, end) {
+            self.start(ValueType::RangeDeletion, ValueType::ColumnFamilyRangeDeletion, cf);
+            put_length_prefixed(&mut self.rep, begin);
+            put_length_prefixed(&mut self.rep, end);
         }
     }
     /// Adds bytes that go into the log with the batch and nowhere else.

@@ -34,6 +34,11 @@ pub trait InternalIterator: Send {
     fn key(&self) -> InternalKey<'_>;
     /// The value stood on. Call only when [`valid`](Self::valid).
     fn value(&self) -> &[u8];
+    /// Of a merge that walks forward: the children from number `child` on have nothing to show before `target`.
+    /// Moves those that stand before it there; others may do nothing. Call only when [`valid`](Self::valid).
+    fn skip_older_children(&mut self, _child: usize, _target: InternalKey<'_>) -> Result<bool> {
+        Ok(true)
+    }
 }
 
 /// An iterator of any kind.
@@ -71,5 +76,8 @@ impl<I: InternalIterator + ?Sized> InternalIterator for Box<I> {
     #[inline]
     fn value(&self) -> &[u8] {
         (**self).value()
+    }
+    fn skip_older_children(&mut self, child: usize, target: InternalKey<'_>) -> Result<bool> {
+        (**self).skip_older_children(child, target)
     }
 }

@@ -235,6 +235,17 @@ impl<I: InternalIterator> InternalIterator for MergingIterator<I> {
         debug_assert!(self.valid, "value of nowhere");
         self.children[self.current].value()
     }
+    fn skip_older_children(&mut self, child: usize, target: InternalKey<'_>) -> Result<bool> {
+        debug_assert!(self.valid && self.direction == Direction::Forward, "skips while walking forward");
+        self.valid = false; // Until all children are where they belong.
+        let comparator = self.ranking.comparator();
+        for child in self.children.iter_mut().skip(child) {
+            if child.valid() && comparator.compare(child.key(), target).is_lt() {
+                child.seek(target)?;
+            }
+        }
+        Ok(self.play_all())
+    }
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ mod entry;
 mod iterator;
 mod prefetch;
 mod radix_tree;
+mod range_tombstones;
 mod skip_list;
 mod table;
 mod vector;

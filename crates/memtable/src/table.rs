@@ -9,12 +9,13 @@ use crate::arena::{Arena, BlockPool};
 use crate::entry::{Entry, EntryKey, MAX_LEN};
 use crate::iterator::{Cursor, MemTableIter};
 use crate::radix_tree::RadixTree;
+use crate::range_tombstones::RangeTombstones;
 use crate::skip_list::{SkipList, Splice};
 use crate::vector::VectorTable;
 use ironstone_base::internal_key::{SequenceNumber, TRAILER_LEN, ValueType, pack_trailer};
 use ironstone_base::sync::MutexGuard;
 use ironstone_base::sync::atomic::{AtomicU64, Ordering::*};
-use ironstone_base::{InternalKeyComparator, UserComparator};
+use ironstone_base::{FragmentedTombstones, InternalKeyComparator, RangeTombstone, UserComparator};
 use std::fmt;
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -60,6 +61,7 @@ pub struct MemTable {
     order: Order,
     comparator: InternalKeyComparator,
     counters: Counters,
+    range_tombstones: RangeTombstones,
 }
 
 pub(crate) enum Order {
@@ -111,7 +113,12 @@ impl MemTable {
         } else {
             Order::SkipList(Box::new(SkipList::new(arena())))
         };
-        Self { order, comparator, counters: Counters::default() }
+        Self {
+            order,
+            comparator,
+            counters: Counters::default(),
+            range_tombstones: RangeTombstones::default(),
+        }
     }
 
     /// Adds an entry. Answers whether it is new: of two entries with the same user key and sequence
@@ -200,10 +207,42 @@ impl MemTable {
             Order::SkipList(list) => list.memory_usage(),
             Order::Vector(vector) => vector.memory_usage(),
         };
-        size_of::<Self>() + order
+        size_of::<Self>() + order + self.range_tombstones.memory_usage()
     }
 
-    /// How many entries were added.
+    /// Adds a range tombstone: keys in `begin..end` are deleted for whoever reads at `sequence` or later.
+    pub fn add_range_tombstone(&self, sequence: SequenceNumber, begin: &[u8], end: &[u8]) {
+        self.counters.saw_sequence(sequence);
+        let tombstone = RangeTombstone { begin: begin.to_vec(), end: end.to_vec(), sequence };
+        self.range_tombstones.add(&self.comparator.user, tombstone);
+    }
+    /// Whether a range tombstone was added.
+    #[inline]
+    pub fn has_range_tombstones(&self) -> bool {
+        self.range_tombstones.count() > 0
+    }
+    /// How many range tombstones were added.
+    pub fn num_range_tombstones(&self) -> u64 {
+        self.range_tombstones.count()
+    }
+    /// The newest range tombstone over `user_key` at or below `at`; zero if there is none.
+    #[inline]
+    pub fn covering(&self, user_key: &[u8], at: SequenceNumber) -> SequenceNumber {
+        match self.has_range_tombstones() {
+            true => self.range_tombstones.covering(&self.comparator.user, user_key, at),
+            false => SequenceNumber::ZERO,
+        }
+    }
+    /// The range tombstones as fragments, in several runs.
+    pub fn range_tombstone_fragments(&self) -> Vec<Arc<FragmentedTombstones>> {
+        self.range_tombstones.fragments()
+    }
+    /// The range tombstones.
+    pub fn range_tombstones(&self) -> Vec<RangeTombstone> {
+        self.range_tombstones.all()
+    }
+
+    /// How many entries were added, range tombstones not counted.
     pub fn num_entries(&self) -> u64 {
         self.counters.entries.load(Relaxed)
     }
@@ -217,7 +256,7 @@ impl MemTable {
     }
     /// Whether nothing was added.
     pub fn is_empty(&self) -> bool {
-        self.num_entries() == 0
+        self.num_entries() == 0 && !self.has_range_tombstones()
     }
     /// The smallest sequence number added.
     pub fn first_sequence(&self) -> Option<SequenceNumber> {

@@ -31,5 +31,5 @@ pub use options::{
     TableOptions, TableReadOptions,
 };
 pub use properties::TableProperties;
-pub use reader::{RangeTombstone, TableEntry, TableReader};
+pub use reader::{TableEntry, TableReader};
 pub use table_iter::TableIter;

@@ -19,8 +19,8 @@ use crate::readahead::Readahead;
 use crate::table_iter::TableIter;
 use ironstone_base::sync::Arc;
 use ironstone_base::{
-    Error, InternalKey, InternalKeyBuf, InternalKeyComparator, Result, SequenceNumber, SliceTransform,
-    ValueType,
+    Error, FragmentedTombstones, InternalKey, InternalKeyBuf, InternalKeyComparator, RangeTombstone, Result,
+    SequenceNumber, SliceTransform, ValueType,
 };
 use ironstone_cache::Priority;
 use ironstone_compress::Decompressor;
@@ -47,6 +47,7 @@ pub struct TableReader {
     /// The extractor whose prefixes the filter holds.
     filter_extractor: Option<Arc<dyn SliceTransform>>,
     range_tombstones: Vec<RangeTombstone>,
+    range_fragments: Arc<FragmentedTombstones>,
     /// The sequence number that all entries count as written at, for ingested files.
     global_sequence: Option<u64>,
     /// For data blocks: has the table's dictionary.
@@ -103,17 +104,6 @@ pub struct TableEntry {
     pub value: PinnedBytes,
 }
 
-/// Deletes the keys in `begin..end` that are older than `sequence`.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RangeTombstone {
-    /// The first user key.
-    pub begin: Vec<u8>,
-    /// The user key after the last.
-    pub end: Vec<u8>,
-    /// When it was written.
-    pub sequence: SequenceNumber,
-}
-
 impl TableReader {
     /// Opens the table in `file`, which is `file_size` bytes long. Reads footer, metaindex,
     /// properties and, unless they live in the block cache, index and filter.
@@ -162,6 +152,18 @@ impl TableReader {
     pub fn range_tombstones(&self) -> &[RangeTombstone] {
         &self.range_tombstones
     }
+    /// The range tombstones as fragments. They may reach beyond the bounds that the table has in its version.
+    pub fn range_fragments(&self) -> &Arc<FragmentedTombstones> {
+        &self.range_fragments
+    }
+    /// The newest range tombstone over `user_key` at or below `at`; zero if there is none.
+    #[inline]
+    pub fn covering(&self, user_key: &[u8], at: SequenceNumber) -> SequenceNumber {
+        match self.has_range_deletions() {
+            true => self.range_fragments.covering(&self.order.user, user_key, at),
+            false => SequenceNumber::ZERO,
+        }
+    }
 
     /// Bytes that this table holds in memory outside of the block cache.
     pub fn memory_usage(&self) -> usize {
@@ -180,6 +182,7 @@ impl TableReader {
             + self.properties.memory_usage()
             + self.data_decompressor.memory_usage()
             + tombstones.sum::<usize>()
+            + self.range_fragments.memory_usage()
     }
 
     /// About where in the file the entry at or after `key` is; the end of the data beyond the last.

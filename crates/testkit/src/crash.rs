@@ -152,15 +152,23 @@ impl CrashRun {
             batch.put_cf(&cf, MARK, number.to_string());
             model.apply(&Change::Put(name.to_owned(), MARK.to_vec(), number.to_string().into_bytes()));
             for _ in 0..rng.random_range(0..6) {
-                let key = format!("key{:03}", rng.random_range(0..100)).into_bytes();
-                if rng.random_bool(0.25) {
-                    batch.delete_cf(&cf, &key);
-                    model.apply(&Change::Delete(name.to_owned(), key));
-                } else {
-                    let value = vec![rng.random_range(b'a'..=b'z'); rng.random_range(0..400)];
-                    batch.put_cf(&cf, &key, &value);
-                    model.apply(&Change::Put(name.to_owned(), key, value));
-                }
+                let number = rng.random_range(0..100);
+                let key = format!("key{number:03}").into_bytes();
+                let name = name.to_owned();
+                let change = match rng.random_range(0..100) {
+                    0..20 => Change::Delete(name, key),
+                    20..30 => Change::Append(name, key, vec![rng.random_range(b'a'..=b'z')]),
+                    30..35 => {
+                        let end = number + rng.random_range(1..20);
+                        Change::DeleteRange(name, key, format!("key{end:03}").into_bytes())
+                    }
+                    _ => {
+                        let value = vec![rng.random_range(b'a'..=b'z'); rng.random_range(0..400)];
+                        Change::Put(name, key, value)
+                    }
+                };
+                change.add_to(&mut batch, cf.id());
+                model.apply(&change);
             }
         }
         let sync = rng.random_bool(0.3);

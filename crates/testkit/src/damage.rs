@@ -20,7 +20,7 @@ use ironstone::options::DbOptions;
 use ironstone::{
     BottommostPolicy, Code, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions,
     CompressionKind, Db, Error, FilterPolicy, IndexType, ReadOptions, WalRecoveryMode, WriteBatch,
-    WriteOptions,
+    WriteOptions, merge_operators,
 };
 use ironstone_base::FileKind;
 use ironstone_vfs::mem::{CrashPolicy, MemFileSystem};
@@ -264,15 +264,22 @@ impl Sample {
                     let gone = format!("key{:04}", (number - 3) * 37 % 101).into_bytes();
                     changes.push(Change::Delete(name.to_owned(), gone));
                 }
+                if number % 7 == 3 {
+                    let key = format!("key{:04}", number * 11 % 101).into_bytes();
+                    self.keys.insert(key.clone());
+                    changes.push(Change::Append(name.to_owned(), key, number.to_string().into_bytes()));
+                }
+                if number % 13 == 5 {
+                    let range = [0, 3].map(|more| format!("key{:04}", number % 90 + more).into_bytes());
+                    let [begin, end] = range;
+                    changes.push(Change::DeleteRange(name.to_owned(), begin, end));
+                }
             }
             let mut model = self.states.last().expect("never empty").clone();
             let mut batch = WriteBatch::new();
             for change in &changes {
                 model.apply(change);
-                match change {
-                    Change::Put(name, key, value) => batch.put_cf(&family(db, name), key, value),
-                    Change::Delete(name, key) => batch.delete_cf(&family(db, name), key),
-                }
+                change.add_to(&mut batch, family(db, change.family()).id());
             }
             db.write(&batch, &WriteOptions::synced()).expect("healthy");
             let log = self.fs.log();
@@ -334,6 +341,36 @@ impl Sample {
         self.check_residue(&reading, path, damage, mode)
             .map(|()| Outcome::Tolerated)
             .map_err(|residue| format!("silently wrong: {broken}; {residue}"))
+    }
+
+    /// Damages `path` and scans everything without looking at checksums. What is found may be wrong, but
+    /// it must come to an end; the error says that it does not.
+    pub fn scan_unchecked(&self, path: &Path, damage: &Damage) -> Result<(), String> {
+        const FAR_MORE: usize = 100_000;
+        let fs = self.fs.fork();
+        apply(&fs, path, damage);
+        let options = DbOptions { env: env(fs), ..self.options.clone() };
+        let Ok(db) = Db::open_read_only(&options, DIR, self.families.clone()) else { return Ok(()) };
+        let unchecked = ReadOptions { verify_checksums: false, ..ReadOptions::default() };
+        for name in FAMILIES {
+            for backward in [false, true] {
+                let mut moves = 0;
+                let mut walk = || {
+                    let mut iter = db.iter_cf(&unchecked, &family(&db, name))?;
+                    let mut more = if backward { iter.seek_to_last()? } else { iter.seek_to_first()? };
+                    while more && moves < FAR_MORE {
+                        moves += 1;
+                        more = if backward { iter.prev()? } else { iter.next()? };
+                    }
+                    Ok(())
+                };
+                let _: ironstone::Result<()> = walk(); // An error is an end.
+                if moves == FAR_MORE {
+                    return Err(format!("a scan of {name} goes on and on, backward: {backward}"));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// What is not right must be what is missing by the rules.
@@ -454,8 +491,11 @@ fn names_a_place(text: &str) -> bool {
 }
 
 fn family_options(shape: Shape) -> ColumnFamilyOptions {
-    let mut options =
-        ColumnFamilyOptions { disable_auto_compactions: true, ..ColumnFamilyOptions::default() };
+    let mut options = ColumnFamilyOptions {
+        disable_auto_compactions: true,
+        merge_operator: Some(merge_operators::string_append(",")),
+        ..ColumnFamilyOptions::default()
+    };
     if shape == Shape::Rich {
         options.compression = CompressionKind::Zstd;
         options.table.format_version = 6;

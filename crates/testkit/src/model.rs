@@ -1,5 +1,6 @@
 //! What a database must answer: an ordered map per column family.
 
+use ironstone::{ColumnFamilyId, WriteBatch};
 use std::collections::BTreeMap;
 
 /// The entries of one column family.
@@ -18,13 +19,29 @@ pub enum Change {
     Put(String, Vec<u8>, Vec<u8>),
     /// Removes a key.
     Delete(String, Vec<u8>),
+    /// Appends to a value, with a comma between: the operator is `merge_operators::string_append(",")`.
+    Append(String, Vec<u8>, Vec<u8>),
+    /// Removes the keys from the first up to and without the second.
+    DeleteRange(String, Vec<u8>, Vec<u8>),
 }
 
 impl Change {
     /// Which column family it is about.
     pub fn family(&self) -> &str {
         match self {
-            Self::Put(family, ..) | Self::Delete(family, _) => family,
+            Self::Put(family, ..)
+            | Self::Delete(family, _)
+            | Self::Append(family, ..)
+            | Self::DeleteRange(family, ..) => family,
+        }
+    }
+    /// Adds it to a batch. `cf` is the column family that it is about.
+    pub fn add_to(&self, batch: &mut WriteBatch, cf: ColumnFamilyId) {
+        match self {
+            Self::Put(_, key, value) => batch.put_in(cf, key, value),
+            Self::Delete(_, key) => batch.delete_in(cf, key),
+            Self::Append(_, key, operand) => batch.merge_in(cf, key, operand),
+            Self::DeleteRange(_, begin, end) => batch.delete_range_in(cf, begin, end),
         }
     }
 }
@@ -55,17 +72,15 @@ impl Model {
     }
     /// Takes one change in. Changes to column families that do not exist are passed over.
     pub fn apply(&mut self, change: &Change) {
+        let Some(entries) = self.families.get_mut(change.family()) else { return };
         match change {
-            Change::Put(family, key, value) => {
-                if let Some(entries) = self.families.get_mut(family) {
-                    entries.insert(key.clone(), value.clone());
-                }
+            Change::Put(_, key, value) => drop(entries.insert(key.clone(), value.clone())),
+            Change::Delete(_, key) => drop(entries.remove(key)),
+            Change::Append(_, key, operand) => {
+                let value = entries.entry(key.clone());
+                value.and_modify(|value| value.push(b',')).or_default().extend_from_slice(operand);
             }
-            Change::Delete(family, key) => {
-                if let Some(entries) = self.families.get_mut(family) {
-                    entries.remove(key);
-                }
-            }
+            Change::DeleteRange(_, begin, end) => entries.retain(|key, _| key < begin || key >= end),
         }
     }
 }

@@ -5,7 +5,7 @@ use ironstone::{
     ColumnFamilyOptions, CompactionFilter, CompactionFilterFactory, CompactionPriority, CompactionStyle,
     CompressionKind, FilterContext, FilterDecision, FilterKind, FilterPolicy, GenericRateLimiter,
     MemTableKind, RateLimiter, RateLimiterOptions, SstPartitionerFixedPrefix, StopStyle,
-    TableFileCreationReason, slice_transform,
+    TableFileCreationReason, merge_operators, slice_transform,
 };
 use ironstone_base::checksum::ChecksumKind;
 use ironstone_vfs::Env;
@@ -29,6 +29,7 @@ pub fn random_db_options(rng: &mut impl Rng, env: &Env) -> DbOptions {
         manual_wal_flush: rng.random_bool(0.1),
         writable_file_max_buffer_size: *[1 << 20, 4096].choose(rng).expect("not empty"),
         compaction_readahead_size: *[2 << 20, 8192].choose(rng).expect("not empty"),
+        max_bgerror_resume_count: *[i32::MAX, 0].choose(rng).expect("not empty"),
         recycle_log_file_num: *[0, 0, 2].choose(rng).expect("not empty"),
         // Nobody waits so long, and a simulated wait is not allowed to end by itself for ever.
         max_compaction_trigger_wakeup_seconds: 0,
@@ -143,6 +144,9 @@ pub fn random_family_options(rng: &mut impl Rng) -> ColumnFamilyOptions {
         level_compaction_dynamic_level_bytes: rng.random_bool(0.5),
         compression: *codecs.choose(rng).expect("not empty"),
         disable_auto_compactions: rng.random_bool(0.1),
+        merge_operator: Some(merge_operators::string_append(",")),
+        max_successive_merges: *[0, 0, 1, 3].choose(rng).expect("not empty"),
+        strict_max_successive_merges: rng.random_bool(0.5),
         ..ColumnFamilyOptions::default()
     };
     if rng.random_bool(0.3) {

@@ -173,23 +173,39 @@ impl RandomRun {
             let value = self.value();
             return (Change::Put(family, key, value), false);
         }
-        if self.rng.random_bool(0.25) {
-            return (Change::Delete(family, key), false);
-        }
-        let value = self.value();
-        (Change::Put(family, key, value), false)
+        let change = match self.rng.random_range(0..100) {
+            0..25 => Change::Delete(family, key),
+            25..45 => Change::Append(family, key, format!("{}", self.rng.random_range(0..1000)).into_bytes()),
+            45..47 => {
+                let mut range = [key, self.key()];
+                range.sort();
+                let [begin, mut end] = range;
+                if self.rng.random_bool(0.7) {
+                    end = begin.clone(); // A narrow one: a single key and those that it begins.
+                    end.push(self.rng.random());
+                }
+                self.put_once.retain(|(of, key)| *of != family || *key < begin || *key >= end);
+                Change::DeleteRange(family, begin, end)
+            }
+            _ => {
+                let value = self.value();
+                Change::Put(family, key, value)
+            }
+        };
+        (change, false)
     }
 
     fn write_one(&mut self) -> Result<(), Failure> {
         let options = self.write_options();
         let (change, single) = self.change();
         self.note(|| format!("write {change:?} single={single}"));
+        let (db, family) = (self.db(), self.family(change.family()));
         let result = match &change {
-            Change::Put(family, key, value) => self.db().put_cf(&options, &self.family(family), key, value),
-            Change::Delete(family, key) if single => {
-                self.db().single_delete_cf(&options, &self.family(family), key)
-            }
-            Change::Delete(family, key) => self.db().delete_cf(&options, &self.family(family), key),
+            Change::Put(_, key, value) => db.put_cf(&options, &family, key, value),
+            Change::Delete(_, key) if single => db.single_delete_cf(&options, &family, key),
+            Change::Delete(_, key) => db.delete_cf(&options, &family, key),
+            Change::Append(_, key, operand) => db.merge_cf(&options, &family, key, operand),
+            Change::DeleteRange(_, begin, end) => db.delete_range_cf(&options, &family, begin, end),
         };
         result.map_err(|error| format!("write: {error}"))?;
         self.model.apply(&change);
@@ -202,10 +218,10 @@ impl RandomRun {
         let mut changes = Vec::new();
         for _ in 0..self.rng.random_range(1..20) {
             let (change, single) = self.change();
+            let cf = self.family(change.family()).id();
             match &change {
-                Change::Put(family, key, value) => batch.put_cf(&self.family(family), key, value),
-                Change::Delete(family, key) if single => batch.single_delete_cf(&self.family(family), key),
-                Change::Delete(family, key) => batch.delete_cf(&self.family(family), key),
+                Change::Delete(_, key) if single => batch.single_delete_in(cf, key),
+                _ => change.add_to(&mut batch, cf),
             }
             changes.push(change);
         }

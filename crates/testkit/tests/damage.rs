@@ -19,7 +19,9 @@ use ironstone_base::FileKind;
 use ironstone_testkit::damage::sweep::{Table, Trial};
 use ironstone_testkit::damage::{Access, Damage, Sample, Shape, kind};
 use ironstone_testkit::record::record;
+use ironstone_testkit::watchdog::Watchdog;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 const DEFAULT_MODE: WalRecoveryMode = WalRecoveryMode::PointInTimeRecovery;
 
@@ -103,6 +105,25 @@ fn check(title: &str, table: &Table, may_tolerate: impl Fn(&str, &str) -> bool) 
             "{file}, {damage}: {} tolerated",
             row.tolerated
         );
+    }
+}
+
+/// Readers may pass over checksums; wrong bytes may then be taken for right ones, but not for ever.
+#[test]
+fn scans_without_checksums_come_to_an_end() {
+    for shape in [Shape::Plain, Shape::Rich] {
+        let sample = Sample::new(shape);
+        let watchdog = Watchdog::new(Duration::from_secs(60));
+        for path in sample.files().into_iter().filter(|path| matches!(kind(path), FileKind::Table(_))) {
+            for offset in 0..sample.len(&path) {
+                let damages = (0..8).step_by(3).map(|bit| Damage::Bit { offset, bit });
+                for damage in damages.chain([Damage::Byte { offset }]) {
+                    let what = format!("{shape:?} {} {damage:?}", path.display());
+                    let _watched = watchdog.watch(what.clone());
+                    sample.scan_unchecked(&path, &damage).unwrap_or_else(|why| panic!("{what}: {why}"));
+                }
+            }
+        }
     }
 }
 

@@ -46,7 +46,8 @@ fn every_benchmark_runs() {
     let benchmarks = "fillseq,fillbatch,filluniquerandom,fill100K,fillsync,fillrandom,overwrite,readseq,readreverse,\
         readrandom,readmissing,readhot,readrandomsmall,readrandomfast,readtocache,multireadrandom,newiterator,\
         seekrandom,readwhilewriting,multireadwhilewriting,readwhilescanning,seekrandomwhilewriting,\
-        newiteratorwhilewriting,readrandomwriterandom,updaterandom,deleteseq,deleterandom,flush,compact0,compact1,\
+        newiteratorwhilewriting,readrandomwriterandom,updaterandom,mergerandom,readrandommergerandom,\
+        readwhilemerging,seekrandomwhilemerging,deleteseq,deleterandom,flush,compact0,compact1,\
         compact,compactall,waitforcompaction,stats,levelstats,sstables,memstats,resetstats,acquireload";
     for extra in [
         "",
@@ -54,6 +55,7 @@ fn every_benchmark_runs() {
     ] {
         let command = format!(
             "--benchmarks={benchmarks} --num=3000 --writes=300 --reads=300 --deletes=300 --write_buffer_size=65536 \
+             --merge_operator=put --writes_per_range_tombstone=50 --max_num_range_tombstones=3 \
              --bloom_bits=10 --threads=2 --seed=7 --db={} {extra}",
             parent.path().join("db").display()
         );
@@ -71,7 +73,7 @@ fn a_wrong_command_line_does_nothing() {
     for (flag, complaint) in [
         ("--nonsense=1", "unknown command line flag 'nonsense'"),
         ("--benchmarks=fillseq,nonsense", "unknown benchmark 'nonsense'"),
-        ("--benchmarks=mergerandom", "needs merge operators"),
+        ("--benchmarks=backup", "needs backups"),
         ("--use_plain_table=1", "not supported: plain tables"),
         ("--compression_type=nonsense", "--compression_type=nonsense"),
     ] {

@@ -1,12 +1,13 @@
 //! The outputs of a job: where a file ends and the next begins, and what its metadata says.
 
 use crate::iterator::BelowLevels;
+use crate::job::tombstones::KeptTombstones;
 use crate::job::{IoPriority, JobContext, RateLimiter};
 use crate::partitioner::{PartitionRequest, SstPartitioner};
 use crate::plan::CompactionPlan;
 use ironstone_base::hash::xxh3_64;
 use ironstone_base::sync::{Arc, Mutex};
-use ironstone_base::{Error, FileNumber, InternalKey, Result, UserComparator};
+use ironstone_base::{Error, FileNumber, InternalKey, InternalKeyBuf, Result, UserComparator, ValueType};
 use ironstone_iter::InternalIterator;
 use ironstone_sst::{BuildOptions, CompressionKind, CompressionOptions, TableBuilder, TableReadOptions};
 use ironstone_version::FileMetaData;
@@ -83,6 +84,7 @@ pub(crate) struct OutputWriter<'a, 'c> {
     settings: &'c OutputSettings,
     created: &'c CreatedFiles<'a>,
     cutter: Option<Cutter<'a>>,
+    tombstones: KeptTombstones<'c>,
     open: Option<OpenOutput>,
     finished: Vec<FileMetaData>,
     raw_bytes: u64,
@@ -102,12 +104,14 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
         settings: &'c OutputSettings,
         created: &'c CreatedFiles<'a>,
         cutter: Option<Cutter<'a>>,
+        tombstones: KeptTombstones<'c>,
     ) -> Self {
         Self {
             context,
             settings,
             created,
             cutter,
+            tombstones,
             open: None,
             finished: Vec::new(),
             raw_bytes: 0,
@@ -122,12 +126,12 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
             && let (Some(cutter), Some(open)) = (&mut self.cutter, &self.open)
             && cutter.cuts_before(key.user_key(), open.builder.estimated_file_size())
         {
-            self.close()?;
+            self.close(Some(key.user_key()))?;
         }
         let paranoid = self.context.paranoid_file_checks;
         let open = match &mut self.open {
             Some(open) => open,
-            None => self.begin(key)?,
+            None => self.begin(key.user_key())?,
         };
         open.builder.add(key, value)?;
         if paranoid {
@@ -139,7 +143,7 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
     }
 
     #[cold]
-    fn begin(&mut self, key: InternalKey<'_>) -> Result<&mut OpenOutput> {
+    fn begin(&mut self, user_key: &[u8]) -> Result<&mut OpenOutput> {
         let context = &self.context;
         let number = context.outputs.new_file_number();
         let path = context.outputs.path(number, self.settings.path_id);
@@ -156,7 +160,7 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
         }
         let builder = TableBuilder::new(self.build_options(number), file)?;
         if let Some(cutter) = &mut self.cutter {
-            cutter.begin_file(key.user_key());
+            cutter.begin_file(user_key);
         }
         Ok(self.open.insert(OpenOutput { number, builder, digest: 0 }))
     }
@@ -178,8 +182,24 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
         }
     }
 
-    /// Completes the open file, if there is one.
-    fn close(&mut self) -> Result<()> {
+    /// Completes the open file, if there is one, with the range tombstones up to `next`, where the next file
+    /// begins.
+    fn close(&mut self, next: Option<&[u8]>) -> Result<()> {
+        let order = &self.context.comparator.user;
+        let tombstones = self.tombstones.take_before(order, next);
+        if let Some(first) = tombstones.first() {
+            if self.open.is_none() {
+                self.begin(&first.begin)?;
+            }
+            let open = self.open.as_mut().expect("it was begun");
+            for tombstone in &tombstones {
+                let begin =
+                    InternalKeyBuf::new(&tombstone.begin, tombstone.sequence, ValueType::RangeDeletion);
+                open.builder.add_range_tombstone(begin.as_key(), &tombstone.end)?;
+                self.raw_bytes += (tombstone.begin.len() + 8 + tombstone.end.len()) as u64;
+            }
+            self.records += tombstones.len() as u64;
+        }
         let Some(OpenOutput { number, builder, digest }) = self.open.take() else {
             return Ok(());
         };
@@ -229,7 +249,7 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
 
     /// Completes the last file and hands all of them over.
     pub(crate) fn finish(mut self) -> Result<WrittenFiles> {
-        self.close()?;
+        self.close(None)?;
         Ok(WrittenFiles {
             files: std::mem::take(&mut self.finished),
             records: self.records,

@@ -5,6 +5,7 @@ use crate::iterator::{CompactionIterator, DropCounts, EntryRules, IteratorOption
 use crate::job::JobContext;
 use crate::job::input::{KeyRange, merged_inputs};
 use crate::job::output::{CreatedFiles, Cutter, OutputSettings, OutputWriter, WrittenFiles, below_levels};
+use crate::job::tombstones::{self, KeptTombstones};
 use crate::plan::CompactionPlan;
 use ironstone_base::sync::atomic::{AtomicBool, Ordering};
 use ironstone_base::sync::{Arc, Mutex};
@@ -143,6 +144,7 @@ fn run_part<'a>(
     failed: &AtomicBool,
 ) -> Result<PartOutput> {
     (context.cancelled)()?;
+    let tombstones = tombstones::of_inputs(plan, context)?;
     let options = IteratorOptions {
         comparator: context.comparator,
         snapshots: context.snapshots,
@@ -150,6 +152,8 @@ fn run_part<'a>(
         bottommost: plan.bottommost,
         enforce_single_del_contracts: context.enforce_single_del_contracts,
         end: range.end.as_deref(),
+        merge_operator: context.merge_operator,
+        tombstones: Some(&tombstones),
     };
     let filter =
         PartFilter::new(context.filter, &FilterContext::of_plan(plan, context.build.column_family_id))?;
@@ -157,7 +161,8 @@ fn run_part<'a>(
     let input = merged_inputs(context, plan, range)?;
     let mut entries = CompactionIterator::new(input, options, below_levels(plan), watch)?;
     let cutter = (plan.output_level > 0).then(|| Cutter::new(&context.comparator.user, plan));
-    let mut writer = OutputWriter::new(*context, settings, created, cutter);
+    let kept = KeptTombstones::of_compaction(plan, context, &tombstones, range);
+    let mut writer = OutputWriter::new(*context, settings, created, cutter, kept);
     while entries.valid() {
         writer.add(entries.key(), entries.value(), entries.starts_key())?;
         entries.next()?;

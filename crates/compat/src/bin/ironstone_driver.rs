@@ -108,6 +108,12 @@ impl Arguments {
         let actions: Vec<&str> = self.text("after").split(',').collect();
         for (round, index) in self.rounds.clone().zip(0..) {
             self.write_round(db, &families, round)?;
+            match self.text("extra") {
+                "range_delete" => db.delete_range(b"key0000001", b"key0000003")?,
+                "wide_range_delete" => db.delete_range(b"key0000010", b"key0000150")?,
+                "merge" => db.merge(b"counter", 1u64.to_le_bytes())?,
+                _ => {}
+            }
             run_action(db, &families, actions[usize::min(index, actions.len() - 1)])?;
         }
         Ok(())

@@ -165,6 +165,7 @@ fn rewrite(engine: &Engine, claimed: &Claimed, cancel: &[&AtomicBool]) -> Result
         write: write_options(&engine.options),
         snapshots: &snapshots,
         earliest_write_conflict: None,
+        merge_operator: data.options.merge_operator.as_deref(),
         enforce_single_del_contracts: engine.options.enforce_single_del_contracts,
         cancelled: &cancelled,
         skip_filters_at_bottom: data.options.optimize_filters_for_hits,

@@ -130,6 +130,7 @@ impl FlushOf<'_> {
             write: write_options(self.options),
             snapshots: self.snapshots,
             earliest_write_conflict: None,
+            merge_operator: self.data.options.merge_operator.as_deref(),
             enforce_single_del_contracts: self.options.enforce_single_del_contracts,
             cancelled: self.cancelled,
             skip_filters_at_bottom: false,
@@ -152,6 +153,7 @@ impl FlushOf<'_> {
                     Box::new(memtable.table().iter()) as BoxedIterator
                 })
                 .collect(),
+            range_tombstones: self.memtables.iter().flat_map(|m| m.table().range_tombstones()).collect(),
             expected_entries: None,
             epoch_number: self.epoch,
             oldest_key_time: now,

@@ -24,6 +24,12 @@ pub(crate) fn build_options(
         db_id: db_id.to_owned(),
         db_session_id: session_id.to_owned(),
         db_host_id: host.to_owned(),
+        merge_operator_name: data
+            .options
+            .merge_operator
+            .as_ref()
+            .map_or("nullptr", |op| op.name())
+            .to_owned(),
         ..BuildOptions::new(Arc::clone(&data.opener.table))
     }
 }

@@ -320,8 +320,8 @@ impl Recovery<'_> {
                 BatchRecord::Put { cf, key, value } => (cf, ValueType::Value, key, value),
                 BatchRecord::Delete { cf, key } => (cf, ValueType::Deletion, key, &[][..]),
                 BatchRecord::SingleDelete { cf, key } => (cf, ValueType::SingleDeletion, key, &[][..]),
-                BatchRecord::Merge { .. } => return Err(Error::not_supported("merge operands in a WAL")),
-                BatchRecord::DeleteRange { .. } => return Err(Error::not_supported("DeleteRange in a WAL")),
+                BatchRecord::Merge { cf, key, operand } => (cf, ValueType::Merge, key, operand),
+                BatchRecord::DeleteRange { cf, begin, end } => (cf, ValueType::RangeDeletion, begin, end),
                 BatchRecord::LogData(_) | BatchRecord::Noop => continue,
             };
             fitting(sequence)?;

@@ -4,7 +4,7 @@ use super::spec::option_struct;
 use super::style_options::{FifoCompactionOptions, UniversalCompactionOptions};
 use super::table_options::{self, BlockBasedTableOptions};
 use ironstone_base::sync::Arc;
-use ironstone_base::{SliceTransform, UserComparator};
+use ironstone_base::{MergeOperator, SliceTransform, UserComparator};
 use ironstone_compaction::{
     CompactionFilter, CompactionFilterFactory, CompactionPriority, CompactionStyle, SstPartitionerFactory,
 };
@@ -19,6 +19,12 @@ option_struct! {
         comparator: UserComparator = UserComparator::Bytewise, Fixed, V7;
         /// Which part of a key prefix filters and the hash index use.
         prefix_extractor: Option<Arc<dyn SliceTransform>> = None, Mutable, V7;
+        /// What merge operands mean; none: merges are refused.
+        merge_operator: Option<Arc<dyn MergeOperator>> = None, Fixed, V7;
+        /// A merge operand that would be the so many-th in a row in a memtable is merged with what is there; 0: never.
+        max_successive_merges: usize = 0, Mutable, V7;
+        /// Do that even where it takes reading tables.
+        strict_max_successive_merges: bool = false, Mutable, Later;
         /// What memtables are made of.
         memtable_factory: MemTableKind = MemTableKind::RadixTree, Fixed, V7;
         /// A memtable of so many bytes is closed and flushed.
@@ -115,7 +121,6 @@ option_struct! {
         ignored("target_file_size_is_upper_bound", "bool", "false", Change::Mutable, Since::Later, "files may be a little larger than asked for");
         ignored("arena_block_size", "size", "0", Change::Mutable, Since::V7, "arenas grow by their own rule");
         ignored("inplace_update_num_locks", "size", "10000", Change::Mutable, Since::V7, "nothing is updated in place");
-        ignored("strict_max_successive_merges", "bool", "false", Change::Mutable, Since::Later, "there are no merges");
         ignored("last_level_temperature", "Temperature", "kUnknown", Change::Mutable, Since::V7, "the file system takes no such hint");
         ignored("default_write_temperature", "Temperature", "kUnknown", Change::Mutable, Since::Later, "the file system takes no such hint");
         ignored("default_temperature", "Temperature", "kUnknown", Change::Fixed, Since::Later, "the file system takes no such hint");
@@ -145,10 +150,8 @@ option_struct! {
         ignored("memtable_insert_with_hint_prefix_extractor", "SliceTransform", "nullptr", Change::Fixed, Since::V7, "only the speed of inserts depends on it");
         ignored("memtable_batch_lookup_optimization", "bool", "false", Change::Fixed, Since::Later, "only the speed of reads depends on it");
         ignored("persist_user_defined_timestamps", "bool", "true", Change::Fixed, Since::Later, "there are no user-defined timestamps");
-        ignored("merge_operator", "MergeOperator", "nullptr", Change::Fixed, Since::V7, "merge operands are refused where they are met");
         refused("paranoid_file_checks", "bool", &["false"], Change::Mutable, Since::V7, "reading new files back");
         refused("verify_output_flags", "uint32", &["0"], Change::Mutable, Since::Later, "reading new files back");
-        refused("max_successive_merges", "size", &["0"], Change::Mutable, Since::V7, "merge operators");
         refused("read_triggered_compaction_threshold", "double", &["0.000000"], Change::Mutable, Since::Later, "compactions triggered by reads");
         refused("preclude_last_level_data_seconds", "uint64", &["0"], Change::Mutable, Since::V7, "tiered storage");
         refused("preserve_internal_time_seconds", "uint64", &["0"], Change::Mutable, Since::V7, "tiered storage");

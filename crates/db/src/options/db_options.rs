@@ -96,6 +96,10 @@ option_struct! {
         wal_size_limit_mb as "WAL_size_limit_MB": u64 = 0, Fixed, V7;
         /// Obsolete WALs are kept in `archive/` for so many seconds.
         wal_ttl_seconds as "WAL_ttl_seconds": u64 = 0, Fixed, V7;
+        /// How often the database tries to go on by itself after a failure for lack of space; 0: it waits for `resume`.
+        max_bgerror_resume_count: i32 = i32::MAX, Fixed, V7;
+        /// Microseconds between two such tries.
+        bgerror_resume_retry_interval: u64 = 1_000_000, Fixed, V7;
         /// What recovery does about a WAL that does not end cleanly.
         wal_recovery_mode: WalRecoveryMode = WalRecoveryMode::PointInTimeRecovery, Fixed, V7;
         /// Writes stay in memory until `flush_wal` is called.
@@ -152,8 +156,6 @@ option_struct! {
         ignored("prefix_seek_opt_in_only", "bool", "false", Change::Fixed, Since::Later, "iterators see all keys unless prefix_same_as_start is set");
         ignored("reuse_manifest_on_open", "bool", "false", Change::Fixed, Since::Later, "only the speed of opening depends on it");
         ignored("log_readahead_size", "size", "0", Change::Fixed, Since::V7, "only the speed of opening depends on it");
-        ignored("max_bgerror_resume_count", "int", "2147483647", Change::Fixed, Since::V7, "background errors wait for the application");
-        ignored("bgerror_resume_retry_interval", "uint64", "1000000", Change::Fixed, Since::V7, "background errors wait for the application");
         ignored("allow_data_in_errors", "bool", "false", Change::Fixed, Since::V7, "only messages depend on it");
         ignored("lowest_used_cache_tier", "CacheTier", "kNonVolatileBlockTier", Change::Fixed, Since::V7, "there is one tier");
         ignored("follower_refresh_catchup_period_ms", "uint64", "10000", Change::Fixed, Since::Later, "only followers use it");

@@ -21,7 +21,9 @@ use super::text::{self, OptionError, SetRules};
 use super::{ColumnFamilyOptions, DbOptions, OptionStruct};
 use ironstone_base::checksum::crc32c;
 use ironstone_base::sync::Arc;
-use ironstone_base::{Code, Comparator, Error, FileKind, FileNumber, Result, UserComparator, file_name};
+use ironstone_base::{
+    Code, Comparator, Error, FileKind, FileNumber, MergeOperator, Result, UserComparator, file_name,
+};
 use ironstone_compaction::{CompactionFilter, CompactionFilterFactory, SstPartitionerFactory};
 use ironstone_vfs::FileSystem;
 use std::fmt::Write;
@@ -47,6 +49,8 @@ pub struct LoadOptions {
     pub compaction_filter_factories: Vec<Arc<dyn CompactionFilterFactory>>,
     /// The same for SST partitioners.
     pub sst_partitioner_factories: Vec<Arc<dyn SstPartitionerFactory>>,
+    /// The application's merge operators: a column family whose file names one gets it.
+    pub merge_operators: Vec<Arc<dyn MergeOperator>>,
 }
 
 /// What an OPTIONS file says.
@@ -335,6 +339,13 @@ impl Parser<'_> {
                 let given = |factory: &&Arc<dyn SstPartitionerFactory>| is_named(value, factory.name());
                 if let Some(factory) = known.sst_partitioner_factories.iter().find(given) {
                     family.sst_partitioner_factory = Some(Arc::clone(factory));
+                    return Ok(());
+                }
+            }
+            "merge_operator" => {
+                let given = |operator: &&Arc<dyn MergeOperator>| is_named(value, operator.name());
+                if let Some(operator) = known.merge_operators.iter().find(given) {
+                    family.merge_operator = Some(Arc::clone(operator));
                     return Ok(());
                 }
             }

@@ -3,9 +3,10 @@
 use super::spec::OptionStruct;
 use super::text::{self, OptionError};
 use crate::info_log::InfoLogLevel;
+use crate::merge_operators;
 use ironstone_base::checksum::ChecksumKind;
 use ironstone_base::sync::Arc;
-use ironstone_base::{SliceTransform, Statistics, UserComparator, slice_transform};
+use ironstone_base::{MergeOperator, SliceTransform, Statistics, UserComparator, slice_transform};
 use ironstone_cache::{Cache, CacheOptions};
 use ironstone_compaction::{
     CompactionFilter, CompactionFilterFactory, CompactionPriority, CompactionStyle, SstPartitionerFactory,
@@ -372,6 +373,33 @@ impl OptionValue for Option<Arc<dyn SstPartitionerFactory>> {
     }
     fn print(&self) -> String {
         self.as_ref().map_or_else(|| NULL.to_owned(), |factory| factory.text())
+    }
+}
+
+/// The built-in operators; the application's own has to be set in code.
+impl OptionValue for Option<Arc<dyn MergeOperator>> {
+    const KIND: &'static str = "MergeOperator";
+    fn parse(text: &str) -> Result<Self, OptionError> {
+        if is_null(text) {
+            return Ok(None);
+        }
+        let (id, parameters) = text::object(text)?;
+        let id = text::unescape(&id);
+        let found = match parameters.iter().find(|(name, _)| name == "delimiter") {
+            Some((_, delimiter)) => merge_operators::with_delimiter(&id, delimiter.as_bytes()),
+            None => merge_operators::builtin(&id),
+        };
+        found
+            .map(Some)
+            .ok_or_else(|| OptionError::not_supported("not a built-in merge operator; set it in code"))
+    }
+    fn print(&self) -> String {
+        let Some(operator) = self else { return NULL.to_owned() };
+        let name = text::escape(operator.name());
+        match operator.parameters() {
+            Some(parameters) => format!("{{id={name};{parameters};}}"),
+            None => name,
+        }
     }
 }
 

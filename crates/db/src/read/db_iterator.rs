@@ -1,11 +1,15 @@
-//! The iterator that users see: the newest visible entry of each user key, tombstones left out.
+//! The iterator that users see: the newest visible entry of each user key, what is deleted left out, merge
+//! operands merged.
 
+use crate::read::range_tombstones::Covering;
 use crate::read::view::SuperVersion;
+use ironstone_base::merge::{self, Operands};
 use ironstone_base::sync::Arc;
 use ironstone_base::{
     Error, InternalKey, InternalKeyBuf, Result, SequenceNumber, SliceTransform, UserComparator, ValueType,
 };
 use ironstone_iter::InternalIterator;
+use std::cmp::Ordering;
 
 /// After so many hidden entries of one user key in a row, a seek jumps over the rest.
 const MAX_SKIPS: usize = 8;
@@ -37,14 +41,17 @@ pub struct DbIterator {
     inner: Box<dyn InternalIterator>,
     sequence: SequenceNumber,
     bounds: Bounds,
+    tombstones: Covering,
     position: Position,
-    /// Forward: the user key whose remaining entries are passed over. Backward: the current key.
+    /// Forward: the user key whose remaining entries are passed over. Merged and backward: the current key.
     saved_key: Vec<u8>,
-    /// Backward only: the current value.
+    /// Merged and backward only: the current value.
     saved_value: Vec<u8>,
+    /// Those of the key that is being looked at.
+    operands: Operands,
     failure: Option<Error>,
     /// Keeps what `inner` reads.
-    _view: Arc<SuperVersion>,
+    view: Arc<SuperVersion>,
     /// Keeps what an explicit snapshot sees from being compacted away.
     _snapshot: Option<crate::Snapshot>,
 }
@@ -68,6 +75,8 @@ enum Position {
     Nowhere,
     /// `inner` stands on the current entry.
     Forward,
+    /// `inner` stands behind the merge operands of the current key, which is in `saved_key`.
+    Merged,
     /// `inner` stands before every entry of the current key, which is in `saved_key`.
     Backward,
 }
@@ -99,6 +108,7 @@ impl DbIterator {
         inner: Box<dyn InternalIterator>,
         sequence: SequenceNumber,
         bounds: Bounds,
+        tombstones: Covering,
         view: Arc<SuperVersion>,
         snapshot: Option<crate::Snapshot>,
     ) -> Self {
@@ -106,11 +116,13 @@ impl DbIterator {
             inner,
             sequence,
             bounds,
+            tombstones,
             position: Position::Unset,
             saved_key: Vec::new(),
             saved_value: Vec::new(),
+            operands: Operands::default(),
             failure: None,
-            _view: view,
+            view,
             _snapshot: snapshot,
         }
     }
@@ -118,7 +130,7 @@ impl DbIterator {
     /// Whether the iterator stands on an entry.
     #[inline]
     pub fn valid(&self) -> bool {
-        matches!(self.position, Position::Forward | Position::Backward)
+        !matches!(self.position, Position::Unset | Position::Nowhere)
     }
     /// The key stood on; `None` when the iterator stands on nothing.
     #[inline]
@@ -126,7 +138,7 @@ impl DbIterator {
         match self.position {
             Position::Unset | Position::Nowhere => None,
             Position::Forward => Some(self.inner.key().user_key()),
-            Position::Backward => Some(&self.saved_key),
+            Position::Merged | Position::Backward => Some(&self.saved_key),
         }
     }
     /// The value stood on; `None` when the iterator stands on nothing.
@@ -135,7 +147,7 @@ impl DbIterator {
         match self.position {
             Position::Unset | Position::Nowhere => None,
             Position::Forward => Some(self.inner.value()),
-            Position::Backward => Some(&self.saved_value),
+            Position::Merged | Position::Backward => Some(&self.saved_value),
         }
     }
     /// The failure of the last move, if it failed.
@@ -172,6 +184,7 @@ impl DbIterator {
         let result = match self.position {
             Position::Unset | Position::Nowhere => return self.status().map(|()| false),
             Position::Forward => self.step_forward(),
+            Position::Merged => self.find_forward(true),
             Position::Backward => self.turn_forward(),
         };
         self.finish(result)
@@ -180,8 +193,13 @@ impl DbIterator {
     pub fn prev(&mut self) -> Result<bool> {
         let result = match self.position {
             Position::Unset | Position::Nowhere => return self.status().map(|()| false),
-            Position::Forward => self.turn_backward(),
-            Position::Backward => self.find_backward(),
+            Position::Forward => {
+                self.saved_key.clear();
+                self.saved_key.extend_from_slice(self.inner.key().user_key());
+                self.turn_backward()
+            }
+            Position::Merged => self.turn_backward(),
+            Position::Backward => self.find_backward(true),
         };
         self.finish(result)
     }
@@ -242,7 +260,7 @@ impl DbIterator {
                 self.inner.seek_to_last()?;
             }
         }
-        self.find_backward()
+        self.find_backward(false)
     }
 
     fn do_seek_for_prev(&mut self, target: &[u8]) -> Result<Position> {
@@ -254,7 +272,7 @@ impl DbIterator {
             _ => InternalKeyBuf::new(target, SequenceNumber::ZERO, ValueType::FOR_SEEK_FOR_PREV),
         };
         self.inner.seek_for_prev(end.as_key())?;
-        self.find_backward()
+        self.find_backward(false)
     }
 
     #[inline]
@@ -273,20 +291,23 @@ impl DbIterator {
             let here = InternalKeyBuf::for_seek(&self.saved_key, SequenceNumber::MAX);
             self.inner.seek(here.as_key())?;
         }
+        // A memtable that is being written to: keys before the current one have come in between.
+        let order = &self.bounds.comparator;
+        while self.inner.valid() && order.compare(self.inner.key().user_key(), &self.saved_key).is_lt() {
+            self.inner.next()?;
+        }
         self.find_forward(true)
     }
 
-    /// From the current entry to before every entry of the current key.
+    /// To before every entry of the current key, which is in `saved_key`.
     fn turn_backward(&mut self) -> Result<Position> {
-        self.saved_key.clear();
-        self.saved_key.extend_from_slice(self.inner.key().user_key());
         let before = InternalKeyBuf::for_seek(&self.saved_key, SequenceNumber::MAX);
         self.inner.seek_for_prev(before.as_key())?;
-        self.find_backward()
+        self.find_backward(true)
     }
 
     /// Walks forward from where `inner` stands to the first entry that is the newest visible one of
-    /// its user key and no tombstone. With `skipping`, entries of `saved_key` are passed over.
+    /// its user key and not deleted. With `skipping`, entries of `saved_key` are passed over.
     #[inline]
     fn find_forward(&mut self, mut skipping: bool) -> Result<Position> {
         let mut skips = 0;
@@ -296,22 +317,37 @@ impl DbIterator {
             if self.bounds.is_past_upper(user_key) || self.bounds.leaves_prefix(user_key) {
                 break;
             }
-            if skipping && self.bounds.comparator.compare(user_key, &self.saved_key).is_le() {
-                skips += 1;
-                self.skip_hidden(&mut skips)?;
-                continue;
+            if skipping {
+                match self.bounds.comparator.compare(user_key, &self.saved_key) {
+                    Ordering::Greater => {}
+                    Ordering::Equal => {
+                        skips += 1;
+                        self.skip_hidden(&mut skips)?;
+                        continue;
+                    }
+                    Ordering::Less => return Err(out_of_order(&self.saved_key, user_key)),
+                }
             }
             if key.sequence() > self.sequence {
                 self.inner.next()?;
                 continue;
             }
+            if self.tombstones.any() && self.tombstones.hides(user_key, key.sequence())? {
+                self.pass_over();
+                (skipping, skips) = (true, 0);
+                self.skip_covered()?;
+                continue;
+            }
             match entry_type(key)? {
                 ValueType::Deletion | ValueType::SingleDeletion => {
-                    self.saved_key.clear();
-                    self.saved_key.extend_from_slice(user_key);
-                    skipping = true;
-                    skips = 0;
+                    self.pass_over();
+                    (skipping, skips) = (true, 0);
                     self.inner.next()?;
+                }
+                ValueType::Merge => {
+                    self.pass_over();
+                    self.gather_forward()?;
+                    return Ok(Position::Merged);
                 }
                 _ => return Ok(Position::Forward),
             }
@@ -319,35 +355,104 @@ impl DbIterator {
         Ok(Position::Nowhere)
     }
 
-    /// Moves past one more entry of `saved_key`, or past all of them once there were many.
-    fn skip_hidden(&mut self, skips: &mut usize) -> Result<()> {
-        if *skips <= MAX_SKIPS {
-            self.inner.next()?;
-        } else {
-            *skips = 0;
-            let last =
-                InternalKeyBuf::new(&self.saved_key, SequenceNumber::ZERO, ValueType::FOR_SEEK_FOR_PREV);
-            self.inner.seek(last.as_key())?;
-            // The seek lands on that very entry if it exists.
-            if self.inner.valid() && self.inner.key() == last.as_key() {
+    /// Remembers the user key stood on.
+    fn pass_over(&mut self) {
+        self.saved_key.clear();
+        self.saved_key.extend_from_slice(self.inner.key().user_key());
+    }
+
+    /// Moves past an entry that a range tombstone hides, and past what it hides altogether once there was much.
+    #[cold]
+    fn skip_covered(&mut self) -> Result<()> {
+        match self.tombstones.skip() {
+            Some((child, target)) => {
+                self.inner.next()?;
+                if self.inner.valid() {
+                    self.inner.skip_older_children(child, target.as_key())?;
+                }
+            }
+            None => {
                 self.inner.next()?;
             }
         }
         Ok(())
     }
 
+    /// `inner` stands on the newest visible entry of `saved_key`, a merge operand: merges it with what is
+    /// older into `saved_value`, and leaves `inner` behind what it used.
+    #[cold]
+    fn gather_forward(&mut self) -> Result<()> {
+        let operator = merge::operator_of(self.view.merge_operator.as_ref())?;
+        let Self { operands, inner, bounds, tombstones, saved_key, saved_value, .. } = self;
+        operands.clear();
+        operands.push(inner.value());
+        let mut base = None;
+        while inner.next()? {
+            let key = inner.key();
+            let user_key = key.user_key();
+            if !bounds.comparator.equal(user_key, saved_key)
+                || (tombstones.any() && tombstones.hides(user_key, key.sequence())?)
+            {
+                break;
+            }
+            match entry_type(key)? {
+                ValueType::Merge => operands.push(inner.value()),
+                ValueType::Value => {
+                    base = Some(inner.value());
+                    break;
+                }
+                _ => break,
+            }
+        }
+        *saved_value = merge::full_merge(operator, saved_key, base, operands.iter().rev())?;
+        Ok(())
+    }
+
+    /// Moves past one more entry of `saved_key`, or past all of them once there were many.
+    fn skip_hidden(&mut self, skips: &mut usize) -> Result<()> {
+        if *skips <= MAX_SKIPS {
+            self.inner.next()?;
+            return Ok(());
+        }
+        *skips = 0;
+        let last = InternalKeyBuf::new(&self.saved_key, SequenceNumber::ZERO, ValueType::FOR_SEEK_FOR_PREV);
+        self.inner.seek(last.as_key())?;
+        // The seek lands on that very entry if it exists.
+        if self.inner.valid() && self.inner.key() == last.as_key() {
+            self.inner.next()?;
+        }
+        // Standing before where the seek was to go, it would seek again and again.
+        let order = &self.bounds.comparator;
+        if self.inner.valid() && order.compare(self.inner.key().user_key(), &self.saved_key).is_le() {
+            return Err(out_of_order(&self.saved_key, self.inner.key().user_key()));
+        }
+        Ok(())
+    }
+
     /// Walks backward from where `inner` stands to before the nearest user key that has a visible
     /// value, and leaves that key and value in `saved_key` and `saved_value`. Entries of one user
-    /// key come oldest first this way, so each visible one replaces the one before it.
-    fn find_backward(&mut self) -> Result<Position> {
-        let mut found = false;
+    /// key come oldest first this way, so each visible one replaces the one before it, or is merged with it.
+    /// `from_key`: `inner` stands before `saved_key`.
+    fn find_backward(&mut self, from_key: bool) -> Result<Position> {
+        let mut has_key = from_key; // There is a key in `saved_key`.
+        let (mut has_value, mut is_fresh) = (false, false); // A value of it; it was met on this way.
         let mut steps_in_key = 0;
+        self.operands.clear();
         while self.inner.valid() {
             let key = self.inner.key();
             let user_key = key.user_key();
-            let same_key = found && self.bounds.comparator.equal(user_key, &self.saved_key);
-            if found && !same_key {
-                break;
+            let found = has_value || !self.operands.is_empty();
+            if has_key {
+                match self.bounds.comparator.compare(user_key, &self.saved_key) {
+                    Ordering::Greater => return Err(out_of_order(user_key, &self.saved_key)),
+                    Ordering::Less if found => break,
+                    Ordering::Less => is_fresh = false,
+                    Ordering::Equal if is_fresh => {}
+                    Ordering::Equal => {
+                        self.inner.prev()?; // Written since the iterator stood here.
+                        continue;
+                    }
+                }
             }
             if self.bounds.is_before_lower(user_key) || self.bounds.leaves_prefix(user_key) {
                 break;
@@ -356,26 +461,38 @@ impl DbIterator {
                 self.inner.prev()?;
                 continue;
             }
+            if !is_fresh {
+                self.saved_key.clear();
+                self.saved_key.extend_from_slice(user_key);
+                (has_key, is_fresh, steps_in_key) = (true, true, 0);
+            }
+            let is_hidden = self.tombstones.any() && self.tombstones.hides(user_key, key.sequence())?;
             match entry_type(key)? {
-                ValueType::Deletion | ValueType::SingleDeletion => found = false,
-                _ => {
-                    if !same_key {
-                        self.saved_key.clear();
-                        self.saved_key.extend_from_slice(user_key);
-                        steps_in_key = 0;
-                    }
+                ValueType::Value if !is_hidden => {
                     self.saved_value.clear();
                     self.saved_value.extend_from_slice(self.inner.value());
-                    found = true;
+                    self.operands.clear();
+                    has_value = true;
+                }
+                ValueType::Merge if !is_hidden => self.operands.push(self.inner.value()),
+                _ => {
+                    self.operands.clear();
+                    has_value = false;
                 }
             }
             steps_in_key += 1;
-            if found && steps_in_key > MAX_SKIPS {
+            if steps_in_key > MAX_SKIPS && (has_value || !self.operands.is_empty()) {
                 return self.jump_to_newest();
             }
             self.inner.prev()?;
         }
-        Ok(if found { Position::Backward } else { Position::Nowhere })
+        if !self.operands.is_empty() {
+            let operator = merge::operator_of(self.view.merge_operator.as_ref())?;
+            let base = has_value.then_some(&*self.saved_value);
+            self.saved_value = merge::full_merge(operator, &self.saved_key, base, self.operands.iter())?;
+            has_value = true;
+        }
+        Ok(if has_value { Position::Backward } else { Position::Nowhere })
     }
 
     /// The key in `saved_key` has many versions: seeks the newest visible one instead of walking.
@@ -383,27 +500,51 @@ impl DbIterator {
         let newest = InternalKeyBuf::for_seek(&self.saved_key, self.sequence);
         self.inner.seek(newest.as_key())?;
         let here = self.inner.valid().then(|| self.inner.key());
-        let is_value = match here {
-            Some(key) if self.bounds.comparator.equal(key.user_key(), &self.saved_key) => {
-                !entry_type(key)?.is_tombstone()
-            }
-            _ => return Err(Error::corruption("iterator: an entry vanished from under a pinned view")),
+        let Some(key) = here.filter(|key| self.bounds.comparator.equal(key.user_key(), &self.saved_key))
+        else {
+            return Err(Error::corruption("iterator: an entry vanished from under a pinned view"));
         };
-        if is_value {
-            self.saved_value.clear();
-            self.saved_value.extend_from_slice(self.inner.value());
-        }
+        let is_hidden = self.tombstones.any() && self.tombstones.hides(key.user_key(), key.sequence())?;
+        let is_value = match entry_type(key)? {
+            _ if is_hidden => false,
+            ValueType::Value => {
+                self.saved_value.clear();
+                self.saved_value.extend_from_slice(self.inner.value());
+                true
+            }
+            ValueType::Merge => {
+                self.gather_forward()?;
+                true
+            }
+            _ => false,
+        };
         let before = InternalKeyBuf::for_seek(&self.saved_key, SequenceNumber::MAX);
         self.inner.seek_for_prev(before.as_key())?;
-        if is_value { Ok(Position::Backward) } else { self.find_backward() }
+        let order = &self.bounds.comparator;
+        if self.inner.valid() && order.compare(self.inner.key().user_key(), &self.saved_key).is_ge() {
+            return Err(out_of_order(self.inner.key().user_key(), &self.saved_key));
+        }
+        if is_value { Ok(Position::Backward) } else { self.find_backward(true) }
     }
 }
 
-/// The type of a point entry that the kernel can answer with.
+/// Entries that a damaged table shows in the wrong order. Walking on could go round in circles.
+#[cold]
+fn out_of_order(before: &[u8], after: &[u8]) -> Error {
+    Error::corruption(format!(
+        "iterator: key \"{}\" comes after \"{}\"; a table that is read without its checksums may be damaged",
+        after.escape_ascii(),
+        before.escape_ascii()
+    ))
+}
+
+/// The type of a point entry that reads can answer with.
 #[inline]
 pub(crate) fn entry_type(key: InternalKey<'_>) -> Result<ValueType> {
     match key.value_type() {
-        Ok(kind @ (ValueType::Value | ValueType::Deletion | ValueType::SingleDeletion)) => Ok(kind),
+        Ok(
+            kind @ (ValueType::Value | ValueType::Deletion | ValueType::SingleDeletion | ValueType::Merge),
+        ) => Ok(kind),
         Ok(other) => Err(unbuilt_entry(other)),
         Err(corrupt) => Err(Error::corruption(corrupt.0)),
     }
@@ -412,7 +553,6 @@ pub(crate) fn entry_type(key: InternalKey<'_>) -> Result<ValueType> {
 #[cold]
 pub(crate) fn unbuilt_entry(kind: ValueType) -> Error {
     let feature = match kind {
-        ValueType::Merge => "merge operands",
         ValueType::BlobIndex => "blob files",
         ValueType::WideColumnEntity => "wide columns",
         ValueType::ValuePreferredSeqno => "TimedPut",

@@ -4,15 +4,18 @@
 //! memtable -> immutable memtables, newest first -> level 0 tables, newest first -> one table per level
 //! ```
 //! The first entry found is the newest visible one: each place holds only what is older than the
-//! places before it.
+//! places before it. A range tombstone of a place deletes what that place has before it, and all that the
+//! places after it have. Merge operands are gathered down to the first entry that is none.
 
 use super::db_iterator::unbuilt_entry;
 use super::pinned_value::PinnedValue;
 use super::view::SuperVersion;
 use crate::memtables::DbMemTable;
+use crate::table_cache::TableSlot;
 use ironstone_base::sync::Arc;
-use ironstone_base::{Error, InternalKeyBuf, Result, SequenceNumber, ValueType};
+use ironstone_base::{Error, InternalKeyBuf, Result, SequenceNumber, ValueType, merge};
 use ironstone_sst::{ReadContext, ReadTier, TableEntry};
+use std::ops::ControlFlow;
 
 /// What a place says about a key.
 pub(super) enum Found {
@@ -20,15 +23,14 @@ pub(super) enum Found {
     Nothing,
     Deleted,
     Value(PinnedValue),
+    /// A merge operand: older entries count too.
+    Operand,
 }
 
-impl Found {
-    pub(super) fn into_value(self) -> Option<PinnedValue> {
-        match self {
-            Self::Value(value) => Some(value),
-            Self::Nothing | Self::Deleted => None,
-        }
-    }
+/// One entry of a key, for whoever looks at more than the newest.
+pub(crate) struct Versioned {
+    pub(crate) kind: ValueType,
+    pub(crate) value: PinnedValue,
 }
 
 impl SuperVersion {
@@ -39,21 +41,25 @@ impl SuperVersion {
         at: SequenceNumber,
         context: &ReadContext,
     ) -> Result<Option<PinnedValue>> {
+        let mut found = Found::Nothing;
         if context.read_tier != ReadTier::Persisted {
             for memtable in self.memtables() {
-                match in_memtable(memtable, user_key, at)? {
-                    Found::Nothing => {}
-                    Found::Deleted => return Ok(None),
-                    Found::Value(value) => return Ok(Some(value)),
+                found = in_memtable(memtable, user_key, at)?;
+                if !matches!(found, Found::Nothing) {
+                    break;
                 }
             }
         }
-        if context.read_tier == ReadTier::Memtable {
-            return Err(Error::incomplete("the key is in no memtable, and the read may not go further"));
+        if matches!(found, Found::Nothing) {
+            if context.read_tier == ReadTier::Memtable {
+                return Err(not_in_memtables());
+            }
+            found = self.in_tables(user_key, at, context)?;
         }
-        match self.in_tables(user_key, at, context)? {
+        match found {
             Found::Value(value) => Ok(Some(value)),
             Found::Nothing | Found::Deleted => Ok(None),
+            Found::Operand => self.get_merged(user_key, at, context),
         }
     }
 
@@ -62,28 +68,142 @@ impl SuperVersion {
         std::iter::once(&self.mem).chain(&self.imm)
     }
 
-    fn in_tables(&self, user_key: &[u8], at: SequenceNumber, context: &ReadContext) -> Result<Found> {
+    /// The tables that may hold `user_key`, from the newest to the oldest.
+    fn for_each_table<B>(
+        &self,
+        user_key: &[u8],
+        at: SequenceNumber,
+        mut ask: impl FnMut(&Arc<TableSlot>, &InternalKeyBuf) -> Result<ControlFlow<B>>,
+    ) -> Result<Option<B>> {
         let target = InternalKeyBuf::for_seek(user_key, at);
-        let target = target.as_key();
         let order = &self.comparator;
         for (level, view) in self.levels.iter().enumerate() {
             let files = &view.files;
-            let (mut index, one) = if level == 0 { (0, false) } else { (files.find(order, target), true) };
+            let (mut index, one) =
+                if level == 0 { (0, false) } else { (files.find(order, target.as_key()), true) };
             while index < view.tables.len() {
-                if files.may_hold(index, &order.user, user_key) {
-                    let entry = view.tables[index].with_reader(|table| table.get(context, target))?;
-                    match entry.map_or(Ok(Found::Nothing), from_table)? {
-                        Found::Nothing => {}
-                        found => return Ok(found),
-                    }
-                }
-                if one {
-                    break;
+                if files.may_hold(index, &order.user, user_key)
+                    && let ControlFlow::Break(answer) = ask(&view.tables[index], &target)?
+                {
+                    return Ok(Some(answer));
                 }
                 index += 1;
+                // Only versions of one key that RocksDB put into two tables lead on to the next one.
+                if one && !(index < view.tables.len() && files.may_hold(index, &order.user, user_key)) {
+                    break;
+                }
             }
         }
-        Ok(Found::Nothing)
+        Ok(None)
+    }
+
+    fn in_tables(&self, user_key: &[u8], at: SequenceNumber, context: &ReadContext) -> Result<Found> {
+        let found = self.for_each_table(user_key, at, |slot, target| {
+            let found = slot.with_reader(|table| {
+                let covered = table.covering(user_key, at);
+                from_table(table.get(context, target.as_key())?, covered)
+            })?;
+            Ok(if matches!(found, Found::Nothing) {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(found)
+            })
+        })?;
+        Ok(found.unwrap_or(Found::Nothing))
+    }
+
+    /// As [`get`](Self::get), for a key whose newest entry is a merge operand.
+    #[cold]
+    pub(super) fn get_merged(
+        &self,
+        user_key: &[u8],
+        at: SequenceNumber,
+        context: &ReadContext,
+    ) -> Result<Option<PinnedValue>> {
+        let operator = merge::operator_of(self.merge_operator.as_ref())?;
+        let mut newest_first: Vec<PinnedValue> = Vec::new();
+        let base = self.visit_versions(user_key, at, context, &mut |entry| match entry.kind {
+            ValueType::Merge => {
+                newest_first.push(entry.value);
+                let operands = || newest_first.iter().map(|operand| &**operand).collect::<Vec<_>>();
+                match newest_first.len() > 1 && operator.should_merge(&operands()) {
+                    true => ControlFlow::Break(None),
+                    false => ControlFlow::Continue(()),
+                }
+            }
+            ValueType::Value => ControlFlow::Break(Some(entry.value)),
+            _ => ControlFlow::Break(None),
+        })?;
+        if newest_first.is_empty() {
+            return Ok(base.flatten());
+        }
+        let oldest_first = newest_first.iter().rev().map(|operand| &**operand);
+        let value = merge::full_merge(operator, user_key, base.flatten().as_deref(), oldest_first)?;
+        Ok(Some(PinnedValue::owned(value)))
+    }
+
+    /// Hands `visit` the entries of `user_key` at `at`, newest first, until it breaks or a range tombstone hides
+    /// the rest.
+    pub(crate) fn visit_versions<B>(
+        &self,
+        user_key: &[u8],
+        at: SequenceNumber,
+        context: &ReadContext,
+        visit: &mut dyn FnMut(Versioned) -> ControlFlow<B>,
+    ) -> Result<Option<B>> {
+        let mut covered = SequenceNumber::ZERO;
+        if context.read_tier != ReadTier::Persisted {
+            for memtable in self.memtables() {
+                let table = memtable.table();
+                covered = covered.max(table.covering(user_key, at));
+                for entry in table.versions(user_key, at) {
+                    if entry.sequence < covered {
+                        return Ok(None);
+                    }
+                    let kind = known_type(entry.value_type)?;
+                    let value = PinnedValue::in_memtable(table.pin(entry));
+                    if let ControlFlow::Break(answer) = visit(Versioned { kind, value }) {
+                        return Ok(Some(answer));
+                    }
+                }
+                if covered > SequenceNumber::ZERO {
+                    return Ok(None);
+                }
+            }
+        }
+        if context.read_tier == ReadTier::Memtable {
+            return Err(not_in_memtables());
+        }
+        let answer = self.for_each_table(user_key, at, |slot, target| {
+            slot.with_reader(|table| {
+                let covered = table.covering(user_key, at);
+                let mut end: Option<Result<Option<B>>> = None;
+                table.visit(context, target.as_key(), &mut |entry| {
+                    if entry.sequence < covered {
+                        end = Some(Ok(None));
+                        return false;
+                    }
+                    let value = PinnedValue::in_table(entry.value);
+                    match known_type(entry.value_type).map(|kind| visit(Versioned { kind, value })) {
+                        Ok(ControlFlow::Continue(())) => true,
+                        Ok(ControlFlow::Break(answer)) => {
+                            end = Some(Ok(Some(answer)));
+                            false
+                        }
+                        Err(error) => {
+                            end = Some(Err(error));
+                            false
+                        }
+                    }
+                })?;
+                Ok(match end.transpose()? {
+                    Some(answer) => ControlFlow::Break(answer),
+                    None if covered > SequenceNumber::ZERO => ControlFlow::Break(None),
+                    None => ControlFlow::Continue(()),
+                })
+            })
+        })?;
+        Ok(answer.flatten())
     }
 
     /// Whether `user_key` may exist, without reading data blocks that are not cached. Never wrong on
@@ -97,22 +217,51 @@ impl SuperVersion {
     }
 }
 
-#[inline]
-pub(super) fn in_memtable(memtable: &DbMemTable, user_key: &[u8], at: SequenceNumber) -> Result<Found> {
-    let table = memtable.table();
-    let Some(entry) = table.get(user_key, at) else { return Ok(Found::Nothing) };
-    match entry.value_type {
-        ValueType::Value => Ok(Found::Value(PinnedValue::in_memtable(table.pin(entry)))),
-        ValueType::Deletion | ValueType::SingleDeletion => Ok(Found::Deleted),
+#[cold]
+pub(super) fn not_in_memtables() -> Error {
+    Error::incomplete("the key is in no memtable, and the read may not go further")
+}
+
+/// The type of an entry that reads can answer with.
+fn known_type(kind: ValueType) -> Result<ValueType> {
+    match kind {
+        ValueType::Value | ValueType::Merge | ValueType::Deletion | ValueType::SingleDeletion => Ok(kind),
         other => Err(unbuilt_entry(other)),
     }
 }
 
 #[inline]
-pub(super) fn from_table(entry: TableEntry) -> Result<Found> {
+pub(super) fn in_memtable(memtable: &DbMemTable, user_key: &[u8], at: SequenceNumber) -> Result<Found> {
+    let table = memtable.table();
+    let covered = table.covering(user_key, at);
+    let Some(entry) = table.get(user_key, at) else { return Ok(not_here(covered)) };
+    if entry.sequence < covered {
+        return Ok(Found::Deleted);
+    }
+    match entry.value_type {
+        ValueType::Value => Ok(Found::Value(PinnedValue::in_memtable(table.pin(entry)))),
+        ValueType::Deletion | ValueType::SingleDeletion => Ok(Found::Deleted),
+        ValueType::Merge => Ok(Found::Operand),
+        other => Err(unbuilt_entry(other)),
+    }
+}
+
+/// What a table says, whose newest range tombstone over the key is `covered`.
+#[inline]
+pub(super) fn from_table(entry: Option<TableEntry>, covered: SequenceNumber) -> Result<Found> {
+    let Some(entry) = entry else { return Ok(not_here(covered)) };
+    if entry.sequence < covered {
+        return Ok(Found::Deleted);
+    }
     match entry.value_type {
         ValueType::Value => Ok(Found::Value(PinnedValue::in_table(entry.value))),
         ValueType::Deletion | ValueType::SingleDeletion => Ok(Found::Deleted),
+        ValueType::Merge => Ok(Found::Operand),
         other => Err(unbuilt_entry(other)),
     }
+}
+
+#[inline]
+fn not_here(covered: SequenceNumber) -> Found {
+    if covered > SequenceNumber::ZERO { Found::Deleted } else { Found::Nothing }
 }

@@ -2,6 +2,7 @@
 
 use crate::read::view::LevelView;
 use ironstone_base::sync::Arc;
+use ironstone_base::sync::atomic::{AtomicBool, Ordering};
 use ironstone_base::{InternalKey, InternalKeyComparator, Result};
 use ironstone_iter::InternalIterator;
 use ironstone_sst::{TableIter, TableReadOptions};
@@ -14,6 +15,8 @@ pub(crate) struct LevelIter {
     /// The table that `current` reads.
     at: usize,
     current: Option<TableIter>,
+    /// Raised when a table with range tombstones is opened.
+    has_tombstones: Arc<AtomicBool>,
 }
 
 impl LevelIter {
@@ -21,8 +24,9 @@ impl LevelIter {
         level: Arc<LevelView>,
         options: TableReadOptions,
         comparator: InternalKeyComparator,
+        has_tombstones: Arc<AtomicBool>,
     ) -> Self {
-        Self { level, options, comparator, at: 0, current: None }
+        Self { level, options, comparator, at: 0, current: None, has_tombstones }
     }
 
     /// Opens table `at`, unless it is the one that is open.
@@ -30,7 +34,13 @@ impl LevelIter {
         if self.at != at || self.current.is_none() {
             self.current = None;
             let options = &self.options;
-            self.current = Some(self.level.tables[at].with_reader(|reader| Ok(reader.iter(options)))?);
+            let flag = &self.has_tombstones;
+            self.current = Some(self.level.tables[at].with_reader(|reader| {
+                if reader.has_range_deletions() {
+                    flag.store(true, Ordering::Relaxed); // One thread at a time uses the iterator.
+                }
+                Ok(reader.iter(options))
+            })?);
             self.at = at;
         }
         Ok(self.current.as_mut().expect("opened above"))

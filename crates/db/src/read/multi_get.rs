@@ -1,10 +1,10 @@
 //! Many point lookups at once: each table is asked once for all keys that it may hold, so that its
 //! reads go out together.
 
-use super::get::{Found, from_table, in_memtable};
+use super::get::{Found, from_table, in_memtable, not_in_memtables};
 use super::pinned_value::PinnedValue;
 use super::view::{LevelView, SuperVersion};
-use ironstone_base::{Error, InternalKey, InternalKeyBuf, Result, SequenceNumber};
+use ironstone_base::{InternalKey, InternalKeyBuf, Result, SequenceNumber};
 use ironstone_sst::{ReadContext, ReadTier};
 
 /// A key that has not been found yet.
@@ -28,8 +28,7 @@ impl SuperVersion {
         let mut pending = self.not_in_memtables(keys, at, context, &mut results);
         if context.read_tier == ReadTier::Memtable {
             for key in pending {
-                results[key.index] =
-                    Err(Error::incomplete("the key is in no memtable, and the read may not go further"));
+                results[key.index] = Err(not_in_memtables());
             }
             return results;
         }
@@ -66,7 +65,7 @@ impl SuperVersion {
                     match in_memtable(memtable, user_key, at) {
                         Ok(Found::Nothing) => {}
                         found => {
-                            results[index] = found.map(Found::into_value);
+                            results[index] = self.settle(found, user_key, at, context);
                             continue 'keys;
                         }
                     }
@@ -76,6 +75,21 @@ impl SuperVersion {
             pending.push(Pending { index, user_key, prefix, target: InternalKeyBuf::for_seek(user_key, at) });
         }
         pending
+    }
+
+    /// The answer for a key that a place knows about.
+    fn settle(
+        &self,
+        found: Result<Found>,
+        user_key: &[u8],
+        at: SequenceNumber,
+        context: &ReadContext,
+    ) -> Result<Option<PinnedValue>> {
+        match found? {
+            Found::Value(value) => Ok(Some(value)),
+            Found::Nothing | Found::Deleted => Ok(None),
+            Found::Operand => self.get_merged(user_key, at, context),
+        }
     }
 
     fn covers(&self, view: &LevelView, table: usize, key: &Pending<'_>) -> bool {
@@ -122,18 +136,24 @@ impl SuperVersion {
             return;
         }
         let targets: Vec<InternalKey<'_>> = asked.iter().map(|&at| pending[at].target.as_key()).collect();
-        let answers = match view.tables[table].with_reader(|reader| Ok(reader.multi_get(context, &targets))) {
+        let ask = view.tables[table].with_reader(|reader| {
+            let answers = reader.multi_get(context, &targets).into_iter().zip(&targets);
+            let found = answers.map(|(answer, target)| {
+                from_table(answer?, reader.covering(target.user_key(), target.sequence()))
+            });
+            Ok(found.collect::<Vec<_>>())
+        });
+        let answers = match ask {
             Ok(answers) => answers,
             Err(error) => asked.iter().map(|_| Err(error.clone())).collect(),
         };
         let mut settled = Vec::new();
         for (&at, answer) in asked.iter().zip(answers) {
-            match answer.and_then(|entry| entry.map_or(Ok(Found::Nothing), from_table)) {
-                Ok(Found::Nothing) => {}
-                found => {
-                    results[pending[at].index] = found.map(Found::into_value);
-                    settled.push(at);
-                }
+            if !matches!(answer, Ok(Found::Nothing)) {
+                let key = &pending[at];
+                results[key.index] =
+                    self.settle(answer, key.user_key, key.target.as_key().sequence(), context);
+                settled.push(at);
             }
         }
         for at in settled.into_iter().rev() {

@@ -1,5 +1,6 @@
 //! A value that a read found, where it was found.
 
+use ironstone_base::sync::Arc;
 use ironstone_memtable::PinnedMemValue;
 use ironstone_sst::PinnedBytes;
 use std::fmt;
@@ -14,6 +15,8 @@ pub struct PinnedValue(Place);
 enum Place {
     Memtable(PinnedMemValue),
     Table(PinnedBytes),
+    /// Merged while it was read.
+    Owned(Arc<[u8]>),
 }
 
 impl PinnedValue {
@@ -22,6 +25,9 @@ impl PinnedValue {
     }
     pub(crate) fn in_table(value: PinnedBytes) -> Self {
         Self(Place::Table(value))
+    }
+    pub(crate) fn owned(value: Vec<u8>) -> Self {
+        Self(Place::Owned(value.into()))
     }
 }
 
@@ -32,6 +38,7 @@ impl Deref for PinnedValue {
         match &self.0 {
             Place::Memtable(value) => value,
             Place::Table(value) => value,
+            Place::Owned(value) => value,
         }
     }
 }

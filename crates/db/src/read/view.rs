@@ -3,8 +3,8 @@
 use crate::background::Cleaner;
 use crate::memtables::DbMemTable;
 use crate::table_cache::{TableOpener, TableSlot};
-use ironstone_base::InternalKeyComparator;
 use ironstone_base::sync::Arc;
+use ironstone_base::{InternalKeyComparator, MergeOperator};
 use ironstone_version::{LevelFiles, Version};
 
 /// Memtables and version of a column family, from one installation to the next. Readers hold it
@@ -16,6 +16,7 @@ pub(crate) struct SuperVersion {
     pub(crate) version: Arc<Version>,
     pub(crate) levels: Vec<Arc<LevelView>>,
     pub(crate) comparator: InternalKeyComparator,
+    pub(crate) merge_operator: Option<Arc<dyn MergeOperator>>,
     /// Counts installations.
     pub(crate) number: u64,
     /// The last field: it is dropped when the others no longer hold a file.

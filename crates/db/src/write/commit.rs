@@ -12,7 +12,7 @@
 
 use super::predecessor;
 use super::publish::Publisher;
-use crate::memtables::DbMemTable;
+use crate::memtables::{DbMemTable, Merges};
 use crate::write_batch::{BatchIter, BatchRecord, HEADER_LEN, WriteBatch};
 use ironstone_base::sync::{Arc, Mutex, MutexGuard};
 use ironstone_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity, ValueType};
@@ -167,13 +167,25 @@ impl CommitPipeline {
     }
 
     /// Applies `batch` atomically: after a crash either all of it is there or none of it.
-    pub(crate) fn write(&self, batch: &WriteBatch, level: LogLevel) -> Result<Committed> {
+    ///
+    /// `merged` answers the value of a key at a sequence number after one more merge operand, or `None` where it
+    /// is not to be had: for memtables that bound how many operands of a key they hold.
+    pub(crate) fn write(
+        &self,
+        batch: &WriteBatch,
+        level: LogLevel,
+        merged: MergedValue<'_>,
+    ) -> Result<Committed> {
         batch.check()?;
         let targets = targets(batch)?;
         let ticket = self.reserve(batch, &targets, level)?;
         // From here on the sequence numbers are taken: they are completed whatever happens.
         let logged = self.log_up_to(ticket.end, level);
-        let applied = logged.and_then(|()| apply(batch.data(), &ticket));
+        if targets.merges && logged.is_ok() && ticket.memtables.iter().any(|table| table.bounds_merges()) {
+            // What is merged is what all earlier writes have left.
+            self.publisher.wait_for(SequenceNumber(ticket.first.0 - 1));
+        }
+        let applied = logged.and_then(|()| apply(batch.data(), &ticket, merged));
         if ticket.first <= ticket.last {
             self.publisher.complete(ticket.first, ticket.last);
         }
@@ -191,7 +203,10 @@ impl CommitPipeline {
             return Err(error.clone());
         }
         let mut memtables = SmallVec::new();
-        for id in targets {
+        if targets.ranges || targets.merges {
+            check_special(batch, &log.active)?;
+        }
+        for id in &targets.families {
             let active = log.active.get(id).ok_or_else(|| unknown_column_family(*id))?;
             if level > LogLevel::None {
                 active.note_wal(log.framer.log_number());
@@ -473,24 +488,40 @@ impl LogIo {
     }
 }
 
-type Targets = SmallVec<[ColumnFamilyId; 2]>;
+/// Answers the value of a key after one more merge operand.
+pub(crate) type MergedValue<'a> = &'a dyn Fn(ColumnFamilyId, &[u8], &[u8], SequenceNumber) -> Option<Vec<u8>>;
 
-/// Checks that every record can be applied, and lists the column families in order of appearance.
+/// What a batch writes to.
+#[derive(Default)]
+struct Targets {
+    /// In order of appearance.
+    families: SmallVec<[ColumnFamilyId; 2]>,
+    merges: bool,
+    ranges: bool,
+}
+
+/// Checks that every record can be read, and lists the column families.
 fn targets(batch: &WriteBatch) -> Result<Targets> {
-    let mut targets = Targets::new();
+    let mut targets = Targets::default();
     let mut count = 0;
     for record in batch.iter() {
         let cf = match record? {
             BatchRecord::Put { cf, .. }
             | BatchRecord::Delete { cf, .. }
             | BatchRecord::SingleDelete { cf, .. } => cf,
-            BatchRecord::Merge { .. } => return Err(Error::not_supported("merge")),
-            BatchRecord::DeleteRange { .. } => return Err(Error::not_supported("DeleteRange")),
+            BatchRecord::Merge { cf, .. } => {
+                targets.merges = true;
+                cf
+            }
+            BatchRecord::DeleteRange { cf, .. } => {
+                targets.ranges = true;
+                cf
+            }
             BatchRecord::LogData(_) | BatchRecord::Noop => continue,
         };
         count += 1;
-        if !targets.contains(&cf) {
-            targets.push(cf);
+        if !targets.families.contains(&cf) {
+            targets.families.push(cf);
         }
     }
     if count != batch.count() {
@@ -502,7 +533,36 @@ fn targets(batch: &WriteBatch) -> Result<Targets> {
     Ok(targets)
 }
 
-fn apply(data: &[u8], ticket: &Ticket) -> Result<()> {
+/// Checks what depends on the column families: whether they take merges, and the order of ranges.
+fn check_special(batch: &WriteBatch, active: &HashMap<ColumnFamilyId, Arc<DbMemTable>>) -> Result<()> {
+    for record in batch.iter() {
+        match record? {
+            BatchRecord::Merge { cf, .. }
+                if active.get(&cf).is_some_and(|table| table.merges() == Merges::Refused) =>
+            {
+                return Err(Error::not_supported(format!(
+                    "merge into column family {}, which was opened without a merge_operator",
+                    cf.0
+                )));
+            }
+            BatchRecord::DeleteRange { cf, begin, end }
+                if active
+                    .get(&cf)
+                    .is_some_and(|table| table.table().comparator().user.compare(begin, end).is_gt()) =>
+            {
+                return Err(Error::invalid_argument(format!(
+                    "delete_range: the end \"{}\" comes before the beginning \"{}\"",
+                    end.escape_ascii(),
+                    begin.escape_ascii()
+                )));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn apply(data: &[u8], ticket: &Ticket, merged: MergedValue<'_>) -> Result<()> {
     let find = |id: ColumnFamilyId| {
         let found = ticket.memtables.iter().find(|table| table.cf() == id);
         found.expect("every column family of the batch was looked up")
@@ -513,7 +573,21 @@ fn apply(data: &[u8], ticket: &Ticket) -> Result<()> {
             BatchRecord::Put { cf, key, value } => (cf, ValueType::Value, key, value),
             BatchRecord::Delete { cf, key } => (cf, ValueType::Deletion, key, &[][..]),
             BatchRecord::SingleDelete { cf, key } => (cf, ValueType::SingleDeletion, key, &[][..]),
-            _ => continue,
+            BatchRecord::DeleteRange { cf, begin, end } => (cf, ValueType::RangeDeletion, begin, end),
+            BatchRecord::Merge { cf, key, operand } => {
+                let table = find(cf);
+                let value = match table.has_enough_operands(key, sequence) {
+                    true => merged(cf, key, operand, SequenceNumber(sequence.0 - 1)),
+                    false => None,
+                };
+                match value {
+                    Some(value) => table.add(sequence, ValueType::Value, key, &value),
+                    None => table.add(sequence, ValueType::Merge, key, operand),
+                }
+                sequence = sequence.plus(1);
+                continue;
+            }
+            BatchRecord::LogData(_) | BatchRecord::Noop => continue,
         };
         find(cf).add(sequence, kind, key, value);
         sequence = sequence.plus(1);

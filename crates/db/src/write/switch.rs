@@ -1,7 +1,7 @@
 //! Full memtables make room: they become immutable, and a new memtable and a new WAL take over.
 
 use crate::engine::{Engine, State, WalState};
-use crate::memtables::{DbMemTable, ImmutableMemTable};
+use crate::memtables::{DbMemTable, ImmutableMemTable, Merges};
 use crate::options::ColumnFamilyOptions;
 use ironstone_base::sync::atomic::Ordering;
 use ironstone_base::sync::{Arc, MutexGuard};
@@ -150,7 +150,7 @@ pub(crate) fn new_memtable(
         pool: Arc::clone(memory),
     };
     let table = MemTable::new(options.memtable_kind(), comparator.clone(), &memtable_options);
-    DbMemTable::new(table, id, options.write_buffer_size)
+    DbMemTable::new(table, id, options.write_buffer_size, Merges::of(options))
 }
 
 /// Creates WAL `number`, over the bytes of an old one if there is one to reuse.

@@ -1,8 +1,10 @@
 //! Writes that come faster than the background keeps up with are slowed down, stopped, or refused.
 
 use crate::disk::{Disk, all, get, refused, shape};
+use ironstone::vfs::{Clock, SystemClock};
 use ironstone::{Code, CompactRangeOptions, Db, Error, FlushOptions, Options, WriteOptions};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 fn open(change: impl FnOnce(&mut Options)) -> (Disk, Db) {
     let disk = Disk::new();
@@ -146,4 +148,52 @@ fn small_buffers_and_many_writers_get_through() {
     });
     db.compact_range(&CompactRangeOptions::default(), db.default_column_family(), None, None).unwrap();
     assert_eq!(db.iter().unwrap().entries().count(), 1600);
+}
+
+#[test]
+fn writes_go_on_by_themselves_when_a_full_disk_has_room_again() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.cf.write_buffer_size = 64 << 10;
+    options.db.bgerror_resume_retry_interval = 2_000;
+    let db = disk.open_with(&options);
+    disk.fs.set_capacity(Some(300 << 10));
+    let key = |number: usize| format!("key{number:05}");
+    let mut accepted = 0;
+    let error = loop {
+        match db.put(key(accepted), "v".repeat(500)) {
+            Ok(()) => accepted += 1,
+            Err(error) => break error,
+        }
+        assert!(accepted < 100_000, "the disk never fills up");
+    };
+    assert!(error.is_no_space(), "{error}");
+    SystemClock::new().sleep(Duration::from_millis(20)); // Tries that fail do no harm.
+    assert!(db.background_error().is_some_and(|error| error.is_no_space()));
+    disk.fs.set_capacity(None);
+    disk.wait_until("writes go on", || db.background_error().is_none());
+    db.put("after", "v").unwrap();
+    let check = |db: &Db| {
+        let there = (0..accepted).filter(|&number| db.get(key(number)).unwrap().is_some()).count();
+        assert_eq!((there, db.get("after").unwrap().is_some()), (accepted, true));
+    };
+    check(&db);
+    drop(db);
+    check(&disk.kill().open());
+}
+
+#[test]
+fn a_full_disk_waits_for_resume_if_it_is_told_so() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.db.bgerror_resume_retry_interval = 100;
+    options.db.max_bgerror_resume_count = 0;
+    let db = disk.open_with(&options);
+    disk.fs.set_capacity(Some(20 << 10));
+    while db.put("key", "v".repeat(500)).is_ok() {}
+    disk.fs.set_capacity(None);
+    SystemClock::new().sleep(Duration::from_millis(20));
+    assert!(db.put("key", "v").is_err());
+    db.resume().unwrap();
+    db.put("key", "v").unwrap();
 }

@@ -111,7 +111,7 @@ fn a_batch_that_cannot_be_applied_leaves_no_trace() {
         WriteBatch::from_data(bytes).unwrap()
     };
     refused(db.write(&record(0x02), &options), Code::NotSupported, "merge");
-    refused(db.write(&record(0x0f), &options), Code::NotSupported, "DeleteRange");
+    refused(db.write(&record(0x11), &options), Code::NotSupported, "blob files");
     refused(db.write(&record(0x7e), &options), Code::Corruption, "write batch");
 
     assert_eq!(all(&db), "");

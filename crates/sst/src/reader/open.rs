@@ -1,7 +1,7 @@
 //! Opens a table.
 
 use super::fetch::{BlockFormat, BlockRole};
-use super::{FilterHome, Home, IndexHome, RangeTombstone, TableReader};
+use super::{FilterHome, Home, IndexHome, TableReader};
 use crate::block::{Block, MetaCursor, apply_global};
 use crate::filter::{FULL_FILTER_PREFIX, PARTITIONED_FILTER_PREFIX};
 use crate::filter_block::ParsedFilter;
@@ -14,7 +14,8 @@ use crate::unique_id::forced_unique_id;
 use ironstone_base::hash::hash64;
 use ironstone_base::sync::Arc;
 use ironstone_base::{
-    Error, InternalKey, InternalKeyComparator, Result, SequenceNumber, ValueType, slice_transform,
+    Error, FragmentedTombstones, InternalKey, InternalKeyComparator, RangeTombstone, Result, SequenceNumber,
+    ValueType, slice_transform,
 };
 use ironstone_compress::Decompressor;
 use ironstone_vfs::RandomAccessFile;
@@ -52,6 +53,7 @@ pub(super) fn open(
     })?;
     let dictionary = tail.dictionary(&metaindex)?;
     let range_tombstones = tail.range_tombstones(&metaindex, global_sequence)?;
+    let range_fragments = Arc::new(FragmentedTombstones::new(&table.comparator, range_tombstones.clone()));
     let (index_type, index_at) = tail.index_place(&metaindex, &properties)?;
     let index_format = IndexFormat {
         user_keys: properties.index_key_is_user_key != 0,
@@ -70,6 +72,7 @@ pub(super) fn open(
         filter: FilterHome::None,
         filters_keys: properties.user_flag(properties::WHOLE_KEY_FILTERING, true),
         filter_extractor,
+        range_fragments,
         range_tombstones,
         global_sequence,
         data_decompressor: Decompressor::new(dictionary),

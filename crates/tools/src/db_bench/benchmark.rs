@@ -61,7 +61,7 @@ const MEMORY: &[&str] = &[
 const UNBUILT: &[(&str, &str)] = &[
     ("approximatesizerandom", "approximate sizes"),
     ("approximatememtablestats", "approximate sizes"),
-    ("appendrandom", "merge operators"),
+    ("appendrandom", "reads between merges"),
     ("backup", "backups"),
     ("compressreject", "this way of compressing"),
     ("fillanddeleteuniquerandom", "deletes between writes"),
@@ -70,9 +70,8 @@ const UNBUILT: &[(&str, &str)] = &[
     ("fillseekseq", "seeks between writes"),
     ("fillseqdeterministic", "levels of a given shape"),
     ("filluniquerandomdeterministic", "levels of a given shape"),
-    ("getmergeoperands", "merge operators"),
+    ("getmergeoperands", "reads of merge operands"),
     ("ingestexternalfile", "external files"),
-    ("mergerandom", "merge operators"),
     ("mixgraph", "modelled workloads"),
     ("multireadentity", "wide columns"),
     ("multiscan", "scans of several ranges"),
@@ -82,19 +81,16 @@ const UNBUILT: &[(&str, &str)] = &[
     ("randomtransaction", "transactions"),
     ("randomwithverify", "verified random operations"),
     ("readrandomentity", "wide columns"),
-    ("readrandommergerandom", "merge operators"),
-    ("readrandomoperands", "merge operators"),
+    ("readrandomoperands", "reads of merge operands"),
     ("readtorowcache", "a row cache"),
-    ("readwhilemerging", "merge operators"),
     ("replay", "traces"),
     ("restore", "backups"),
-    ("seekrandomwhilemerging", "merge operators"),
     ("stats_history", "a history of statistics"),
     ("timeseries", "compaction filters"),
     ("verify", "a second database to compare with"),
     ("verifychecksum", "verification of whole databases"),
     ("verifyfilechecksums", "checksums of whole files"),
-    ("xorupdaterandom", "merge operators"),
+    ("xorupdaterandom", "updates in place"),
 ];
 
 impl Benchmark {
@@ -169,6 +165,10 @@ impl Benchmark {
             "readwhilescanning" => beside(beside::read_while_scanning, &mut threads),
             "readrandomwriterandom" => Action::Timed(modify::read_and_write_random),
             "updaterandom" => Action::Timed(modify::update_random),
+            "mergerandom" => Action::Timed(modify::merge_random),
+            "readrandommergerandom" => Action::Timed(modify::read_and_merge_random),
+            "readwhilemerging" => beside(beside::read_while_merging, &mut threads),
+            "seekrandomwhilemerging" => beside(beside::seek_while_merging, &mut threads),
             "deleteseq" => Action::Timed(modify::delete_sequential),
             "deleterandom" => Action::Timed(modify::delete_random),
             "compact" => Action::Timed(modify::compact),
@@ -242,7 +242,7 @@ mod tests {
     fn others_are_refused_by_name() {
         let refusal = |name: &str| Benchmark::parse(name, &Flags::default()).unwrap_err().to_string();
         assert!(refusal("fillfast").contains("unknown benchmark 'fillfast'"));
-        assert!(refusal("mergerandom").contains("benchmark 'mergerandom' needs merge operators"));
+        assert!(refusal("backup").contains("benchmark 'backup' needs backups"));
         assert!(refusal("readseq[Y]").contains("readseq[Y]"));
     }
 }

@@ -8,7 +8,7 @@ use ironstone::statistics::StatsLevel;
 use ironstone::{
     BlockCache, CacheOptions, ChecksumKind, ColumnFamilyOptions, CompactionPriority, CompressionKind,
     DataBlockIndexType, DbOptions, Error, FilterPolicy, IndexShortening, IndexType, InfoLogLevel,
-    MemTableKind, Result, Statistics, options, slice_transform,
+    MemTableKind, Result, Statistics, merge_operators, options, slice_transform,
 };
 use ironstone_base::sync::Arc;
 use std::path::Path;
@@ -120,6 +120,10 @@ impl EngineOptions {
             "vector" => MemTableKind::Vector,
             other => return Err(Error::not_supported(format!("--memtablerep={other}"))),
         };
+        if !flags.merge_operator.is_empty() {
+            let operator = merge_operators::builtin(&flags.merge_operator);
+            cf.merge_operator = Some(operator.ok_or_else(|| bad("merge_operator", &flags.merge_operator))?);
+        }
         cf.compaction_pri = match flags.compaction_pri {
             0 => CompactionPriority::ByCompensatedSize,
             1 => CompactionPriority::OldestLargestSeqFirst,

@@ -24,6 +24,22 @@ flags! {
         duration: i32 = 0;
         #[doc = "With duration: look at the clock after so many operations"]
         ops_between_duration_checks: i32 = 1000;
+        #[doc = "A range of keys is deleted after each so many writes of a fill; 0: none"]
+        writes_per_range_tombstone: i64 = 0;
+        #[doc = "But not after the first so many"]
+        writes_before_delete_range: i64 = 0;
+        #[doc = "How many keys such a range has"]
+        range_tombstone_width: i64 = 100;
+        #[doc = "How many ranges are deleted at most"]
+        max_num_range_tombstones: i64 = 0;
+        #[doc = "Delete the keys of each range one by one instead"]
+        expand_range_tombstones: bool = false;
+        #[doc = "How many keys are merged into; negative: num"]
+        merge_keys: i64 = -1;
+        #[doc = "How many of a hundred operations of readrandommergerandom merge"]
+        mergereadpercent: i32 = 70;
+        #[doc = "The merge operator, by its long or short name"]
+        merge_operator: String = String::new();
         #[doc = "How many column families are used"]
         num_column_families: i32 = 1;
         #[doc = "Bytes of each key"]
@@ -379,7 +395,6 @@ flags! {
         ignored("deletepercent", Int32, "2", "only a benchmark that is not built uses it");
         ignored("disposable_entries_delete_delay", Uint64, "0", "only a benchmark that is not built uses it");
         ignored("disposable_entries_value_size", Int32, "64", "only a benchmark that is not built uses it");
-        ignored("expand_range_tombstones", Bool, "false", "only a benchmark that is not built uses it");
         ignored("expire_style", Text, "none", "only a benchmark that is not built uses it");
         ignored("ingest_external_file_batch_size", Int32, "10", "only a benchmark that is not built uses it");
         ignored("ingest_external_file_file_opening_threads", Int32, "1", "only a benchmark that is not built uses it");
@@ -399,9 +414,6 @@ flags! {
         ignored("keyrange_dist_c", Double, "0", "only a benchmark that is not built uses it");
         ignored("keyrange_dist_d", Double, "0", "only a benchmark that is not built uses it");
         ignored("keyrange_num", Int64, "1", "only a benchmark that is not built uses it");
-        ignored("max_num_range_tombstones", Int64, "0", "only a benchmark that is not built uses it");
-        ignored("merge_keys", Int64, "-1", "only a benchmark that is not built uses it");
-        ignored("mergereadpercent", Int32, "70", "only a benchmark that is not built uses it");
         ignored("mix_accesses", Int64, "-1", "only a benchmark that is not built uses it");
         ignored("mix_get_ratio", Double, "1", "only a benchmark that is not built uses it");
         ignored("mix_max_scan_len", Int64, "10000", "only a benchmark that is not built uses it");
@@ -421,7 +433,6 @@ flags! {
         ignored("openandcompact_cancel_after_millseconds", Uint32, "1", "only a benchmark that is not built uses it");
         ignored("openandcompact_test_cancel_on_odd", Bool, "false", "only a benchmark that is not built uses it");
         ignored("persistent_entries_value_size", Int32, "64", "only a benchmark that is not built uses it");
-        ignored("range_tombstone_width", Int64, "100", "only a benchmark that is not built uses it");
         ignored("restore_dir", Text, "", "only a benchmark that is not built uses it");
         ignored("restore_rate_limit", Uint64, "0", "only a benchmark that is not built uses it");
         ignored("sine_a", Double, "1", "only a benchmark that is not built uses it");
@@ -445,7 +456,6 @@ flags! {
         ignored("value_k", Double, "0.2615", "only a benchmark that is not built uses it");
         ignored("value_sigma", Double, "25.45", "only a benchmark that is not built uses it");
         ignored("value_theta", Double, "0", "only a benchmark that is not built uses it");
-        ignored("writes_before_delete_range", Int64, "0", "only a benchmark that is not built uses it");
         ignored("blob_cache_numshardbits", Int32, "6", "only blob files use it");
         ignored("blob_cache_size", Uint64, "8388608", "only blob files use it");
         ignored("blob_compression_type", Text, "none", "only blob files use it");
@@ -491,7 +501,6 @@ flags! {
         refused("file_checksum", Bool, "false", "checksums of whole files");
         refused("fs_uri", Text, "", "environments by URI");
         refused("leader_path", Text, "", "followers");
-        refused("merge_operator", Text, "", "merge operators");
         refused("num_hot_column_families", Int32, "0", "column families made on the way");
         refused("num_multi_db", Int32, "0", "several databases in one run");
         refused("open_as_follower", Bool, "false", "followers");
@@ -522,7 +531,6 @@ flags! {
         refused("use_uint64_comparator", Bool, "false", "the uint64 comparator");
         refused("user_timestamp_size", Int32, "0", "user-defined timestamps");
         refused("wal_compression", Text, "none", "compressed WALs");
-        refused("writes_per_range_tombstone", Int64, "0", "range tombstones");
         refused("seek_nexts_to_delete", Int32, "0", "deletes after a seek");
         retired("allow_os_buffer");
         retired("base_background_compactions");

@@ -18,6 +18,7 @@ pub enum Operation {
     Delete,
     Seek,
     Update,
+    Merge,
     Compress,
     Uncompress,
     Crc,
@@ -29,7 +30,7 @@ impl Operation {
     /// How many there are.
     const COUNT: usize = Self::Other as usize + 1;
     const NAMES: [&str; Self::COUNT] =
-        ["read", "write", "delete", "seek", "update", "compress", "uncompress", "crc", "hash", "op"];
+        ["read", "write", "delete", "seek", "update", "merge", "compress", "uncompress", "crc", "hash", "op"];
 }
 
 /// How a thread reports while it runs.

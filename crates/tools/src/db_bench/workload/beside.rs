@@ -19,6 +19,14 @@ pub fn multi_read_while_writing(worker: &mut Worker<'_>) -> Result<()> {
 pub fn seek_while_writing(worker: &mut Worker<'_>) -> Result<()> {
     if worker.index > 0 { scan::seek_random(worker) } else { write_meanwhile(worker) }
 }
+/// Lookups beside a writer that merges.
+pub fn read_while_merging(worker: &mut Worker<'_>) -> Result<()> {
+    if worker.index > 0 { lookup::random(worker) } else { change_meanwhile(worker, true) }
+}
+/// Seeks beside a writer that merges.
+pub fn seek_while_merging(worker: &mut Worker<'_>) -> Result<()> {
+    if worker.index > 0 { scan::seek_random(worker) } else { change_meanwhile(worker, true) }
+}
 /// New iterators beside a writer.
 pub fn create_while_writing(worker: &mut Worker<'_>) -> Result<()> {
     if worker.index > 0 { scan::create(worker) } else { write_meanwhile(worker) }
@@ -28,8 +36,12 @@ pub fn read_while_scanning(worker: &mut Worker<'_>) -> Result<()> {
     if worker.index > 0 { lookup::random(worker) } else { scan::round_and_round(worker) }
 }
 
-/// Writes random keys until the others are done; what it does is not counted.
 fn write_meanwhile(worker: &mut Worker<'_>) -> Result<()> {
+    change_meanwhile(worker, false)
+}
+
+/// Puts random keys, or merges into them, until the others are done; what it does is not counted.
+fn change_meanwhile(worker: &mut Worker<'_>, merges: bool) -> Result<()> {
     let run = worker.run;
     let flags = run.flags;
     worker.stats.leave_out();
@@ -61,8 +73,12 @@ fn write_meanwhile(worker: &mut Worker<'_>) -> Result<()> {
         }
         let number = worker.random.below(num);
         let (key, value) = (key.set(number), values.value());
-        let put = worker.db().put_cf(&run.write_options, run.target.family(number), key, value);
-        put.map_err(|error| error.context("put error"))?;
+        let (db, family) = (worker.db(), run.target.family(number));
+        let written_to = match merges {
+            true => db.merge_cf(&run.write_options, family, key, value),
+            false => db.put_cf(&run.write_options, family, key, value),
+        };
+        written_to.map_err(|error| error.context(if merges { "merge error" } else { "put error" }))?;
         written += 1;
         worker.stats.add_bytes((key.len() + value.len()) as u64);
         worker.finished(1, Operation::Write);

@@ -1,5 +1,7 @@
 //! Benchmarks that write.
 
+use crate::db_bench::flags::Flags;
+use crate::db_bench::key::Key;
 use crate::db_bench::random::Random;
 use crate::db_bench::stats::Operation;
 use crate::db_bench::worker::Worker;
@@ -53,6 +55,45 @@ impl RecentKeys {
     }
 }
 
+/// When ranges of keys are deleted between the writes.
+struct Ranges<'a> {
+    flags: &'a Flags,
+    /// After so many writes.
+    next: u64,
+    left: i64,
+}
+
+impl<'a> Ranges<'a> {
+    fn new(flags: &'a Flags) -> Self {
+        let next = flags.writes_before_delete_range.max(0) + flags.writes_per_range_tombstone.max(0);
+        Self { flags, next: next as u64, left: flags.max_num_range_tombstones }
+    }
+    /// Whether one is due after `done` writes, and how many keys it has.
+    fn due(&mut self, done: u64) -> Option<u64> {
+        let every = self.flags.writes_per_range_tombstone;
+        if every <= 0 || self.left <= 0 || done < self.next {
+            return None;
+        }
+        self.next = done + every as u64;
+        self.left -= 1;
+        Some(self.flags.range_tombstone_width.max(0) as u64)
+    }
+}
+
+/// Deletes `width` keys from a random one on.
+fn delete_range(worker: &mut Worker<'_>, key: &mut Key, width: u64) -> Result<()> {
+    let run = worker.run;
+    let begin = worker.random.below(run.amounts.num);
+    let family = run.target.family(begin);
+    if run.flags.expand_range_tombstones {
+        let mut batch = WriteBatch::new();
+        (begin..begin + width).for_each(|number| batch.delete_cf(family, key.set(number)));
+        return worker.db().write(&batch, &run.write_options);
+    }
+    let first = key.set(begin).to_vec();
+    worker.db().delete_range_cf(&run.write_options, family, first, key.set(begin + width))
+}
+
 fn write(worker: &mut Worker<'_>, order: Order) -> Result<()> {
     let run = worker.run;
     let (flags, amounts, db) = (run.flags, &run.amounts, worker.db());
@@ -78,6 +119,8 @@ fn write(worker: &mut Worker<'_>, order: Order) -> Result<()> {
     let mut batch = WriteBatch::new();
     let mut bytes = 0;
     let mut position = 0;
+    let mut ranges = Ranges::new(flags);
+    let mut done = 0;
     let several_families = run.target.families().len() > 1;
     let mut pace = match order {
         Order::Random => worker.pace(writes),
@@ -119,6 +162,10 @@ fn write(worker: &mut Worker<'_>, order: Order) -> Result<()> {
         }
         db.write(&batch, &run.write_options).map_err(|error| error.context("put error"))?;
         bytes += batch_bytes;
+        done += amounts.batch_size;
+        if let Some(range) = ranges.due(done) {
+            delete_range(worker, &mut key, range).map_err(|error| error.context("range deletion error"))?;
+        }
         worker.finished(amounts.batch_size, Operation::Write);
     }
     worker.stats.add_bytes(bytes);

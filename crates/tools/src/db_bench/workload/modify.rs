@@ -101,6 +101,65 @@ pub fn read_and_write_random(worker: &mut Worker<'_>) -> Result<()> {
     Ok(())
 }
 
+/// A random key out of those that merges go to.
+fn merge_key(worker: &mut Worker<'_>) -> u64 {
+    let flags = worker.run.flags;
+    let keys = if flags.merge_keys < 0 { flags.num } else { flags.merge_keys };
+    worker.random.below(keys.max(1) as u64)
+}
+
+/// Merges a value into random keys.
+pub fn merge_random(worker: &mut Worker<'_>) -> Result<()> {
+    let run = worker.run;
+    let updates = run.amounts.reads_and_writes(run.flags);
+    let (mut key, mut values) = (worker.key(), worker.values()?);
+    let mut bytes = 0;
+    let mut pace = worker.pace(updates);
+    while pace.goes_on(1) {
+        let number = merge_key(worker);
+        let (key, value) = (key.set(number), values.value());
+        let merged = worker.db().merge_cf(&run.write_options, run.target.family(number), key, value);
+        merged.map_err(|error| error.context("merge error"))?;
+        bytes += (key.len() + value.len()) as u64;
+        worker.finished(1, Operation::Merge);
+    }
+    worker.stats.add_bytes(bytes);
+    worker.stats.add_message(&format!("( updates:{updates})"));
+    Ok(())
+}
+
+/// Reads random keys, and merges into `--mergereadpercent` of a hundred.
+pub fn read_and_merge_random(worker: &mut Worker<'_>) -> Result<()> {
+    let run = worker.run;
+    let total = run.amounts.reads_and_writes(run.flags);
+    let percent = run.flags.mergereadpercent.max(0) as u64;
+    let (mut key, mut values) = (worker.key(), worker.values()?);
+    let (mut reads, mut merges, mut hits, mut longest) = (0u64, 0u64, 0u64, 0);
+    let mut pace = worker.pace(total);
+    while pace.goes_on(1) {
+        let number = merge_key(worker);
+        let (key, family) = (key.set(number), run.target.family(number));
+        if worker.random.below(100) < percent {
+            let merged = worker.db().merge_cf(&run.write_options, family, key, values.value());
+            merged.map_err(|error| error.context("merge error"))?;
+            merges += 1;
+            worker.finished(1, Operation::Merge);
+        } else {
+            let found = worker.db().get_cf(&run.read_options, family, key);
+            if let Some(value) = found.map_err(|error| error.context("get error"))? {
+                hits += 1;
+                longest = longest.max(value.len());
+            }
+            reads += 1;
+            worker.finished(1, Operation::Read);
+        }
+    }
+    worker.stats.add_message(&format!(
+        "(reads:{reads} merges:{merges} total:{total} hits:{hits} maxlength:{longest})"
+    ));
+    Ok(())
+}
+
 /// Compacts everything.
 pub fn compact(worker: &mut Worker<'_>) -> Result<()> {
     let options = ironstone::CompactRangeOptions {

@@ -1,0 +1,65 @@
+//! Going on after a failure that stopped writes: when told to, and by itself when a disk was full.
+
+use super::flush::flush_all_at_once;
+use crate::engine::Engine;
+use crate::info_log::{info, warning};
+use crate::write::switch::Which;
+use ironstone_base::sync::Arc;
+use ironstone_base::{Error, Result, Severity};
+
+/// Gives up the WAL, whose end nobody can be sure of, and writes everything that memtables hold to tables. If that
+/// works, every write that was acknowledged is there, and writes are taken again.
+pub(crate) fn resume(engine: &Engine) -> Result<()> {
+    let _one_at_a_time = engine.resuming.lock();
+    let error = {
+        let state = engine.state.lock();
+        if engine.read_only {
+            return state.background_error.clone().map_or(Ok(()), Err);
+        }
+        let Some(error) = state.background_error.clone() else { return Ok(()) };
+        if error.severity() >= Severity::Unrecoverable {
+            return Err(error);
+        }
+        error
+    };
+    // The failure stays until the end: no flush starts, and no write is taken. Those under way end
+    // with an error or in a memtable.
+    engine.switch_memtables(&Which::All)?;
+    flush_all_at_once(engine)?;
+    let mut state = engine.state.lock();
+    if state.closing {
+        return Err(Error::shutdown());
+    }
+    if let Some(worse) = state.background_error.clone().filter(|now| *now != error) {
+        return Err(worse);
+    }
+    info!(engine.log, "resumed after: {error}");
+    state.background_error = None;
+    engine.writes_stopped.store(false, std::sync::atomic::Ordering::Release);
+    engine.pipeline.take_writes();
+    engine.update_stall(&mut state);
+    engine.work.notify_all();
+    Ok(())
+}
+
+/// One try after a disk was full. Answers whether there is to be another one.
+pub(crate) fn try_again(engine: &Arc<Engine>, tries: u32) -> bool {
+    let Err(error) = resume(engine) else { return false };
+    let state = engine.state.lock();
+    let wait = !state.closing && state.background_error.as_ref().is_some_and(may_pass);
+    drop(state);
+    let limit = u32::try_from(engine.options.max_bgerror_resume_count).unwrap_or(0);
+    if wait && tries >= limit {
+        warning!(engine.log, "still not after {tries} tries, waiting for resume: {error}");
+        return false;
+    }
+    if tries == 1 {
+        info!(engine.log, "cannot go on yet, will try again: {error}");
+    }
+    wait
+}
+
+/// Whether the failure may go away by itself.
+pub(crate) fn may_pass(error: &Error) -> bool {
+    error.is_no_space() && error.severity() < Severity::Unrecoverable
+}
