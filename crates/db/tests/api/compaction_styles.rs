@@ -650,6 +650,36 @@ fn column_families_have_their_own_ttl_and_the_own_filter_sees_plain_values() {
     assert_eq!((get(&other), get(db.default_column_family())), (None, Some(b"change me".to_vec())));
 }
 
+#[test]
+fn a_merged_entry_is_as_old_as_its_newest_operand() {
+    let clock = manual_clock();
+    let disk = Disk::with_clock(&clock);
+    let mut options = disk.options();
+    options.db.env = disk.env();
+    options.set("merge_operator", "stringappend").unwrap();
+    let db = TtlDb::open(&options, DIR, 100, ExpiredReads::Hidden).unwrap();
+    let cf = db.default_column_family();
+    let write = WriteOptions::default();
+    db.put("a", "1").unwrap();
+    pass(&clock, 60);
+    let mut batch = WriteBatch::new();
+    batch.merge("a", "2");
+    batch.delete_range("x", "z");
+    db.write(&batch, &write).unwrap();
+    pass(&clock, 60);
+    assert_eq!(ttl_all(&db).0, "a=1,2");
+    db.base().flush().unwrap();
+    compact(db.base());
+    assert_eq!((ttl_all(&db).0, ttl_all(&db).1), ("a=1,2".into(), "a=1,2".into()));
+    pass(&clock, 41);
+    assert_eq!(db.get("a").unwrap(), None, "no compaction makes it young again");
+    db.merge_cf(&write, cf, "b", "3").unwrap();
+    db.merge_cf(&write, cf, "b", "4").unwrap();
+    assert_eq!(db.get("b").unwrap().unwrap(), b"3,4"[..]);
+    compact(db.base());
+    assert_eq!(ttl_all(&db).0, "b=3,4");
+}
+
 // ---- rate limiter ----
 
 #[test]
