@@ -512,6 +512,43 @@ fn level_0_is_promoted_if_nothing_overlaps() {
     assert_eq!(all(&disk.open()), "a=4 b=1 c=2 d=3");
 }
 
+#[test]
+fn the_number_of_levels_changes_with_the_level_of_the_tables() {
+    let disk = Disk::new();
+    let db = disk.open();
+    let refit = |db: &Db, target_level| {
+        let options =
+            CompactRangeOptions { change_level: true, target_level, ..CompactRangeOptions::default() };
+        db.compact_range(&options, db.default_column_family(), None, None)
+    };
+    refit(&db, None).unwrap();
+    put_and_flush(&db, &["a", "b"], "1");
+    put_and_flush(&db, &["b", "c"], "2");
+    refit(&db, Some(2)).unwrap();
+    assert_eq!((shape(&db), all(&db)), (vec![0, 0, 1], "a=1 b=2 c=2".into()));
+    refused(refit(&db, Some(7)), Code::InvalidArgument, "exceeds");
+    drop(db);
+    // Three levels are enough now.
+    let mut options = disk.options();
+    options.cf.num_levels = 3;
+    let db = disk.open_with(&options);
+    assert_eq!(all(&db), "a=1 b=2 c=2");
+    refit(&db, Some(0)).unwrap();
+    assert_eq!(shape(&db), [1]);
+    drop(db);
+    let mut one = with_style(&disk, CompactionStyle::Universal);
+    one.cf.num_levels = 1;
+    assert_eq!(all(&disk.open_with(&one)), "a=1 b=2 c=2");
+    let db = disk.open();
+    refit(&db, None).unwrap();
+    assert_eq!((shape(&db), all(&db)), (vec![0, 1], "a=1 b=2 c=2".into()));
+    refit(&db, Some(6)).unwrap();
+    assert_eq!(shape(&db), [0, 0, 0, 0, 0, 0, 1]);
+    options.cf.num_levels = 6;
+    drop(db);
+    refused(disk.try_open(&options), Code::InvalidArgument, "more levels");
+}
+
 // ---- entries that expire ----
 
 fn ttl_db(disk: &Disk, ttl: u32, expired: ExpiredReads) -> TtlDb {
