@@ -2,15 +2,17 @@
 
 use crate::disk::{DIR, Disk, all, get, refused, shape, table_entries};
 use ironstone::options::{LoadOptions, OptionsFile};
-use ironstone::vfs::{Clock, ManualClock};
+use ironstone::vfs::{Clock, ManualClock, SystemClock};
 use ironstone::{
     Code, CompactRangeOptions, CompactionFilter, CompactionFilterFactory, CompactionStyle, Db, ExpiredReads,
     FilterContext, FilterDecision, FlushOptions, GenericRateLimiter, IoPriority, Options, PartitionRequest,
     PartitionerContext, ReadOptions, SstPartitioner, SstPartitionerFactory, SstPartitionerFixedPrefix,
     TableFileCreationReason, TtlColumnFamily, TtlDb, WriteBatch, WriteOptions,
 };
+use ironstone_base::sync::Mutex;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::time::Duration;
 
 const DAY: u64 = 24 * 60 * 60;
 /// In 2026.
@@ -140,7 +142,7 @@ fn fifo_compaction_drops_the_oldest_tables_by_size() {
     options.cf.compaction_options_fifo.max_table_files_size = 10_000;
     let db = disk.open_with(&options);
     for round in 0..30 {
-        put_and_flush(&db, &[&format!("k{round:02}")], &"x".repeat(1));
+        put_and_flush(&db, &[&format!("k{round:02}")], "x");
         db.wait_for_compact().unwrap();
         let bytes: u64 = db.live_files().iter().map(|file| file.size).sum();
         assert!(bytes <= 10_000, "{bytes}");
@@ -199,7 +201,7 @@ fn tables_that_grow_old_are_noticed_without_a_write() {
         if all(&db).is_empty() {
             return;
         }
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        SystemClock::new().sleep(Duration::from_millis(50));
     }
     panic!("the table is still there");
 }
@@ -222,22 +224,25 @@ fn what_a_snapshot_held_back_goes_soon_after_its_release() {
         if table_entries(&db) == 2 {
             return;
         }
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        SystemClock::new().sleep(Duration::from_millis(50));
     }
     panic!("{} entries", table_entries(&db));
 }
 
 // ---- filters ----
 
+/// The levels and keys that a filter was asked about.
+type Seen = Arc<Mutex<Vec<(usize, String)>>>;
+
 /// Decides by the first byte of the value.
-struct ByValue(Arc<Mutex<Vec<(usize, String)>>>);
+struct ByValue(Seen);
 
 impl CompactionFilter for ByValue {
     fn name(&self) -> &str {
         "by value"
     }
     fn filter(&self, level: usize, key: &[u8], value: &[u8]) -> FilterDecision {
-        self.0.lock().unwrap().push((level, String::from_utf8_lossy(key).into_owned()));
+        self.0.lock().push((level, String::from_utf8_lossy(key).into_owned()));
         match value.first() {
             Some(b'r') => FilterDecision::Remove,
             Some(b'p') => FilterDecision::Purge,
@@ -248,7 +253,7 @@ impl CompactionFilter for ByValue {
     }
 }
 
-fn filtered(disk: &Disk) -> (Db, Arc<Mutex<Vec<(usize, String)>>>) {
+fn filtered(disk: &Disk) -> (Db, Seen) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let mut options = disk.options();
     options.cf.compaction_filter = Some(Arc::new(ByValue(Arc::clone(&seen))));
@@ -263,11 +268,11 @@ fn a_filter_keeps_removes_purges_and_changes() {
         db.put(key, value).unwrap();
     }
     db.flush().unwrap();
-    assert!(seen.lock().unwrap().is_empty(), "flushes are not filtered");
+    assert!(seen.lock().is_empty(), "flushes are not filtered");
     compact(&db);
     assert_eq!(all(&db), "a=keep c=changed e=keep");
     assert_eq!(table_entries(&db), 3);
-    let keys: Vec<String> = seen.lock().unwrap().iter().map(|(_, key)| key.clone()).collect();
+    let keys: Vec<String> = seen.lock().iter().map(|(_, key)| key.clone()).collect();
     assert_eq!(keys, ["a", "b", "c", "d", "e"]);
 }
 
@@ -340,7 +345,7 @@ impl CompactionFilterFactory for Factory {
         true
     }
     fn create(&self, context: &FilterContext) -> Option<Box<dyn CompactionFilter>> {
-        self.made.lock().unwrap().push(*context);
+        self.made.lock().push(*context);
         (context.reason == TableFileCreationReason::Flush)
             .then(|| Box::new(RemoveAll) as Box<dyn CompactionFilter>)
     }
@@ -360,7 +365,7 @@ fn a_factory_hears_what_is_made_and_why() {
     drop(db);
     let db = disk.open_with(&options);
     assert_eq!(all(&db), "b=2");
-    let made = factory.made.lock().unwrap();
+    let made = factory.made.lock();
     let reasons: Vec<_> = made.iter().map(|context| (context.reason, context.input_start_level)).collect();
     use TableFileCreationReason::{Compaction, Flush, Recovery};
     assert_eq!(reasons, [(Flush, None), (Compaction, Some(0)), (Recovery, None)]);
@@ -443,7 +448,7 @@ fn a_partitioner_hears_keys_in_order_and_keeps_tables_from_being_moved() {
         fn should_partition(&mut self, request: &PartitionRequest<'_>) -> bool {
             let text = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
             let line = format!("{}-{}", text(request.previous_user_key), text(request.current_user_key));
-            self.0.lock().unwrap().push(line);
+            self.0.lock().push(line);
             request.current_user_key == b"c"
         }
         fn can_do_trivial_move(&mut self, _smallest: &[u8], _largest: &[u8]) -> bool {
@@ -466,7 +471,7 @@ fn a_partitioner_hears_keys_in_order_and_keeps_tables_from_being_moved() {
     let db = disk.open_with(&options);
     put_and_flush(&db, &["a", "b", "c", "d"], "1");
     compact(&db);
-    assert_eq!(*heard.lock().unwrap(), ["a-b", "b-c", "c-d"]);
+    assert_eq!(*heard.lock(), ["a-b", "b-c", "c-d"]);
     assert_eq!(shape(&db), [0, 0, 0, 0, 0, 0, 2]);
 }
 
