@@ -29,6 +29,7 @@ pub enum CompactionReason {
     ExternalSstIngestion = 14,
     PeriodicCompaction = 15,
     RoundRobinTtl = 18,
+    RefitLevel = 19,
 }
 
 impl CompactionReason {
@@ -52,6 +53,7 @@ impl CompactionReason {
             Self::ExternalSstIngestion => "ExternalSstIngestion",
             Self::PeriodicCompaction => "PeriodicCompaction",
             Self::RoundRobinTtl => "RoundRobinTtl",
+            Self::RefitLevel => "RefitLevel",
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::read::read_options::ReadOptions;
 use crate::write_batch::{BatchRecord, WriteBatch};
 use ironstone_base::sync::atomic::{AtomicU32, Ordering};
 use ironstone_base::sync::{Arc, Mutex};
-use ironstone_base::{ColumnFamilyId, Error, Result};
+use ironstone_base::{ColumnFamilyId, Error, MergeOperator, Result};
 use ironstone_compaction::{
     CompactionFilter, CompactionFilterFactory, FilterContext, FilterDecision, TableFileCreationReason,
 };
@@ -178,6 +178,18 @@ impl TtlDb {
         let value = with_timestamp(value.as_ref(), self.timestamp()?);
         self.db.put_cf(options, cf, key, value)
     }
+    /// Adds a merge operand to `key` in `cf`. The merged value is as old as the newest of what it was made from.
+    /// (RocksDB: as old as the merge itself, so that each read and compaction makes it young again.)
+    pub fn merge_cf(
+        &self,
+        options: &WriteOptions,
+        cf: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let operand = with_timestamp(operand.as_ref(), self.timestamp()?);
+        self.db.merge_cf(options, cf, key, operand)
+    }
     /// Deletes `key`; fine if it does not exist.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.db.delete(key)
@@ -194,12 +206,10 @@ impl TtlDb {
                 BatchRecord::SingleDelete { cf, key } => stamped.single_delete_in(cf, key),
                 BatchRecord::LogData(blob) => stamped.put_log_data(blob),
                 BatchRecord::Noop => {}
-                BatchRecord::Merge { .. } => {
-                    return Err(Error::not_supported("merge operands in a TTL database"));
+                BatchRecord::Merge { cf, key, operand } => {
+                    stamped.merge_in(cf, key, &with_timestamp(operand, now));
                 }
-                BatchRecord::DeleteRange { .. } => {
-                    return Err(Error::not_supported("range deletions in a TTL database"));
-                }
+                BatchRecord::DeleteRange { cf, begin, end } => stamped.delete_range_in(cf, begin, end),
             }
         }
         self.db.write(&stamped, options)
@@ -441,12 +451,52 @@ impl TtlIterator {
 
 /// Puts the filter that removes expired entries before the application's own.
 fn expire(options: &mut ColumnFamilyOptions, clock: &Arc<dyn Clock>, ttl: &Arc<AtomicU32>) {
+    options.merge_operator =
+        options.merge_operator.take().map(|inner| Arc::new(TtlMerge(inner)) as Arc<dyn MergeOperator>);
     options.compaction_filter_factory = Some(Arc::new(TtlFilterFactory {
         ttl: Arc::clone(ttl),
         clock: Arc::clone(clock),
         shared: options.compaction_filter.take(),
         factory: options.compaction_filter_factory.take(),
     }));
+}
+
+/// The application's merge operator, over values without their timestamps.
+struct TtlMerge(Arc<dyn MergeOperator>);
+
+impl TtlMerge {
+    /// The operands, oldest first, and the newest timestamp; `None` if one has none.
+    fn split<'a>(operands: &[&'a [u8]]) -> Option<(Vec<&'a [u8]>, u32)> {
+        let split: Vec<_> = operands.iter().map(|operand| split(operand)).collect::<Option<_>>()?;
+        let newest = split.iter().map(|(_, timestamp)| *timestamp).max()?;
+        Some((split.into_iter().map(|(operand, _)| operand).collect(), newest))
+    }
+}
+
+impl MergeOperator for TtlMerge {
+    fn name(&self) -> &str {
+        "TtlMergeOperator"
+    }
+    fn full_merge(&self, key: &[u8], existing: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+        let (operands, newest) = Self::split(operands)?;
+        let existing = match existing {
+            Some(stamped) => Some(split(stamped)?),
+            None => None,
+        };
+        let newest = existing.map_or(newest, |(_, timestamp)| newest.max(timestamp));
+        let merged = self.0.full_merge(key, existing.map(|(value, _)| value), &operands)?;
+        Some(with_timestamp(&merged, newest))
+    }
+    fn partial_merge(&self, key: &[u8], operands: &[&[u8]]) -> Option<Vec<u8>> {
+        let (operands, newest) = Self::split(operands)?;
+        Some(with_timestamp(&self.0.partial_merge(key, &operands)?, newest))
+    }
+    fn allow_single_operand(&self) -> bool {
+        self.0.allow_single_operand()
+    }
+    fn should_merge(&self, operands: &[&[u8]]) -> bool {
+        Self::split(operands).is_some_and(|(operands, _)| self.0.should_merge(&operands))
+    }
 }
 
 struct TtlFilterFactory {

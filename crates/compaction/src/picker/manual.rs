@@ -426,7 +426,68 @@ pub fn promote_level0(
     Ok(Some(plan))
 }
 
+/// What giving all files of a level another level needs.
+#[derive(Clone, Debug)]
+pub enum Refit {
+    /// Install this.
+    Plan(Box<CompactionPlan>),
+    /// Something runs: ask again after it has ended.
+    Wait,
+    /// They lie where they should.
+    Done,
+}
+
+/// The move of all files of the deepest level with files to `target_level`, up or down. `None`: as far up as
+/// empty levels reach whose target size they fit.
+///
+/// `InvalidArgument` if there is no such level, `NotSupported` if a level on the way has files, `Aborted` if
+/// several files would come to level 0, or files of level 0 overlap.
+pub fn refit_last_level(
+    version: &Version,
+    options: &CompactionOptions,
+    running: &RunningCompactions,
+    context: &PickContext<'_>,
+    target_level: Option<usize>,
+) -> Result<Refit> {
+    if let Some(target) = target_level.filter(|&target| target >= version.num_levels()) {
+        return Err(Error::invalid_argument(format!("target level {target} exceeds the number of levels")));
+    }
+    let Some(level) = version.last_level() else { return Ok(Refit::Done) };
+    if !running.is_empty() {
+        return Ok(Refit::Wait);
+    }
+    let picker = Picker::new(version, options, running, context);
+    let target = target_level.unwrap_or_else(|| picker.highest_fitting_level(level));
+    if target == level {
+        return Ok(Refit::Done);
+    }
+    let files = version.files(level);
+    let mut on_the_way = if target > level { level + 1..target + 1 } else { target..level };
+    if on_the_way.any(|level| !version.files(level).is_empty()) {
+        let what = "Levels between source and target are not empty for a move.";
+        return Err(Error::not_supported(what));
+    }
+    if target == 0 && files.len() > 1 {
+        let what = format!("{} files of level {level} cannot all go to level 0", files.len());
+        return Err(Error::new(Code::Aborted, what));
+    }
+    let inputs = vec![LevelInputs { level, files: files.to_vec() }];
+    if level == 0 && !picker.are_disjoint(&inputs) {
+        return Err(Error::new(Code::Aborted, "files of level 0 overlap"));
+    }
+    let mut plan = picker.plan_of(inputs, target, CompactionReason::RefitLevel);
+    (plan.kind, plan.exclusive) = (PlanKind::TrivialMove, true);
+    Ok(Refit::Plan(Box::new(plan)))
+}
+
 impl Picker<'_> {
+    /// The highest level that the files of `level` fit, with nothing between.
+    fn highest_fitting_level(&self, level: usize) -> usize {
+        let bytes = self.version.level_bytes(level);
+        let empty = (1..level).rev().take_while(|&above| self.version.files(above).is_empty());
+        empty.take_while(|&above| self.shape.max_bytes[above] >= bytes).last().unwrap_or(level)
+    }
+
     /// The files `numbers` and what must go along with them into `output_level`.
     fn with_companions(&self, numbers: &[FileNumber], output_level: usize) -> Vec<LevelInputs> {
         let mut inputs: Vec<LevelInputs> = Vec::new();

@@ -285,7 +285,7 @@ impl Picker<'_> {
     }
 
     /// Whether no two of the files may hold the same user key.
-    fn are_disjoint(&self, inputs: &[LevelInputs]) -> bool {
+    pub(super) fn are_disjoint(&self, inputs: &[LevelInputs]) -> bool {
         let user = &self.version.comparator.user;
         let mut files: Vec<_> = inputs.iter().flat_map(|inputs| &inputs.files).collect();
         files.sort_by(|a, b| user.compare(a.smallest.user_key(), b.smallest.user_key()));

@@ -7,7 +7,9 @@ use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::AtomicBool;
 use ironstone_base::{Code, Error, FileNumber, Result};
 use ironstone_compaction::picker::manual::{ManualCompaction, NamedFilesOptions};
-use ironstone_compaction::{BottommostPolicy, ManualPick, pick_files, promote_level0 as pick_promotion};
+use ironstone_compaction::{
+    BottommostPolicy, ManualPick, Refit, pick_files, promote_level0 as pick_promotion, refit_last_level,
+};
 
 /// How a key range is compacted.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +20,10 @@ pub struct CompactRangeOptions {
     pub exclusive_manual_compaction: bool,
     /// In how many key ranges each compaction may be split; `None`: as `max_subcompactions` says.
     pub max_subcompactions: Option<usize>,
+    /// Afterwards give all tables of the deepest level with tables the level `target_level`. Default false.
+    pub change_level: bool,
+    /// Where to: `None` as far up as empty levels reach that are large enough.
+    pub target_level: Option<usize>,
     /// Stops the compaction soon after it is set; it then answers `Incomplete`.
     pub canceled: Option<Arc<AtomicBool>>,
 }
@@ -39,6 +45,11 @@ pub(crate) fn compact_range(
     end: Option<&[u8]>,
     options: &CompactRangeOptions,
 ) -> Result<()> {
+    let levels = cf.0.compaction.num_levels;
+    if let Some(target) = options.target_level.filter(|&target| options.change_level && target >= levels) {
+        let what = format!("target level {target} exceeds the number of levels");
+        return Err(Error::invalid_argument(what));
+    }
     let mut state = engine.state.lock();
     let mut manual = ManualCompaction::new(
         begin,
@@ -61,7 +72,14 @@ pub(crate) fn compact_range(
         let family = families.get_mut(&cf.id()).ok_or_else(|| dropped(cf))?;
         let version = versions.column_family(cf.id()).ok_or_else(|| dropped(cf))?.current.clone();
         match manual.next(&version, &family.data.compaction, &family.running, &context) {
-            ManualPick::Done => return Ok(()),
+            ManualPick::Done => {
+                drop((version, state));
+                return if options.change_level {
+                    change_level(engine, cf, options, &cancel)
+                } else {
+                    Ok(())
+                };
+            }
             ManualPick::Wait => {
                 let exclusive = usize::from(manual.is_exclusive());
                 family.exclusive_waits += exclusive;
@@ -83,6 +101,49 @@ pub(crate) fn compact_range(
                 engine.progress.notify_all();
                 result?;
                 manual.installed();
+            }
+        }
+    }
+}
+
+/// Moves the deepest level, when nothing else runs in the column family.
+fn change_level(
+    engine: &Arc<Engine>,
+    cf: &ColumnFamily,
+    options: &CompactRangeOptions,
+    cancel: &[&AtomicBool],
+) -> Result<()> {
+    let mut state = engine.state.lock();
+    loop {
+        check(&state)?;
+        if cancel.iter().any(|flag| flag.load(ironstone_base::sync::atomic::Ordering::Relaxed)) {
+            return Err(manual_compaction_canceled());
+        }
+        let context = pick_context(engine);
+        let State { families, versions, .. } = &mut *state;
+        let family = families.get_mut(&cf.id()).ok_or_else(|| dropped(cf))?;
+        let version = versions.column_family(cf.id()).ok_or_else(|| dropped(cf))?.current.clone();
+        let compaction = &family.data.compaction;
+        match refit_last_level(&version, compaction, &family.running, &context, options.target_level)? {
+            Refit::Done => return Ok(()),
+            Refit::Wait => {
+                family.exclusive_waits += 1;
+                drop(version);
+                engine.progress.wait(&mut state);
+                if let Some(family) = state.families.get_mut(&cf.id()) {
+                    family.exclusive_waits -= 1;
+                }
+                engine.work.notify_all();
+            }
+            Refit::Plan(plan) => {
+                let id = family.running.add(&plan);
+                let claimed = Claimed { data: Arc::clone(&family.data), _version: version, plan: *plan, id };
+                state.running_compactions += 1;
+                drop(state);
+                let result = carry_out(engine, claimed, cancel);
+                engine.state.lock().running_compactions -= 1;
+                engine.progress.notify_all();
+                return result;
             }
         }
     }

@@ -503,6 +503,43 @@ fn level_0_is_promoted_if_nothing_overlaps() {
     assert_eq!(all(&disk.open()), "a=4 b=1 c=2 d=3");
 }
 
+#[test]
+fn the_number_of_levels_changes_with_the_level_of_the_tables() {
+    let disk = Disk::new();
+    let db = disk.open();
+    let refit = |db: &Db, target_level| {
+        let options =
+            CompactRangeOptions { change_level: true, target_level, ..CompactRangeOptions::default() };
+        db.compact_range(&options, db.default_column_family(), None, None)
+    };
+    refit(&db, None).unwrap();
+    put_and_flush(&db, &["a", "b"], "1");
+    put_and_flush(&db, &["b", "c"], "2");
+    refit(&db, Some(2)).unwrap();
+    assert_eq!((shape(&db), all(&db)), (vec![0, 0, 1], "a=1 b=2 c=2".into()));
+    refused(refit(&db, Some(7)), Code::InvalidArgument, "exceeds");
+    drop(db);
+    // Three levels are enough now.
+    let mut options = disk.options();
+    options.cf.num_levels = 3;
+    let db = disk.open_with(&options);
+    assert_eq!(all(&db), "a=1 b=2 c=2");
+    refit(&db, Some(0)).unwrap();
+    assert_eq!(shape(&db), [1]);
+    drop(db);
+    let mut one = with_style(&disk, CompactionStyle::Universal);
+    one.cf.num_levels = 1;
+    assert_eq!(all(&disk.open_with(&one)), "a=1 b=2 c=2");
+    let db = disk.open();
+    refit(&db, None).unwrap();
+    assert_eq!((shape(&db), all(&db)), (vec![0, 1], "a=1 b=2 c=2".into()));
+    refit(&db, Some(6)).unwrap();
+    assert_eq!(shape(&db), [0, 0, 0, 0, 0, 0, 1]);
+    options.cf.num_levels = 6;
+    drop(db);
+    refused(disk.try_open(&options), Code::InvalidArgument, "more levels");
+}
+
 // ---- entries that expire ----
 
 fn ttl_db(disk: &Disk, ttl: u32, expired: ExpiredReads) -> TtlDb {
@@ -639,6 +676,36 @@ fn column_families_have_their_own_ttl_and_the_own_filter_sees_plain_values() {
     assert_eq!((get(&third), get(&other)), (None, Some(b"changed".to_vec())));
     pass(&clock, 40);
     assert_eq!((get(&other), get(db.default_column_family())), (None, Some(b"change me".to_vec())));
+}
+
+#[test]
+fn a_merged_entry_is_as_old_as_its_newest_operand() {
+    let clock = manual_clock();
+    let disk = Disk::with_clock(&clock);
+    let mut options = disk.options();
+    options.db.env = disk.env();
+    options.set("merge_operator", "stringappend").unwrap();
+    let db = TtlDb::open(&options, DIR, 100, ExpiredReads::Hidden).unwrap();
+    let cf = db.default_column_family();
+    let write = WriteOptions::default();
+    db.put("a", "1").unwrap();
+    pass(&clock, 60);
+    let mut batch = WriteBatch::new();
+    batch.merge("a", "2");
+    batch.delete_range("x", "z");
+    db.write(&batch, &write).unwrap();
+    pass(&clock, 60);
+    assert_eq!(ttl_all(&db).0, "a=1,2");
+    db.base().flush().unwrap();
+    compact(db.base());
+    assert_eq!((ttl_all(&db).0, ttl_all(&db).1), ("a=1,2".into(), "a=1,2".into()));
+    pass(&clock, 41);
+    assert_eq!(db.get("a").unwrap(), None, "no compaction makes it young again");
+    db.merge_cf(&write, cf, "b", "3").unwrap();
+    db.merge_cf(&write, cf, "b", "4").unwrap();
+    assert_eq!(db.get("b").unwrap().unwrap(), b"3,4"[..]);
+    compact(db.base());
+    assert_eq!(ttl_all(&db).0, "b=3,4");
 }
 
 // ---- rate limiter ----
