@@ -340,16 +340,20 @@ fn writers_and_readers_go_on_meanwhile() {
             }
         });
         scope.spawn(|| {
-            // Every file sets both keys to its number, and nobody else writes them.
+            // Each ingestion sets the keys that begin with `f` to its number, and nobody else writes them.
             while !stop.load(Ordering::Relaxed) {
-                let iter = db.iter().unwrap();
-                let values: Vec<_> = iter
-                    .entries()
-                    .map(|entry| entry.unwrap())
-                    .filter(|(key, _)| key.starts_with(b"f"))
-                    .map(|(_, value)| value)
-                    .collect();
-                assert!(values.windows(2).all(|pair| pair[0] == pair[1]), "{values:?}");
+                let entries: Vec<_> = db.iter().unwrap().entries().map(|entry| entry.unwrap()).collect();
+                let numbers = |prefix: &[u8]| -> Vec<u64> {
+                    let of = entries.iter().filter(|(key, _)| key.starts_with(prefix));
+                    of.map(|(_, value)| String::from_utf8_lossy(value).parse().unwrap()).collect()
+                };
+                let (files, after) = (numbers(b"f"), numbers(b"g"));
+                assert!(files.windows(2).all(|pair| pair[0] == pair[1]), "{files:?}");
+                // What was written after a file is not seen without it.
+                assert!(
+                    after.iter().all(|after| files.iter().all(|file| file >= after)),
+                    "{files:?} {after:?}"
+                );
             }
         });
         for round in 0..40 {
@@ -359,6 +363,7 @@ fn writers_and_readers_go_on_meanwhile() {
                 &[&format!("fa={round} fb={round} n={round}"), &format!("a=f{round} fc={round}")],
             );
             assert_eq!(get(&db, "fc"), round.to_string());
+            db.put("g", round.to_string()).unwrap();
         }
         stop.store(true, Ordering::Relaxed);
     });
