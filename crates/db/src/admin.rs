@@ -13,7 +13,7 @@ use crate::write::switch::Which;
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::Ordering;
 use ironstone_base::{Code, ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
-use ironstone_version::ColumnFamilyConfig;
+use ironstone_version::{ColumnFamilyConfig, FileMetaData, UNKNOWN_FILE_CHECKSUM_FUNC_NAME};
 
 /// How memtables are flushed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,6 +49,18 @@ pub struct LiveFile {
     pub largest_sequence: SequenceNumber,
     /// Whether a compaction reads it now.
     pub being_compacted: bool,
+    /// The whole file's checksum, as the MANIFEST has it; empty if it has none. Ironstone writes none.
+    pub file_checksum: Vec<u8>,
+    /// The function that made it; `Unknown` if there is none.
+    pub file_checksum_func_name: String,
+}
+
+/// The name of the function that made a table's checksum, as RocksDB reports it.
+pub(crate) fn checksum_func_name(file: &FileMetaData) -> String {
+    match &*file.file_checksum_func_name {
+        "" => UNKNOWN_FILE_CHECKSUM_FUNC_NAME.to_owned(),
+        name => name.to_owned(),
+    }
 }
 
 impl Db {
@@ -320,6 +332,8 @@ impl Db {
                     smallest_sequence: file.smallest_seqno,
                     largest_sequence: file.largest_seqno,
                     being_compacted: family.running.is_busy(file.number),
+                    file_checksum: file.file_checksum.clone(),
+                    file_checksum_func_name: checksum_func_name(file),
                 });
             }
         }

@@ -105,7 +105,7 @@ pub struct BackupInfo {
 /// let mut backups = BackupEngine::open(BackupEngineOptions::new(dir.path().join("backups")))?;
 /// let id = backups.create_backup(&db)?;
 /// db.delete(b"iron")?;
-/// db.close()?;
+/// drop(db);
 ///
 /// backups.verify(id, true)?;
 /// let path = dir.path().join("db");

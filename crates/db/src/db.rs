@@ -513,6 +513,9 @@ impl Db {
     fn read_sequence(&self, options: &ReadOptions) -> Result<SequenceNumber> {
         match &options.snapshot {
             None => Ok(self.engine.pipeline.visible()),
+            Some(_) if self.engine.secondary => {
+                Err(Error::not_supported("snapshots of a secondary: the primary does not know of them"))
+            }
             Some(snapshot) if snapshot.belongs_to(&self.engine.snapshots) => Ok(snapshot.sequence()),
             Some(_) => Err(Error::invalid_argument("the snapshot is of another database")),
         }

@@ -34,6 +34,8 @@ pub(crate) struct Engine {
     pub(crate) instance: u64,
     pub(crate) options: DbOptions,
     pub(crate) read_only: bool,
+    /// Another process writes what is read here.
+    pub(crate) secondary: bool,
     pub(crate) log: Arc<InfoLog>,
     pub(crate) statistics: Option<Arc<Statistics>>,
     pub(crate) pipeline: CommitPipeline,

@@ -2,6 +2,7 @@
 
 pub(crate) mod destroy;
 pub(crate) mod recover_wals;
+pub(crate) mod secondary;
 
 use crate::background::{self, Cleaner};
 use crate::column_family::{ColumnFamily, ColumnFamilyData};
@@ -51,7 +52,7 @@ impl Db {
         path: impl AsRef<Path>,
         descriptors: Vec<ColumnFamilyDescriptor>,
     ) -> Result<Self> {
-        open(options, path.as_ref(), descriptors, false)
+        open(options, path.as_ref(), descriptors, Mode::ReadWrite)
     }
 
     /// Opens the database in `path` for reading only: no file is written, created or removed, and no
@@ -62,7 +63,7 @@ impl Db {
         path: impl AsRef<Path>,
         descriptors: Vec<ColumnFamilyDescriptor>,
     ) -> Result<Self> {
-        open(options, path.as_ref(), descriptors, true)
+        open(options, path.as_ref(), descriptors, Mode::ReadOnly)
     }
 
     /// The names of the column families of the database in `path`.
@@ -73,12 +74,22 @@ impl Db {
 
 static INSTANCES: AtomicU64 = AtomicU64::new(1);
 
-fn open(
+/// What a database is opened for.
+#[derive(Clone, Copy)]
+pub(crate) enum Mode<'a> {
+    ReadWrite,
+    ReadOnly,
+    /// To read what another process writes, with a LOG of its own in that directory.
+    Secondary(&'a Path),
+}
+
+pub(crate) fn open(
     options: &DbOptions,
     path: &Path,
     mut descriptors: Vec<ColumnFamilyDescriptor>,
-    read_only: bool,
+    mode: Mode<'_>,
 ) -> Result<Db> {
+    let read_only = !matches!(mode, Mode::ReadWrite);
     let mut options = options.clone();
     let mut notes = options.sanitize();
     let env = options.env.clone();
@@ -113,15 +124,16 @@ fn open(
     if !exists {
         refuse_to_create(&env, path, &wal_dir, &options, read_only)?;
     }
-    let log = if read_only {
+    let log = if let Mode::ReadOnly = mode {
         InfoLog::none(&env)
     } else {
+        let log_dir = if let Mode::Secondary(dir) = mode { dir } else { &log_dir };
         let rolling = Rolling {
             max_bytes: options.max_log_file_size,
             max_seconds: options.log_file_time_to_roll,
             keep: options.keep_log_file_num,
         };
-        InfoLog::open(&env, &log_dir, options.info_log_level, rolling)
+        InfoLog::open(&env, log_dir, options.info_log_level, rolling)
     };
     info!(log, "Ironstone {} opens {}", env!("CARGO_PKG_VERSION"), path.display());
 
@@ -247,6 +259,7 @@ fn open(
         wal_dir,
         instance,
         read_only,
+        secondary: matches!(mode, Mode::Secondary(_)),
         statistics: options.statistics.clone(),
         controller: WriteController::new(options.delayed_write_rate),
         options,

@@ -1,6 +1,7 @@
 //! Which files together are the database, at one moment.
 
 use crate::Db;
+use crate::admin::checksum_func_name;
 use crate::background::flush::flush_and_wait;
 use crate::engine::Engine;
 use crate::table_cache::TableSlot;
@@ -126,10 +127,8 @@ pub(crate) fn capture(engine: &Arc<Engine>, wal_size_for_flush: u64) -> Result<C
                 for (file, slot) in level.files.files().iter().zip(&level.tables) {
                     let path = file_name::table(&engine.dir, file.number);
                     let mut table = StorageFile::new(&path, FileKind::Table(file.number), file.file_size);
-                    if !file.file_checksum_func_name.is_empty() {
-                        table.file_checksum.clone_from(&file.file_checksum);
-                        table.file_checksum_func_name.clone_from(&file.file_checksum_func_name);
-                    }
+                    table.file_checksum.clone_from(&file.file_checksum);
+                    table.file_checksum_func_name = checksum_func_name(file);
                     captured.files.push(table);
                     captured.tables.push(Arc::clone(slot));
                 }

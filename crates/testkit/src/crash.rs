@@ -13,16 +13,16 @@ use crate::random_options::{random_db_options, random_family_options};
 use crate::random_run::compare;
 use ironstone::options::DbOptions;
 use ironstone::{
-    ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db, FlushOptions, ReadOptions,
-    WriteBatch, WriteOptions,
+    ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db, FlushOptions, IngestFiles,
+    IngestOptions, Options, ReadOptions, SstFileWriter, WriteBatch, WriteOptions,
 };
 use ironstone_vfs::mem::{CrashPolicy, MemFileSystem};
-use ironstone_vfs::{Env, SystemClock};
+use ironstone_vfs::{Env, FileSystem, SystemClock};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
-use std::collections::{HashMap, HashSet};
-use std::path::Path;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const FAMILIES: [&str; 2] = ["default", "second"];
@@ -114,7 +114,8 @@ impl CrashRun {
                         || db.flush_cfs(&FlushOptions::default(), &cfs.iter().collect::<Vec<_>>()),
                     )?;
                 }
-                93..96 => {
+                93..95 => run.ingest(&db, &mut rng)?,
+                95..97 => {
                     let name = names.choose(&mut rng).expect("not empty");
                     let cf = db.column_family(name).expect("open");
                     run.call(|_| 0, || db.compact_range(&CompactRangeOptions::default(), &cf, None, None))?;
@@ -188,6 +189,41 @@ impl CrashRun {
         let written = if self.options.manual_wal_flush && !sync { 0 } else { number };
         let durable = if sync { number } else { 0 };
         self.events.push(Event { issued, returned: self.fs.op_count(), durable, written });
+        Ok(())
+    }
+
+    /// A batch that comes as files, one for each column family. All memtables hold the mark, so they are flushed
+    /// before: nothing that was written earlier may be lost where the files are there.
+    fn ingest(&mut self, db: &Db, rng: &mut StdRng) -> Result<(), String> {
+        let number = self.states.len();
+        let mut model = self.states[number - 1].clone();
+        let issued = self.fs.op_count();
+        let failed = |error: ironstone::Error| format!("ingest: {error}");
+        self.fs.create_dir_all(Path::new("/files")).map_err(failed)?;
+        let cfs: Vec<_> = self.names.iter().map(|name| db.column_family(name).expect("open")).collect();
+        let mut jobs = Vec::new();
+        for (cf, options) in cfs.iter().zip(&self.families) {
+            let mut entries = BTreeMap::from([(MARK.to_vec(), number.to_string().into_bytes())]);
+            for _ in 0..rng.random_range(0..6) {
+                let key = format!("key{:03}", rng.random_range(0..100)).into_bytes();
+                entries.insert(key, vec![rng.random_range(b'a'..=b'z'); rng.random_range(0..400)]);
+            }
+            let options = Options { db: self.options.clone(), cf: options.clone() };
+            let mut writer = SstFileWriter::for_column_family(&options, cf);
+            let path = PathBuf::from(format!("/files/{number}-{}.sst", cf.name()));
+            writer.open(&path).map_err(failed)?;
+            for (key, value) in entries {
+                writer.put(&key, &value).map_err(failed)?;
+                model.apply(&Change::Put(cf.name().to_owned(), key, value));
+            }
+            writer.finish().map_err(failed)?;
+            let options = IngestOptions { move_files: rng.random_bool(0.5), ..IngestOptions::default() };
+            jobs.push(IngestFiles { cf, files: vec![path], options });
+        }
+        self.issued.push(issued);
+        self.states.push(model);
+        db.ingest_external_files_of(&jobs).map_err(failed)?;
+        self.events.push(Event { issued, returned: self.fs.op_count(), durable: number, written: number });
         Ok(())
     }
 

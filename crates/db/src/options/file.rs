@@ -349,13 +349,6 @@ impl Parser<'_> {
                     return Ok(());
                 }
             }
-            "merge_operator" => {
-                let given = |operator: &&Arc<dyn MergeOperator>| is_named(value, operator.name());
-                if let Some(operator) = known.merge_operators.iter().find(given) {
-                    family.merge_operator = Some(Arc::clone(operator));
-                    return Ok(());
-                }
-            }
             _ => {}
         }
         text::set_by_rules(family, name, value, known.rules)

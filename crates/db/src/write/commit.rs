@@ -451,6 +451,12 @@ impl CommitPipeline {
         self.log.lock().held = None;
     }
 
+    /// Lets readers see everything up to `sequence`, which somebody else has written.
+    pub(crate) fn follow(&self, sequence: SequenceNumber) {
+        self.log.lock().last_sequence = sequence;
+        self.publisher.follow(sequence);
+    }
+
     /// Waits until every write up to `sequence` has been applied or has failed.
     pub(crate) fn wait_applied(&self, sequence: SequenceNumber) {
         self.publisher.wait_for(sequence);

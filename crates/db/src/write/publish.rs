@@ -62,6 +62,12 @@ impl Publisher {
         }
     }
 
+    /// Sets what readers may see, where nobody writes.
+    pub(crate) fn follow(&self, sequence: SequenceNumber) {
+        let _queue = self.queue.lock();
+        self.visible.store(sequence.0, Ordering::Release);
+    }
+
     /// Waits until everything up to `sequence` is visible, that is: completed by its writers.
     pub(crate) fn wait_for(&self, sequence: SequenceNumber) {
         if self.visible() >= sequence {

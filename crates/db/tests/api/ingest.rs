@@ -1,7 +1,7 @@
 //! Files that come from outside.
 
 use crate::disk::{DIR, Disk, all, fresh, get, get_in, get_with, put_synced, refused, rewrite_all, shape};
-use ironstone::vfs::fault::{FaultError, FaultRule};
+use ironstone::vfs::fault::{Fault, FaultError, FaultRule};
 use ironstone::vfs::mem::CrashPolicy;
 use ironstone::vfs::{FileSystem, OpKind};
 use ironstone::{
@@ -10,6 +10,7 @@ use ironstone::{
 };
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Writes a file: `key=value` puts, `key-` deletes, `a..b` deletes a range, `key+operand` merges.
 fn write_file(options: &Options, name: &str, entries: &str) -> PathBuf {
@@ -130,12 +131,39 @@ fn range_deletions_tombstones_and_operands_take_effect() {
 #[test]
 fn a_range_deletion_in_the_memtable_is_in_the_way_too() {
     let (disk, db) = fresh();
-    put_synced(&db, "b", "old");
+    (0..10).for_each(|i| put_synced(&db, &format!("b{i}"), "old"));
+    rewrite_all(&db);
     db.delete_range("a", "m").unwrap();
     ingest(&disk, &db, &["c=file"]);
-    assert_eq!(all(&db), "c=file");
+    assert_eq!(all(&db), "c=file", "iterators pass over what is below a range deletion that hides much");
+    assert_eq!(shape(&db)[0], 2, "it lies above the range deletion");
     drop(db);
     assert_eq!(all(&disk.open()), "c=file");
+}
+
+#[test]
+fn it_keeps_out_of_where_a_compaction_writes() {
+    let (disk, db) = fresh();
+    for value in ["1", "2"] {
+        put_synced(&db, "a", value);
+        put_synced(&db, "z", value);
+        db.flush().unwrap();
+    }
+    disk.faults.arm();
+    let slow = Fault::Delay(Duration::from_millis(500));
+    let slow = disk.faults.add(FaultRule::new(slow).on(&[OpKind::Sync]).path(".sst"));
+    std::thread::scope(|scope| {
+        let compacting = scope.spawn(|| rewrite_all(&db));
+        disk.wait_until("the compaction syncs its table", || slow.hits() > 0);
+        ingest(&disk, &db, &["m=file"]);
+        assert_eq!(shape(&db), [3], "no level is free but the first");
+        compacting.join().unwrap();
+    });
+    disk.faults.clear();
+    assert_eq!(all(&db), "a=2 m=file z=2");
+    rewrite_all(&db);
+    drop(db);
+    assert_eq!(all(&disk.open()), "a=2 m=file z=2");
 }
 
 #[test]
@@ -340,16 +368,20 @@ fn writers_and_readers_go_on_meanwhile() {
             }
         });
         scope.spawn(|| {
-            // Every file sets both keys to its number, and nobody else writes them.
+            // Each ingestion sets the keys that begin with `f` to its number, and nobody else writes them.
             while !stop.load(Ordering::Relaxed) {
-                let iter = db.iter().unwrap();
-                let values: Vec<_> = iter
-                    .entries()
-                    .map(|entry| entry.unwrap())
-                    .filter(|(key, _)| key.starts_with(b"f"))
-                    .map(|(_, value)| value)
-                    .collect();
-                assert!(values.windows(2).all(|pair| pair[0] == pair[1]), "{values:?}");
+                let entries: Vec<_> = db.iter().unwrap().entries().map(|entry| entry.unwrap()).collect();
+                let numbers = |prefix: &[u8]| -> Vec<u64> {
+                    let of = entries.iter().filter(|(key, _)| key.starts_with(prefix));
+                    of.map(|(_, value)| String::from_utf8_lossy(value).parse().unwrap()).collect()
+                };
+                let (files, after) = (numbers(b"f"), numbers(b"g"));
+                assert!(files.windows(2).all(|pair| pair[0] == pair[1]), "{files:?}");
+                // What was written after a file is not seen without it.
+                assert!(
+                    after.iter().all(|after| files.iter().all(|file| file >= after)),
+                    "{files:?} {after:?}"
+                );
             }
         });
         for round in 0..40 {
@@ -359,6 +391,7 @@ fn writers_and_readers_go_on_meanwhile() {
                 &[&format!("fa={round} fb={round} n={round}"), &format!("a=f{round} fc={round}")],
             );
             assert_eq!(get(&db, "fc"), round.to_string());
+            db.put("g", round.to_string()).unwrap();
         }
         stop.store(true, Ordering::Relaxed);
     });

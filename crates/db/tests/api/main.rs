@@ -17,6 +17,7 @@ mod merge;
 mod open;
 mod options;
 mod reads;
+mod secondary;
 mod snapshots;
 mod sst_files;
 mod stalls;

@@ -104,6 +104,29 @@ fn what_is_written_to_a_wal_after_it_was_opened_is_not_passed_over_when_it_is_cl
 }
 
 #[test]
+fn the_end_of_a_wal_that_reuses_an_old_file_is_found() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.db.recycle_log_file_num = 2;
+    let db = disk.open_with(&options);
+    for round in 0..6 {
+        let mut tail = since(&db, db.latest_sequence().0 + 1);
+        let mut expected = Vec::new();
+        for i in 0..200 {
+            expected.push(format!("{}:k{i}={round}", db.latest_sequence().0 + 1));
+            db.put(format!("k{i}"), format!("{round}")).unwrap();
+            if i % 3 == 0 {
+                assert_eq!(drain(&mut tail), expected.join(" "));
+                expected.clear();
+            }
+        }
+        assert_eq!(drain(&mut tail), expected.join(" "));
+        db.flush().unwrap();
+        disk.wait_until("the old WAL is put aside", || db.sorted_wal_files().unwrap().len() == 1);
+    }
+}
+
+#[test]
 fn what_is_no_longer_there_is_said_so() {
     let (_disk, db) = fresh();
     put_synced(&db, "a", "1");

@@ -1,0 +1,178 @@
+//! A database that reads what another process writes, and catches up with it when it is told to.
+
+use super::recover_wals::Recovery;
+use super::{Mode, open};
+use crate::background::purge::remove_obsolete;
+use crate::column_family::ColumnFamilyData;
+use crate::engine::{Engine, Family};
+use crate::options::DbOptions;
+use crate::table_cache::open_all;
+use crate::write::switch::new_memtable;
+use crate::{ColumnFamilyDescriptor, Db};
+use ironstone_base::sync::Arc;
+use ironstone_base::sync::atomic::Ordering;
+use ironstone_base::{Error, Result};
+use ironstone_compaction::RunningCompactions;
+use ironstone_version::{ColumnFamilyConfig, ManifestOptions, RecoverOptions, VersionSet};
+use ironstone_wal::WalRecoveryMode;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::Path;
+use std::time::Duration;
+
+/// The primary may remove a file between the moment when its name is read and the one when it is opened. It then has
+/// written another MANIFEST or another edit, and so often one looks again.
+const TRIES: usize = 20;
+
+impl Db {
+    /// Opens the database in `path`, which another process may have open for writing, to read it. It sees what was
+    /// there when it was opened, and after each [`try_catch_up_with_primary`](Self::try_catch_up_with_primary) what is
+    /// there then. Nothing is written to `path`; LOG files go to `secondary_path`, which is made if it is missing.
+    ///
+    /// All tables are kept open, so that the primary may remove them: `max_open_files` is -1, whatever `options` say.
+    /// Snapshots are refused, since the primary would not keep what they see; iterators keep what they see themselves.
+    ///
+    /// ```
+    /// use ironstone::{Db, Options};
+    ///
+    /// # fn main() -> ironstone::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let mut options = Options::default();
+    /// options.db.create_if_missing = true;
+    /// let path = dir.path().join("db");
+    /// let primary = Db::open(&options, &path)?;
+    /// let secondary = Db::open_secondary(&options.db, &path, dir.path().join("log"), vec![])?;
+    /// primary.put(b"iron", b"Fe")?;
+    /// assert_eq!(secondary.get(b"iron")?, None);
+    /// secondary.try_catch_up_with_primary()?;
+    /// assert!(secondary.get(b"iron")?.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn open_secondary(
+        options: &DbOptions,
+        path: impl AsRef<Path>,
+        secondary_path: impl AsRef<Path>,
+        descriptors: Vec<ColumnFamilyDescriptor>,
+    ) -> Result<Self> {
+        let secondary_path = secondary_path.as_ref();
+        let mut options = options.clone();
+        options.max_open_files = -1;
+        options.paranoid_checks = true; // Opens all tables.
+        // The log ends where the primary is writing.
+        options.wal_recovery_mode = WalRecoveryMode::PointInTimeRecovery;
+        options.strict_wal_recovery = false;
+        options.env.fs.create_dir_all(secondary_path)?;
+        retry(&options, || {
+            open(&options, path.as_ref(), descriptors.clone(), Mode::Secondary(secondary_path))
+        })
+    }
+
+    /// Of a [secondary](Self::open_secondary): reads on to where the primary is now. Column families that it has
+    /// dropped are dropped here as well; those that it has created are not opened. It takes as long as reading the
+    /// MANIFEST and the WALs whose writes are in no table, and opening the tables that are new. Reads go on meanwhile.
+    ///
+    /// # Errors
+    /// `NotSupported` for a database that is no secondary. After an error one sees what one saw before.
+    pub fn try_catch_up_with_primary(&self) -> Result<()> {
+        let engine = self.engine();
+        if !engine.secondary {
+            return Err(Error::not_supported("catching up: the database is no secondary"));
+        }
+        let _one_at_a_time = engine.switching.lock();
+        retry(&engine.options, || catch_up(engine))
+    }
+}
+
+/// Tries again as long as files of the primary go away under our hands, or seem to be damaged because they do.
+fn retry<T>(options: &DbOptions, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    let mut tries = 1;
+    loop {
+        match attempt() {
+            Err(error) if tries < TRIES && (error.is_path_not_found() || error.is_corruption()) => {
+                options.env.clock.sleep(Duration::from_millis(tries as u64));
+                tries += 1;
+            }
+            done => return done,
+        }
+    }
+}
+
+fn catch_up(engine: &Engine) -> Result<()> {
+    let known: Vec<Arc<ColumnFamilyData>> = {
+        let state = engine.state.lock();
+        state.families.values().map(|family| Arc::clone(&family.data)).collect()
+    };
+    let config = |data: &Arc<ColumnFamilyData>| ColumnFamilyConfig {
+        name: data.name.clone(),
+        comparator: data.options.comparator.clone(),
+        num_levels: data.options.num_levels as usize,
+    };
+    let recover =
+        RecoverOptions { column_families: known.iter().map(config).collect(), allow_unlisted: true };
+    let (mut versions, _) =
+        VersionSet::recover(&engine.env, &engine.dir, recover, ManifestOptions::default())?;
+    let mut families = BTreeMap::new();
+    for data in &known {
+        // One of that name that was created anew has another id.
+        if versions.column_family(data.id).is_some_and(|family| family.name == data.name) {
+            families.insert(data.id, empty_family(data));
+        }
+    }
+    let mut recovery = Recovery {
+        env: &engine.env,
+        dir: &engine.dir,
+        wal_dir: &engine.wal_dir,
+        options: &engine.options,
+        log: &engine.log,
+        db_id: &engine.db_id,
+        session_id: &engine.session_id,
+        versions: &mut versions,
+        families: &mut families,
+        read_only: true,
+        first_replayed: None,
+        edits: BTreeMap::new(),
+    };
+    let replayed = recovery.replay()?;
+    // Kept until the views hold them: what is open stays readable when the primary removes it.
+    let mut slots = Vec::new();
+    for family in families.values() {
+        let version = versions.column_family(family.data.id).map(|family| Arc::clone(&family.current));
+        for (level, file) in version.iter().flat_map(|version| version.all_files()) {
+            let level = u32::try_from(level).expect("levels are few");
+            slots.push(engine.tables.slot(file, level, &family.data.opener));
+        }
+    }
+    open_all(&slots)?;
+
+    let mut state = engine.state.lock();
+    // The number before the views: an old view has all that it ever had below the new number, but a new view may
+    // lack what the old number covers.
+    engine.pipeline.follow(replayed.last_sequence);
+    for family in families.values() {
+        family.install_view(&versions);
+    }
+    for data in known.iter().filter(|data| !families.contains_key(&data.id)) {
+        data.dropped.store(true, Ordering::Release);
+    }
+    let _old =
+        (std::mem::replace(&mut state.families, families), std::mem::replace(&mut state.versions, versions));
+    drop(state);
+    drop((_old, slots));
+    remove_obsolete(engine); // Of a secondary only what it had open.
+    Ok(())
+}
+
+fn empty_family(data: &Arc<ColumnFamilyData>) -> Family {
+    Family {
+        mem: new_memtable(data.id, &data.comparator, &data.options, &data.memory),
+        data: Arc::clone(data),
+        imm: VecDeque::new(),
+        flushing: None,
+        flush_requested: false,
+        running: RunningCompactions::new(data.options.comparator.clone()),
+        exclusive_waits: 0,
+        pending_bytes: 0,
+        suggested: BTreeSet::new(),
+        compaction_due: false,
+    }
+}

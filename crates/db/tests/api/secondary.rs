@@ -1,0 +1,168 @@
+//! Secondaries: they read what another opening of the database writes.
+
+use crate::disk::{
+    DIR, Disk, all, forward, fresh, get, get_in, put_synced, put_unlogged, refused, rewrite_all,
+};
+use ironstone::{Code, ColumnFamilyDescriptor, Db, ReadOptions, Result, WriteBatch, WriteOptions};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const LOG: &str = "/secondary";
+
+fn secondary(disk: &Disk, names: &[&str]) -> Result<Db> {
+    let options = disk.options();
+    let all = ["default"].iter().chain(names);
+    let descriptors = all.map(|name| ColumnFamilyDescriptor::new(*name, options.cf.clone())).collect();
+    Db::open_secondary(&options.db, DIR, LOG, descriptors)
+}
+
+#[test]
+fn it_sees_what_is_there_when_it_catches_up() {
+    let (disk, db) = fresh();
+    put_synced(&db, "a", "1");
+    let reader = secondary(&disk, &[]).unwrap();
+    assert_eq!(all(&reader), "a=1");
+    db.put("b", "2").unwrap();
+    assert_eq!(all(&reader), "a=1");
+    let before = reader.iter().unwrap();
+    reader.try_catch_up_with_primary().unwrap();
+    assert_eq!(all(&reader), "a=1 b=2");
+    assert_eq!(reader.latest_sequence(), db.latest_sequence());
+    db.delete_range("a", "b").unwrap();
+    rewrite_all(&db);
+    db.put("c", "3").unwrap();
+    put_unlogged(&db, "d", "nobody knows of it").unwrap();
+    reader.try_catch_up_with_primary().unwrap();
+    assert_eq!(all(&reader), "b=2 c=3");
+    db.flush().unwrap();
+    reader.try_catch_up_with_primary().unwrap();
+    assert_eq!(all(&reader), "b=2 c=3 d=nobody knows of it");
+    assert_eq!(forward(before), "a=1", "what it stood on stays");
+    reader.try_catch_up_with_primary().unwrap();
+    assert_eq!(all(&reader), all(&db));
+    assert!(disk.exists("/secondary/LOG"));
+}
+
+#[test]
+fn tables_that_the_primary_removes_stay_readable() {
+    let (disk, db) = fresh();
+    for i in 0..500 {
+        db.put(format!("key{i:04}"), "x".repeat(100)).unwrap();
+    }
+    db.flush().unwrap();
+    let reader = secondary(&disk, &[]).unwrap();
+    let tables = disk.files(".sst");
+    for i in 0..500 {
+        db.put(format!("key{i:04}"), "y").unwrap();
+    }
+    rewrite_all(&db);
+    disk.wait_until("the table is removed", || !disk.exists(&tables[0]));
+    assert!(reader.iter().unwrap().entries().all(|entry| entry.unwrap().1.len() == 100));
+    reader.try_catch_up_with_primary().unwrap();
+    assert!(reader.iter().unwrap().entries().all(|entry| entry.unwrap().1.len() == 1));
+}
+
+#[test]
+fn what_it_cannot_do_it_refuses() {
+    let (disk, db) = fresh();
+    put_synced(&db, "a", "1");
+    let reader = secondary(&disk, &[]).unwrap();
+    refused(reader.put("b", "2"), Code::NotSupported, "reading only");
+    refused(reader.checkpoint("/copy"), Code::NotSupported, "reading only");
+    let past = ReadOptions { snapshot: Some(reader.snapshot()), ..ReadOptions::default() };
+    refused(
+        reader.get_cf(&past, reader.default_column_family(), "a").map(drop),
+        Code::NotSupported,
+        "snapshots of a secondary",
+    );
+    refused(db.try_catch_up_with_primary(), Code::NotSupported, "no secondary");
+    refused(secondary(&disk, &["none"]).map(drop), Code::InvalidArgument, "none");
+    assert!(Db::open_secondary(&disk.options().db, "/nowhere", LOG, vec![]).is_err());
+}
+
+#[test]
+fn column_families_come_when_they_are_opened_and_go_when_they_are_dropped() {
+    let (disk, db) = fresh();
+    let cf = db.create_column_family("one", &disk.options().cf).unwrap();
+    db.put_cf(&WriteOptions::default(), &cf, "a", "1").unwrap();
+    let reader = secondary(&disk, &["one"]).unwrap();
+    let seen = reader.column_family("one").unwrap();
+    assert_eq!(get_in(&reader, &seen, "a"), "1");
+    let two = db.create_column_family("two", &disk.options().cf).unwrap();
+    db.put_cf(&WriteOptions::default(), &two, "a", "2").unwrap();
+    db.drop_column_family(&cf).unwrap();
+    put_synced(&db, "b", "3");
+    reader.try_catch_up_with_primary().unwrap();
+    assert_eq!(all(&reader), "b=3");
+    assert!(reader.column_family("one").is_none() && reader.column_family("two").is_none());
+    refused(reader.get_cf(&ReadOptions::default(), &seen, "a").map(drop), Code::ColumnFamilyDropped, "one");
+}
+
+#[test]
+fn a_primary_that_is_killed_and_comes_back_is_followed_on() {
+    let (disk, db) = fresh();
+    put_synced(&db, "a", "1");
+    let reader = secondary(&disk, &[]).unwrap();
+    db.close().unwrap();
+    drop(db);
+    for round in 0..3 {
+        let db = disk.open();
+        put_synced(&db, &format!("b{round}"), "2");
+        reader.try_catch_up_with_primary().unwrap();
+        assert_eq!(all(&reader), all(&db));
+    }
+    reader.try_catch_up_with_primary().unwrap();
+    assert_eq!(all(&reader), "a=1 b0=2 b1=2 b2=2");
+}
+
+#[test]
+fn under_load_it_always_sees_a_state_that_there_was() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.db.create_missing_column_families = true;
+    options.cf.disable_auto_compactions = false;
+    options.cf.write_buffer_size = 32 << 10;
+    options.cf.target_file_size_base = 16 << 10;
+    options.cf.max_bytes_for_level_base = 64 << 10;
+    options.db.max_manifest_file_size = 4 << 10;
+    let db = disk.open_families(&options, &["other"]).unwrap();
+    let other = db.column_family("other").unwrap();
+    let reader = secondary(&disk, &["other"]).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0u64.. {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                let mut batch = WriteBatch::new();
+                batch.put("mark", round.to_string());
+                batch.put_cf(&other, "mark", round.to_string());
+                batch.put(format!("k{}", round % 50), format!("{round:0200}"));
+                batch.delete(format!("k{}", (round + 25) % 50));
+                db.write(&batch, &WriteOptions::default()).unwrap();
+            }
+        });
+        let mut last = 0;
+        for _ in 0..60 {
+            let before = get(&db, "mark").parse::<u64>().unwrap_or(0);
+            reader.try_catch_up_with_primary().unwrap();
+            let seen = reader.column_family("other").unwrap();
+            let mark = get(&reader, "mark");
+            assert_eq!(mark, get_in(&reader, &seen, "mark"));
+            let mark = mark.parse::<u64>().unwrap_or(0);
+            assert!(mark >= before && mark >= last, "{mark} after {before} and {last}");
+            // The keys that are there follow from the mark.
+            for entry in reader.iter().unwrap().entries() {
+                let (key, value) = entry.unwrap();
+                if key.starts_with(b"k") {
+                    let round: u64 = String::from_utf8_lossy(&value).parse().unwrap();
+                    assert!(round <= mark && round + 25 > mark, "{round} at {mark}");
+                }
+            }
+            last = mark;
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    reader.try_catch_up_with_primary().unwrap();
+    assert_eq!(all(&reader), all(&db));
+}
