@@ -1,7 +1,7 @@
 //! Files that come from outside.
 
 use crate::disk::{DIR, Disk, all, fresh, get, get_in, get_with, put_synced, refused, rewrite_all, shape};
-use ironstone::vfs::fault::{FaultError, FaultRule};
+use ironstone::vfs::fault::{Fault, FaultError, FaultRule};
 use ironstone::vfs::mem::CrashPolicy;
 use ironstone::vfs::{FileSystem, OpKind};
 use ironstone::{
@@ -10,6 +10,7 @@ use ironstone::{
 };
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Writes a file: `key=value` puts, `key-` deletes, `a..b` deletes a range, `key+operand` merges.
 fn write_file(options: &Options, name: &str, entries: &str) -> PathBuf {
@@ -130,12 +131,39 @@ fn range_deletions_tombstones_and_operands_take_effect() {
 #[test]
 fn a_range_deletion_in_the_memtable_is_in_the_way_too() {
     let (disk, db) = fresh();
-    put_synced(&db, "b", "old");
+    (0..10).for_each(|i| put_synced(&db, &format!("b{i}"), "old"));
+    rewrite_all(&db);
     db.delete_range("a", "m").unwrap();
     ingest(&disk, &db, &["c=file"]);
-    assert_eq!(all(&db), "c=file");
+    assert_eq!(all(&db), "c=file", "iterators pass over what is below a range deletion that hides much");
+    assert_eq!(shape(&db)[0], 2, "it lies above the range deletion");
     drop(db);
     assert_eq!(all(&disk.open()), "c=file");
+}
+
+#[test]
+fn it_keeps_out_of_where_a_compaction_writes() {
+    let (disk, db) = fresh();
+    for value in ["1", "2"] {
+        put_synced(&db, "a", value);
+        put_synced(&db, "z", value);
+        db.flush().unwrap();
+    }
+    disk.faults.arm();
+    let slow = Fault::Delay(Duration::from_millis(500));
+    let slow = disk.faults.add(FaultRule::new(slow).on(&[OpKind::Sync]).path(".sst"));
+    std::thread::scope(|scope| {
+        let compacting = scope.spawn(|| rewrite_all(&db));
+        disk.wait_until("the compaction syncs its table", || slow.hits() > 0);
+        ingest(&disk, &db, &["m=file"]);
+        assert_eq!(shape(&db), [3], "no level is free but the first");
+        compacting.join().unwrap();
+    });
+    disk.faults.clear();
+    assert_eq!(all(&db), "a=2 m=file z=2");
+    rewrite_all(&db);
+    drop(db);
+    assert_eq!(all(&disk.open()), "a=2 m=file z=2");
 }
 
 #[test]
