@@ -388,8 +388,11 @@ impl Stage {
             image = Some(disk.crash(plan.policy, plan.policy_seed));
         }
         faults.clear();
+        // A flush in the background may have met the failure, and nobody wrote after it.
+        failed.fetch_or(db.background_error().is_some(), Ordering::SeqCst);
         let closing = db.close();
         let flushed = closing.is_ok();
+        failed.fetch_or(!flushed, Ordering::SeqCst);
         if !plan.may_fail() {
             closing.map_err(|error| format!("close: {error}"))?;
         }

@@ -195,7 +195,7 @@ fn run_guarded(engine: &Arc<Engine>, job: Job) {
 /// Ends the background work of a database and closes its log.
 pub(crate) fn close(engine: &Arc<Engine>, workers: Workers) -> Result<()> {
     let flushed = flush_before_closing(engine);
-    {
+    let known = {
         let mut state = engine.state.lock();
         state.closing = true;
         engine.cancelled.store(true, Ordering::Relaxed);
@@ -203,7 +203,8 @@ pub(crate) fn close(engine: &Arc<Engine>, workers: Workers) -> Result<()> {
         engine.controller.release();
         engine.work.notify_all();
         engine.progress.notify_all();
-    }
+        state.background_error.is_some()
+    };
     engine.cleaner.stop();
     let mut panicked = false;
     for thread in workers.threads {
@@ -215,6 +216,10 @@ pub(crate) fn close(engine: &Arc<Engine>, workers: Workers) -> Result<()> {
     crate::info_log::info!(engine.log, "closed");
     flushed?;
     closed?;
+    // A flush that was under way failed: nobody else will hear of it.
+    if let Some(error) = engine.state.lock().background_error.clone().filter(|_| !known) {
+        return Err(error);
+    }
     if panicked { Err(Error::io_message("a background thread panicked")) } else { Ok(()) }
 }
 

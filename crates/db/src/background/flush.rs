@@ -79,8 +79,8 @@ pub(crate) fn next(engine: &Engine, state: &mut State) -> Option<Job> {
         let mut state = engine.state.lock();
         engine.flush_ended(&mut state);
         taken.let_go(&mut state);
+        // Closing waits for it, and is told.
         if let Err(error) = result
-            && !engine.cancelled.load(Ordering::Relaxed)
             && !taken.data.is_dropped()
         {
             engine.stop_writes(&mut state, error, "flush");
