@@ -302,18 +302,27 @@ impl CommitPipeline {
 
     /// An error while a log that was given up is not yet in tables: no flush or sync of the log that came after
     /// it covers what was written before.
-    pub(crate) fn check_not_held(&self) -> Result<()> {
+    fn check_not_held(&self) -> Result<()> {
         self.log.lock().held.clone().map_or(Ok(()), Err)
     }
 
-    /// Hands the buffered log to the operating system, and to the device if `sync`.
+    /// Hands the buffered log to the operating system, and to the device if `sync`. An error while a log that
+    /// was given up is not in tables; looked for under the lock that giving up takes.
     pub(crate) fn flush_log(&self, sync: bool) -> Result<()> {
         let mut io = self.io.lock();
+        self.check_not_held()?;
         self.write_buffer(&mut io)?;
         if sync { io.sync() } else { Ok(()) }
     }
 
-    /// Makes durable what earlier writes handed to the operating system, without flushing the buffer.
+    /// The same with what earlier writes handed to the operating system, without flushing the buffer.
+    pub(crate) fn sync_written(&self) -> Result<()> {
+        let mut io = self.io.lock();
+        self.check_not_held()?;
+        io.sync()
+    }
+
+    /// Syncs the log that writes go to now, and promises nothing about an earlier one.
     pub(crate) fn sync_log(&self) -> Result<()> {
         self.io.lock().sync()
     }
