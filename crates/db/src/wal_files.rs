@@ -162,6 +162,7 @@ impl WalIterator {
     /// ([`disable_wal`](crate::WriteOptions::disable_wal), a write that failed, or files that were
     /// [ingested](Db::ingest_external_files)); the call after that goes on behind them. `Corruption` for a damaged WAL.
     pub fn next_update(&mut self) -> Result<Option<WalUpdate>> {
+        let mut opened = false;
         loop {
             let visible = self.engine.pipeline.visible();
             if self.at.reader.is_none() {
@@ -171,6 +172,7 @@ impl WalIterator {
                 // In this order: what was written before the WAL was closed is in the file that is opened then.
                 self.at.was_closed = self.engine.pipeline.current_wal().0 > self.at.number;
                 self.open()?;
+                opened = true;
             }
             let was_closed = self.at.was_closed;
             let reader = self.at.reader.as_mut().expect("it was opened");
@@ -205,7 +207,8 @@ impl WalIterator {
                 LogRead::End | LogRead::Damage(_) => {
                     let end = reader.valid_size();
                     self.pause(end);
-                    if self.engine.pipeline.current_wal().0 <= self.at.number {
+                    // One that was opened by an earlier call ends where the file did then.
+                    if opened && self.engine.pipeline.current_wal().0 <= self.at.number {
                         return Ok(None);
                     }
                 }
