@@ -71,9 +71,10 @@ pub fn damage(every: u64) -> Result<(), String> {
     }
 }
 
-/// Runs a test of the testkit, which records what it did, and says in the records what they are of.
+/// Runs a test of the testkit, which records what it did, and says in the records what they are of. Several may run
+/// at the same time.
 fn test(name: &str, (variable, amount): (&str, &str)) -> Result<(), String> {
-    let fresh = std::env::current_dir().map_err(|error| error.to_string())?.join("target/records");
+    let fresh = std::env::current_dir().map_err(|error| error.to_string())?.join("target/records").join(name);
     let _ = std::fs::remove_dir_all(&fresh);
     std::fs::create_dir_all(&fresh).map_err(|error| error.to_string())?;
     let directory = fresh.to_string_lossy().into_owned();

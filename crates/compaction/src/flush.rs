@@ -1,9 +1,10 @@
 //! Writes memtables to a level 0 table.
 
-use crate::filter::{FilterContext, FilterDecision, PartFilter, TableFileCreationReason};
-use crate::iterator::{BelowLevels, CompactionIterator, EntryRules, IteratorOptions, TICK};
+use crate::filter::{FilterContext, PartFilter, TableFileCreationReason};
+use crate::iterator::{BelowLevels, CompactionIterator, IteratorOptions};
 use crate::job::output::{CreatedFiles, OutputSettings, OutputWriter};
 use crate::job::tombstones::KeptTombstones;
+use crate::job::watch::Watch;
 use crate::job::{CompactionStats, IoPriority, JobContext};
 use ironstone_base::{Error, FragmentedTombstones, RangeTombstone, Result};
 use ironstone_iter::{BoxedIterator, InternalIterator};
@@ -84,7 +85,7 @@ pub fn run_flush(input: FlushInput, context: &JobContext<'_>) -> Result<FlushOut
         reason: input.reason,
     };
     let filter = PartFilter::new(context.filter, &filter_context)?;
-    let watch = Watch { context: *context, filter };
+    let watch = Watch { context: *context, failed: None, filter, level: 0 };
     let mut entries = CompactionIterator::new(merged, options, BelowLevels::unknown(), watch)?;
     let kept = KeptTombstones::all(&tombstones);
     let mut writer = OutputWriter::new(*context, &settings, &created, None, kept);
@@ -115,27 +116,4 @@ pub fn run_flush(input: FlushInput, context: &JobContext<'_>) -> Result<FlushOut
         ..CompactionStats::default()
     };
     Ok(FlushOutput { file, stats })
-}
-
-/// Looks whether to stop, and asks the compaction filter.
-struct Watch<'a> {
-    context: JobContext<'a>,
-    filter: Option<PartFilter<'a>>,
-}
-
-impl EntryRules for Watch<'_> {
-    fn tick(&mut self) -> Result<()> {
-        if let Some(progress) = self.context.progress {
-            progress.add_read(TICK);
-        }
-        (self.context.cancelled)()
-    }
-    #[inline]
-    fn has_filter(&self) -> bool {
-        self.filter.is_some()
-    }
-    fn filter(&mut self, user_key: &[u8], value: &[u8]) -> Result<FilterDecision> {
-        let filter = self.filter.as_ref().map(PartFilter::get);
-        Ok(filter.map_or(FilterDecision::Keep, |filter| filter.filter(0, user_key, value)))
-    }
 }

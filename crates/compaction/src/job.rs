@@ -6,6 +6,7 @@ mod subcompaction;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tombstones;
+pub(crate) mod watch;
 
 use crate::filter::FilterSource;
 use crate::iterator::DropCounts;
@@ -223,8 +224,9 @@ pub fn run_compaction(plan: &CompactionPlan, context: &JobContext<'_>) -> Result
     let tables = open_inputs(plan, context)?;
     let ranges = subcompaction::split(plan, context, &tables)?;
     let settings = output_settings(plan, context, &tables);
+    let tombstones = tombstones::of_inputs(plan, context, &tables);
     let created = CreatedFiles::new(*context);
-    let parts = subcompaction::run(plan, context, &ranges, &settings, &created)?;
+    let parts = subcompaction::run(plan, context, &ranges, &tombstones, &settings, &created)?;
 
     let mut output = CompactionOutput::default();
     for part in parts {

@@ -1,15 +1,16 @@
 //! One compaction in several parts, each a range of user keys, at the same time.
 
-use crate::filter::{FilterContext, FilterDecision, PartFilter};
-use crate::iterator::{CompactionIterator, DropCounts, EntryRules, IteratorOptions, TICK};
+use crate::filter::{FilterContext, PartFilter};
+use crate::iterator::{CompactionIterator, DropCounts, IteratorOptions};
 use crate::job::JobContext;
 use crate::job::input::{KeyRange, merged_inputs};
 use crate::job::output::{CreatedFiles, Cutter, OutputSettings, OutputWriter, WrittenFiles, below_levels};
-use crate::job::tombstones::{self, KeptTombstones};
+use crate::job::tombstones::KeptTombstones;
+use crate::job::watch::Watch;
 use crate::plan::CompactionPlan;
 use ironstone_base::sync::atomic::{AtomicBool, Ordering};
 use ironstone_base::sync::{Arc, Mutex};
-use ironstone_base::{Error, Result};
+use ironstone_base::{Error, FragmentedTombstones, Result};
 use ironstone_sst::TableReader;
 
 /// A table is cut in at most so many pieces when places for cuts are looked for.
@@ -65,16 +66,17 @@ pub(super) fn run<'a>(
     plan: &'a CompactionPlan,
     context: &JobContext<'a>,
     ranges: &[KeyRange],
+    tombstones: &FragmentedTombstones,
     settings: &OutputSettings,
     created: &CreatedFiles<'a>,
 ) -> Result<Vec<PartOutput>> {
     let failed = AtomicBool::new(false);
     if let [range] = ranges {
-        return Ok(vec![run_part(plan, context, range, settings, created, &failed)?]);
+        return Ok(vec![run_part(plan, context, range, tombstones, settings, created, &failed)?]);
     }
     let results: Vec<Mutex<Option<Result<PartOutput>>>> = ranges.iter().map(|_| Mutex::new(None)).collect();
     let part = |range, result: &Mutex<_>| {
-        let output = run_part(plan, context, range, settings, created, &failed);
+        let output = run_part(plan, context, range, tombstones, settings, created, &failed);
         // The others need not finish what will be thrown away. Relaxed: the flag publishes nothing.
         failed.fetch_or(output.is_err(), Ordering::Relaxed);
         *result.lock() = Some(output);
@@ -98,7 +100,7 @@ pub(super) fn run<'a>(
 
 /// What a part returns that stopped because another one failed; the other one's error is the one to report.
 #[cold]
-fn stopped() -> Error {
+pub(super) fn stopped() -> Error {
     Error::incomplete(STOPPED)
 }
 const STOPPED: &str = "subcompaction stopped because another one failed";
@@ -107,44 +109,16 @@ fn is_stopped(error: &Error) -> bool {
     error.is_incomplete() && error.message() == STOPPED
 }
 
-/// Counts progress, looks whether to stop, and asks the compaction filter.
-struct Watch<'a> {
-    context: JobContext<'a>,
-    failed: &'a AtomicBool,
-    filter: Option<PartFilter<'a>>,
-    level: usize,
-}
-
-impl EntryRules for Watch<'_> {
-    fn tick(&mut self) -> Result<()> {
-        if let Some(progress) = self.context.progress {
-            progress.add_read(TICK);
-        }
-        if self.failed.load(Ordering::Relaxed) {
-            return Err(stopped());
-        }
-        (self.context.cancelled)()
-    }
-    #[inline]
-    fn has_filter(&self) -> bool {
-        self.filter.is_some()
-    }
-    fn filter(&mut self, user_key: &[u8], value: &[u8]) -> Result<FilterDecision> {
-        let filter = self.filter.as_ref().map(PartFilter::get);
-        Ok(filter.map_or(FilterDecision::Keep, |filter| filter.filter(self.level, user_key, value)))
-    }
-}
-
 fn run_part<'a>(
     plan: &'a CompactionPlan,
     context: &JobContext<'a>,
     range: &KeyRange,
+    tombstones: &FragmentedTombstones,
     settings: &OutputSettings,
     created: &CreatedFiles<'a>,
     failed: &AtomicBool,
 ) -> Result<PartOutput> {
     (context.cancelled)()?;
-    let tombstones = tombstones::of_inputs(plan, context)?;
     let options = IteratorOptions {
         comparator: context.comparator,
         snapshots: context.snapshots,
@@ -153,15 +127,15 @@ fn run_part<'a>(
         enforce_single_del_contracts: context.enforce_single_del_contracts,
         end: range.end.as_deref(),
         merge_operator: context.merge_operator,
-        tombstones: Some(&tombstones),
+        tombstones: Some(tombstones),
     };
     let filter =
         PartFilter::new(context.filter, &FilterContext::of_plan(plan, context.build.column_family_id))?;
-    let watch = Watch { context: *context, failed, filter, level: plan.start_level() };
+    let watch = Watch { context: *context, failed: Some(failed), filter, level: plan.start_level() };
     let input = merged_inputs(context, plan, range)?;
     let mut entries = CompactionIterator::new(input, options, below_levels(plan), watch)?;
     let cutter = (plan.output_level > 0).then(|| Cutter::new(&context.comparator.user, plan));
-    let kept = KeptTombstones::of_compaction(plan, context, &tombstones, range);
+    let kept = KeptTombstones::of_compaction(plan, context, tombstones, range);
     let mut writer = OutputWriter::new(*context, settings, created, cutter, kept);
     while entries.valid() {
         writer.add(entries.key(), entries.value(), entries.starts_key())?;

@@ -6,18 +6,23 @@
 use super::input::KeyRange;
 use crate::job::JobContext;
 use crate::plan::CompactionPlan;
-use ironstone_base::{FragmentedTombstones, RangeTombstone, Result, SequenceNumber, UserComparator};
+use ironstone_base::sync::Arc;
+use ironstone_base::{FragmentedTombstones, RangeTombstone, SequenceNumber, UserComparator};
+use ironstone_sst::TableReader;
 use ironstone_version::FileMetaData;
 
-/// The range tombstones of all inputs of `plan`, as far as the live snapshots can tell them apart.
-pub(super) fn of_inputs(plan: &CompactionPlan, context: &JobContext<'_>) -> Result<FragmentedTombstones> {
+/// The range tombstones of `tables`, the inputs of `plan`, as far as the live snapshots can tell them apart.
+pub(super) fn of_inputs(
+    plan: &CompactionPlan,
+    context: &JobContext<'_>,
+    tables: &[Arc<TableReader>],
+) -> FragmentedTombstones {
     let order = &context.comparator.user;
     let mut all = Vec::new();
-    for (level, file) in plan.input_files() {
-        let table = context.tables.open(file, level)?;
+    for ((_, file), table) in plan.input_files().zip(tables) {
         all.extend(table.range_tombstones().iter().filter_map(|tombstone| clipped(order, file, tombstone)));
     }
-    Ok(FragmentedTombstones::for_snapshots(order, &all, context.snapshots))
+    FragmentedTombstones::for_snapshots(order, &all, context.snapshots)
 }
 
 /// The part of `tombstone` that counts: the bounds of its file. RocksDB leaves the rest in the table.
@@ -110,12 +115,7 @@ impl<'a> KeptTombstones<'a> {
 }
 
 /// Whether one of `files`, which are sorted, holds keys of `begin..end`.
-fn overlaps(
-    order: &UserComparator,
-    files: &[ironstone_base::sync::Arc<FileMetaData>],
-    begin: &[u8],
-    end: &[u8],
-) -> bool {
+fn overlaps(order: &UserComparator, files: &[Arc<FileMetaData>], begin: &[u8], end: &[u8]) -> bool {
     let at = files.partition_point(|file| order.compare(file.largest.user_key(), begin).is_lt());
     files.get(at).is_some_and(|file| order.compare(file.smallest.user_key(), end).is_lt())
 }

@@ -1,0 +1,37 @@
+//! What a flush or a part of a compaction looks after while entries pass.
+
+use crate::filter::{FilterDecision, PartFilter};
+use crate::iterator::{EntryRules, TICK};
+use crate::job::{JobContext, subcompaction};
+use ironstone_base::Result;
+use ironstone_base::sync::atomic::{AtomicBool, Ordering};
+
+/// Counts progress, looks whether to stop, and asks the compaction filter.
+pub(crate) struct Watch<'a> {
+    pub(crate) context: JobContext<'a>,
+    /// Set when another part of the same compaction has failed.
+    pub(crate) failed: Option<&'a AtomicBool>,
+    pub(crate) filter: Option<PartFilter<'a>>,
+    /// What the filter is told.
+    pub(crate) level: usize,
+}
+
+impl EntryRules for Watch<'_> {
+    fn tick(&mut self) -> Result<()> {
+        if let Some(progress) = self.context.progress {
+            progress.add_read(TICK);
+        }
+        if self.failed.is_some_and(|failed| failed.load(Ordering::Relaxed)) {
+            return Err(subcompaction::stopped());
+        }
+        (self.context.cancelled)()
+    }
+    #[inline]
+    fn has_filter(&self) -> bool {
+        self.filter.is_some()
+    }
+    fn filter(&mut self, user_key: &[u8], value: &[u8]) -> Result<FilterDecision> {
+        let filter = self.filter.as_ref().map(PartFilter::get);
+        Ok(filter.map_or(FilterDecision::Keep, |filter| filter.filter(self.level, user_key, value)))
+    }
+}
