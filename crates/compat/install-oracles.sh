@@ -62,20 +62,22 @@ install_rocksdbjni() {
       -DoutputDirectory="$oracles" >"$oracles/maven.log" 2>&1 ||
       { miss rocksdbjni "see $oracles/maven.log"; return; }
   fi
+  # Where RocksJava does not find the library, every process unpacks it to a temporary file of its own.
+  [ -e "$oracles/librocksdbjni-linux64.so" ] || (cd "$oracles" && jar xf "$jar" librocksdbjni-linux64.so) ||
+    { miss rocksdbjni "no library in $jar"; return; }
   source=$here/oracles/RocksJavaDriver.java
   fresh "$oracles/RocksJavaDriver.class" "$source" && fresh "$oracles/rocksjava_driver" "$0" && return
   javac -d "$oracles" -cp "$jar" "$source" 2>"$oracles/javac.log" ||
     { miss rocksjava_driver "see $oracles/javac.log"; return; }
-  printf '#!/bin/sh\nexec java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -cp "%s:%s" RocksJavaDriver "$@"\n' \
-    "$jar" "$oracles" >"$oracles/rocksjava_driver"
+  printf '#!/bin/sh\nexec java %s -Djava.library.path="%s" -cp "%s:%s" RocksJavaDriver "$@"\n' \
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" "$oracles" "$jar" "$oracles" >"$oracles/rocksjava_driver"
   chmod +x "$oracles/rocksjava_driver"
 }
 
 build_rocksdb_damage() {
-  jar=$oracles/rocksdbjni-$ROCKSDBJNI_VERSION.jar library=$oracles/librocksdbjni-linux64.so
+  library=$oracles/librocksdbjni-linux64.so
+  [ -e "$library" ] || return # Named already.
   fresh "$oracles/rocksdb_damage" "$here/oracles/rocksdb_damage.c" "$library" && return
-  [ -e "$library" ] || (cd "$oracles" && jar xf "$jar" librocksdbjni-linux64.so) ||
-    { miss rocksdb_damage "no library in $jar"; return; }
   cc -O1 -o "$oracles/rocksdb_damage" "$here/oracles/rocksdb_damage.c" -L"$oracles" -l:librocksdbjni-linux64.so \
     -Wl,-rpath,"$oracles" 2>"$oracles/rocksdb_damage.log" ||
     miss rocksdb_damage "see $oracles/rocksdb_damage.log"
