@@ -12,6 +12,7 @@
 mod block_cache;
 mod memtable;
 mod publishing;
+mod views;
 
 use loom::model::Builder;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,6 +28,10 @@ type Scene = (&'static str, usize, fn());
 const SCENES: &[Scene] = &[
     ("publish", 3, publishing::writers_and_a_reader),
     ("publish-wait", 3, publishing::a_flush_waits),
+    ("view-flush", 3, views::a_flush_drops_old_versions),
+    ("view-switch", 3, views::an_acknowledged_write_is_seen),
+    ("view-batch", 3, views::a_batch_over_two_families),
+    ("view-release", 3, views::files_go_with_their_last_view),
     ("skip-list-neighbours", 2, memtable::skip_list_neighbours),
     ("radix-tree-root-read", 2, memtable::radix_tree_root_read),
     ("radix-tree-joint-read", 2, memtable::radix_tree_joint_read),

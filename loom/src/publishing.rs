@@ -2,7 +2,7 @@
 
 #[allow(dead_code)]
 #[path = "../../crates/db/src/write/publish.rs"]
-mod publish;
+pub mod publish;
 
 use ironstone_base::SequenceNumber;
 use ironstone_base::sync::plain;

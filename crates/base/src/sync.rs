@@ -12,6 +12,8 @@ mod native;
 pub mod plain;
 #[cfg(all(feature = "simulation", not(feature = "loom")))]
 mod simulated;
+#[cfg(not(feature = "loom"))]
+mod swap;
 
 #[cfg(feature = "loom")]
 pub use modelled::*;
@@ -20,6 +22,8 @@ pub use native::*;
 #[cfg(all(feature = "simulation", not(feature = "loom")))]
 pub use simulated::*;
 pub use std::sync::{Arc, Weak};
+#[cfg(not(feature = "loom"))]
+pub use swap::{Swap, SwapGuard};
 
 /// Threads.
 pub mod thread {

@@ -5,9 +5,8 @@ use crate::memtables::DbMemTable;
 use crate::options::{ColumnFamilyOptions, DbOptions};
 use crate::read::view::{LevelView, PokeWhenDropped, SuperVersion};
 use crate::table_cache::TableOpener;
-use arc_swap::ArcSwap;
-use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use ironstone_base::sync::{Arc, Swap, SwapGuard};
 use ironstone_base::{ColumnFamilyId, InternalKeyComparator, MergeOperator};
 use ironstone_compaction::CompactionOptions;
 use ironstone_memtable::BlockPool;
@@ -50,7 +49,7 @@ pub(crate) struct ColumnFamilyData {
     pub(crate) memory: Arc<BlockPool>,
     pub(crate) dropped: AtomicBool,
     /// What readers see. Replaced under the state lock, loaded without any.
-    view: ArcSwap<SuperVersion>,
+    view: Swap<SuperVersion>,
     installations: AtomicU64,
     cleaner: Arc<Cleaner>,
 }
@@ -83,7 +82,7 @@ impl ColumnFamilyData {
             opener,
             memory,
             dropped: AtomicBool::new(false),
-            view: ArcSwap::from_pointee(view),
+            view: Swap::new(view),
             installations: AtomicU64::new(0),
             cleaner,
         })
@@ -91,14 +90,16 @@ impl ColumnFamilyData {
 
     /// What a read sees now, for a moment.
     #[inline]
-    pub(crate) fn peek(&self) -> arc_swap::Guard<Arc<SuperVersion>> {
-        ironstone_base::sync::point();
+    pub(crate) fn peek(&self) -> SwapGuard<SuperVersion> {
         self.view.load()
     }
     /// What a read sees now, to be kept.
     pub(crate) fn view(&self) -> Arc<SuperVersion> {
-        ironstone_base::sync::point();
         self.view.load_full()
+    }
+    /// Where that comes from.
+    pub(crate) fn views(&self) -> &Swap<SuperVersion> {
+        &self.view
     }
     pub(crate) fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Acquire)

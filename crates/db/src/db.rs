@@ -4,6 +4,7 @@ use crate::background::Workers;
 use crate::column_family::{ColumnFamily, ColumnFamilyData};
 use crate::engine::Engine;
 use crate::options::{ColumnFamilyOptions, DbOptions, Options};
+use crate::read::acquire;
 use crate::read::db_iterator::{Bounds, DbIterator};
 use crate::read::level_iter::LevelIter;
 use crate::read::pinned_value::PinnedValue;
@@ -284,8 +285,7 @@ impl Db {
     /// The value of `key`, pinned where it is.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<PinnedValue>> {
         let context = ironstone_sst::ReadContext::default();
-        let view = self.default.0.peek();
-        let at = self.engine.pipeline.visible(); // After the view: what it sees, the view has.
+        let (view, at) = acquire::for_one_key(self.default.0.views(), || Ok(self.engine.pipeline.visible()))?;
         let found = view.get(key.as_ref(), at, &context);
         self.count_get(&found);
         found
@@ -298,8 +298,7 @@ impl Db {
         key: impl AsRef<[u8]>,
     ) -> Result<Option<PinnedValue>> {
         self.check_handle(cf)?;
-        let view = cf.0.peek();
-        let at = self.read_sequence(options)?;
+        let (view, at) = acquire::for_one_key(cf.0.views(), || self.read_sequence(options))?;
         let found = view.get(key.as_ref(), at, &options.context());
         self.count_get(&found);
         found
@@ -322,8 +321,7 @@ impl Db {
         limit: usize,
     ) -> Result<Vec<PinnedValue>> {
         self.check_handle(cf)?;
-        let view = cf.0.view();
-        let at = self.read_sequence(options)?;
+        let (view, at) = acquire::for_one_key(cf.0.views(), || self.read_sequence(options))?;
         let mut newest_first = Vec::new();
         view.visit_versions(key.as_ref(), at, &options.context(), &mut |entry| {
             match entry.kind {
@@ -350,7 +348,7 @@ impl Db {
         cf: &ColumnFamily,
         keys: &[K],
     ) -> Vec<Result<Option<PinnedValue>>> {
-        match self.check_handle(cf).and_then(|()| self.consistent_view(options, cf)) {
+        match self.consistent_view(options, cf) {
             Ok((view, at)) => {
                 let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
                 let found = view.multi_get(&keys, at, &options.context());
@@ -376,37 +374,21 @@ impl Db {
         keys.map(|((_, key), view)| view.get(key.as_ref(), at, &context)).collect()
     }
 
-    /// A view, and a number that covers nothing but what the view has: without the second look, files that were
-    /// ingested between the two loads would be missing beside later writes.
     fn consistent_view(
         &self,
         options: &ReadOptions,
         cf: &ColumnFamily,
     ) -> Result<(Arc<SuperVersion>, SequenceNumber)> {
-        loop {
-            let view = cf.0.view();
-            let at = self.read_sequence(options)?;
-            if cf.0.peek().number == view.number {
-                return Ok((view, at));
-            }
-        }
+        let (mut views, at) = self.consistent_views(options, std::iter::once(cf))?;
+        Ok((views.remove(0), at))
     }
-
-    /// Views of several column families that a batch over them is either in or not in.
     fn consistent_views<'a>(
         &self,
         options: &ReadOptions,
         cfs: impl Iterator<Item = &'a ColumnFamily> + Clone,
     ) -> Result<(Vec<Arc<SuperVersion>>, SequenceNumber)> {
         cfs.clone().try_for_each(|cf| self.check_handle(cf))?;
-        loop {
-            let views: Vec<_> = cfs.clone().map(|cf| cf.0.view()).collect();
-            let at = self.read_sequence(options)?;
-            // A memtable that was switched between two of the loads would hide part of a batch.
-            if cfs.clone().zip(&views).all(|(cf, view)| cf.0.peek().number == view.number) {
-                return Ok((views, at));
-            }
-        }
+        acquire::of_one_moment(cfs.map(|cf| cf.0.views()), || self.read_sequence(options))
     }
 
     /// Whether `key` may exist, from memory alone. Never wrong on the side of no.
@@ -418,8 +400,8 @@ impl Db {
         if self.check_handle(cf).is_err() {
             return false;
         }
-        let view = cf.0.peek();
-        self.read_sequence(options).is_ok_and(|at| view.may_exist(key.as_ref(), at))
+        acquire::for_one_key(cf.0.views(), || self.read_sequence(options))
+            .is_ok_and(|(view, at)| view.may_exist(key.as_ref(), at))
     }
 
     /// An iterator over `default`, as of now.

@@ -1,5 +1,6 @@
 //! Reads: views, point lookups and iterators.
 
+pub(crate) mod acquire;
 pub(crate) mod db_iterator;
 pub(crate) mod get;
 pub(crate) mod level_iter;

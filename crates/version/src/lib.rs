@@ -18,6 +18,7 @@ mod identity;
 mod level_files;
 mod manifest;
 mod replay;
+mod retired;
 mod set;
 mod version;
 mod wal_set;

@@ -9,6 +9,7 @@ use crate::manifest::{
     Target, files_of, introduction,
 };
 use crate::replay::{self, DEFAULT_COLUMN_FAMILY, Replay};
+use crate::retired::split_obsolete;
 use crate::version::Version;
 use crate::wal_set::{WalAddition, WalSet};
 use ironstone_base::checksum::crc32c_extend;
@@ -583,29 +584,6 @@ impl VersionSet {
         self.retired_blobs = held;
         obsolete
     }
-}
-
-/// Splits retired files into those that nobody needs and the others. A file that moved between levels
-/// may be here under several metadata; it goes when the last of them does.
-fn split_obsolete<T>(
-    retired: Vec<Arc<T>>,
-    number_of: impl Fn(&T) -> FileNumber,
-    mut is_live: impl FnMut(FileNumber) -> bool,
-) -> (Vec<Arc<T>>, Vec<Arc<T>>) {
-    // Who holds a version holds its metadata. A count of one cannot grow: only we could clone it.
-    let (free, mut held): (Vec<_>, Vec<_>) =
-        retired.into_iter().partition(|file| Arc::strong_count(file) == 1);
-    let mut settled: HashSet<FileNumber> = held.iter().map(|file| number_of(file)).collect();
-    let mut obsolete = Vec::new();
-    for file in free {
-        let number = number_of(&file);
-        if !settled.insert(number) {
-            continue; // Waits with what is held, or is on its way already.
-        }
-        // A live file comes back here when its version retires; a doubtful one must be remembered.
-        if is_live(number) { held.push(file) } else { obsolete.push(file) }
-    }
-    (obsolete, held)
 }
 
 impl ColumnFamilyState {

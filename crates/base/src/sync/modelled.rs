@@ -12,11 +12,13 @@
 pub mod atomic;
 mod lock;
 mod registry;
+mod swap;
 pub(super) mod threads;
 
 pub use lock::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, WaitTimeoutResult};
 pub use registry::model;
 pub use std::sync::OnceLock;
+pub use swap::{Swap, SwapGuard};
 
 /// Nothing: loom knows the atomics of `base` alone.
 pub fn point() {}
