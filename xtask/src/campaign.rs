@@ -99,14 +99,24 @@ fn timed(name: &str, job: impl FnOnce() -> Result<Value, String>) -> Result<(), 
     keep(name, figures, start.elapsed().as_secs())
 }
 
+fn said(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output().ok();
+    output.map_or_else(String::new, |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// The commit, and `-dirty` if anything but records and lock files is not as it was committed.
+pub fn version() -> String {
+    let others = [".", ":!docs", ":!RELIABILITY.md", ":!*Cargo.lock"];
+    let changed =
+        said("git", &[&["status", "--porcelain", "--untracked-files=no", "--"][..], &others].concat());
+    let commit = said("git", &["rev-parse", "--short=9", "HEAD"]);
+    if changed.is_empty() { commit } else { commit + "-dirty" }
+}
+
 /// Writes a record, with what it is of.
 pub fn keep(name: &str, mut figures: Value, seconds: u64) -> Result<(), String> {
-    let said = |program: &str, arguments: &[&str]| {
-        let output = Command::new(program).args(arguments).output().ok();
-        output.map_or_else(String::new, |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
-    };
     figures["seconds"] = seconds.into();
-    figures["commit"] = said("git", &["describe", "--always", "--dirty", "--abbrev=9"]).into();
+    figures["commit"] = version().into();
     figures["date"] = said("date", &["-u", "+%Y-%m-%d"]).into();
     let path = Path::new(RECORDS).join(format!("{name}.json"));
     std::fs::write(&path, format!("{figures:#}\n")).map_err(|error| format!("{}: {error}", path.display()))

@@ -51,7 +51,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         return crate::check::run("cargo", &test, &[("REWRITE", "1")]);
     }
     let plan = Plan::parse(arguments)?;
-    let commit = report::commit(); // Before they are built: the run takes long, and work goes on meanwhile.
+    let commit = crate::campaign::version(); // Before they are built: the run takes long, and work goes on meanwhile.
     let programs = build()?;
     let mut outcomes = Vec::new();
     for target in &plan.targets {

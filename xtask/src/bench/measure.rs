@@ -139,9 +139,7 @@ pub fn machine(programs: &[PathBuf; 2]) -> Result<Value, String> {
         cpu_info.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split_once(':'));
     let memory = read("/proc/meminfo").lines().next().unwrap_or_default().to_owned();
     let load = read("/proc/loadavg");
-    let commit = Command::new("git").args(["describe", "--always", "--dirty"]).output();
-    let commit =
-        commit.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
+    let commit = crate::campaign::version();
     let version = Command::new(&programs[1]).arg("--version").output();
     let version = version.map_err(|error| format!("{}: {error}", programs[1].display()))?;
     Ok(json!({

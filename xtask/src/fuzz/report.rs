@@ -97,11 +97,6 @@ fn output(program: &str, arguments: &[&str]) -> String {
     output.map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// The commit that is checked out, with `-dirty` if there are changes on top of it.
-pub fn commit() -> String {
-    output("git", &["describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"])
-}
-
 fn date() -> String {
     output("date", &["-u", "+%Y-%m-%d"])
 }

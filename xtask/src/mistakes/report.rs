@@ -55,7 +55,7 @@ pub fn store(
     let path = root.join(FILE);
     let old: Value =
         std::fs::read(&path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
-    let (commit, date) = (said("git", &["rev-parse", "--short", "HEAD"])?, said("date", &["-u", "+%F"])?);
+    let (commit, date) = (crate::campaign::version(), said("date", &["-u", "+%F"])?);
     let entry = |mistake: &Mistake| -> Option<Value> {
         let Some(outcome) = outcomes.iter().find(|outcome| outcome.mistake.name == mistake.name) else {
             let known = old["mistakes"].as_array()?;
