@@ -116,6 +116,32 @@ fn a_killed_process_leaves_what_both_recover() {
     }
 }
 
+/// RocksDB 11 writes what was before a WAL into the next one, if asked, and Ironstone holds it to that.
+#[test]
+fn a_missing_wal_of_rocksdb_is_missed() {
+    let writer = Driver::RocksDb11;
+    let tracked = "track_and_verify_wals=true";
+    let cf = "write_buffer_size=65536;max_write_buffer_number=20;min_write_buffer_number_to_merge=19";
+    let options = Options { db: tracked, cf };
+    let workload = Workload { keys: 2000, ..WORKLOAD };
+    let writes = Writes { workload, rounds: 0..2, after: "none", abrupt: true, options };
+    let source = Scratch::new();
+    let Some(()) = ran(writer.write(&source.db(), &writes)) else { return };
+    let wals = files(&source.db(), "0", ".log");
+    assert!(wals.len() > 2, "{wals:?}");
+    let Some(theirs) = outcome(writer, &source, tracked) else { return };
+    assert!(theirs.is_ok());
+    assert_eq!(ours(&source, tracked), theirs);
+    for missing in &wals[..wals.len() - 1] {
+        let strict = format!("{tracked};wal_recovery_mode=kAbsoluteConsistency");
+        let damaged = Scratch::copy_of(&source.db());
+        fs::remove_file(damaged.db().join(missing.file_name().expect("it is a file"))).expect("it is there");
+        assert_eq!(outcome(writer, &damaged, &strict), Some(Err(())), "{missing:?}");
+        assert_eq!(ours(&damaged, &strict), Err(()), "{missing:?}");
+        assert!(ours(&damaged, "").is_ok(), "{missing:?}");
+    }
+}
+
 #[test]
 fn damage_in_the_middle_recovers_alike_or_is_refused() {
     for writer in [ORACLE, IRONSTONE] {

@@ -13,7 +13,7 @@ use ironstone_base::{
 };
 use ironstone_version::{VersionEdit, VersionSet};
 use ironstone_vfs::Env;
-use ironstone_wal::{Damage, LogRead, LogReader, ReaderOptions, WalRecoveryMode};
+use ironstone_wal::{Damage, LogRead, LogReader, PredecessorWal, ReaderOptions, WalRecoveryMode};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -40,6 +40,8 @@ pub(crate) struct Replayed {
     pub(crate) last_sequence: SequenceNumber,
     /// WALs whose writes are still only in memtables, with the ends of their last records.
     pub(crate) kept_wals: BTreeMap<FileNumber, u64>,
+    /// The last WAL that was replayed: what the next one says was before it.
+    pub(crate) last_wal: Option<PredecessorWal>,
     /// The first WAL with writes that recovery went on without.
     pub(crate) lost_wal: Option<FileNumber>,
 }
@@ -96,10 +98,12 @@ impl Recovery<'_> {
                 self.flush(id)?;
             }
         }
+        let last_wal = sizes.last_key_value();
+        let last_wal = last_wal.map(|(&number, &size)| PredecessorWal { number, size, last_sequence: last });
         let oldest = self.families.values().filter_map(Family::oldest_wal).min();
         let kept_wals = oldest.map_or_else(BTreeMap::new, |oldest| sizes.split_off(&oldest));
         let lost_wal = dropped.iter().map(|dropped| dropped.wal).min();
-        Ok(Replayed { last_sequence: last, kept_wals, lost_wal })
+        Ok(Replayed { last_sequence: last, kept_wals, last_wal, lost_wal })
     }
 
     fn wal_numbers(&self) -> Result<Vec<FileNumber>> {
@@ -149,7 +153,7 @@ impl Recovery<'_> {
     }
 
     /// What is missing between the WALs that were replayed, of these sizes, and WAL `number`, if anything is.
-    /// A WAL of Ironstone says what was before it. Another one, after recovery has stopped, continues only where
+    /// A WAL of Ironstone says what was before it, and one of RocksDB may. Another one, after recovery has stopped, continues only where
     /// its first write follows the last one replayed.
     fn gap_before(
         &self,
@@ -164,9 +168,10 @@ impl Recovery<'_> {
             LogRead::Record { .. } => Some(reader.record()),
             LogRead::End | LogRead::Damage(_) => None,
         };
-        let Some(before) = first.and_then(predecessor::read) else {
-            let continues =
-                replayed.is_some() && first.and_then(sequence_of) == replayed.map(|last| last.plus(1));
+        let (stated, first) = (first.and_then(predecessor::read), first.and_then(sequence_of));
+        let by_rocksdb = reader.predecessor().filter(|_| self.options.track_and_verify_wals);
+        let Some(before) = stated.or(by_rocksdb) else {
+            let continues = replayed.is_some() && first == replayed.map(|last| last.plus(1));
             let error = || Error::corruption_at(path, 0, "does not continue where recovery stopped");
             return Ok((stopped && !continues).then(|| Dropped { wal: number, error: error() }));
         };

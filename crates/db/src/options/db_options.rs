@@ -102,6 +102,9 @@ option_struct! {
         bgerror_resume_retry_interval: u64 = 1_000_000, Fixed, V7;
         /// What recovery does about a WAL that does not end cleanly.
         wal_recovery_mode: WalRecoveryMode = WalRecoveryMode::PointInTimeRecovery, Fixed, V7;
+        /// Hold RocksDB's WALs, too, to what they say about the ones before them; those of Ironstone always say it, and
+        /// are always held to it.
+        track_and_verify_wals: bool = false, Fixed, Later;
         /// Writes stay in memory until `flush_wal` is called.
         manual_wal_flush: bool = false, Fixed, V7;
         /// The least severe lines that go to LOG.
@@ -166,7 +169,6 @@ option_struct! {
         ignored("track_and_verify_wals_in_manifest", "bool", "false", Change::Fixed, Since::V7, "every flush tracks the closed WALs that stay needed");
         refused("allow_2pc", "bool", &["false"], Change::Fixed, Since::V7, "two-phase commit");
         refused("wal_filter", "WalFilter", &["nullptr", ""], Change::Fixed, Since::V7, "WAL filters");
-        refused("track_and_verify_wals", "bool", &["false"], Change::Fixed, Since::Later, "WALs that track each other");
         refused("verify_manifest_content_on_close", "bool", &["false"], Change::Mutable, Since::Later, "verification of the MANIFEST at closing");
         refused("persist_stats_to_disk", "bool", &["false"], Change::Fixed, Since::V7, "statistics persisted in the database");
         refused("allow_ingest_behind", "bool", &["false"], Change::Fixed, Since::V7, "ingestion behind existing data");

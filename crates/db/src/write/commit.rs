@@ -173,6 +173,12 @@ impl CommitPipeline {
         }
     }
 
+    /// Says in the first WAL of all what was before it.
+    pub(crate) fn begin_after(&self, before: &PredecessorWal) -> Result<()> {
+        self.log.lock().frame(&[&predecessor::record(before)]);
+        self.write_buffer(&mut self.io.lock())
+    }
+
     /// The newest sequence number that a reader may see.
     #[inline]
     pub(crate) fn visible(&self) -> SequenceNumber {
@@ -452,6 +458,10 @@ impl CommitPipeline {
         }
         switch(&mut log.active, closed.last_sequence);
         let reserved = (reserve > 0).then(|| self.reserve_numbers(&mut log, reserve)).transpose()?;
+        // What was before it stands in a WAL from its beginning, though nothing may ever be written to it: a MANIFEST
+        // that lost its end is found out by it. A failure is the next write's.
+        let (chunk, end) = (std::mem::take(&mut log.buffer), log.end);
+        let _ = io.write(&chunk, end);
         Ok((closed, reserved))
     }
 

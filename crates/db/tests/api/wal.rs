@@ -344,6 +344,43 @@ fn the_end_that_a_wal_lost_is_not_hidden_by_the_next_wal() {
 }
 
 #[test]
+fn a_manifest_that_lost_its_end_is_found_out_though_nothing_was_written_since() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.db.wal_recovery_mode = WalRecoveryMode::AbsoluteConsistency;
+    let db = disk.open_with(&options);
+    put_synced(&db, "a", "1");
+    db.flush().unwrap();
+    put_synced(&db, "b", "2");
+    db.flush().unwrap();
+    let flushed = disk.kill();
+    drop(db);
+    let closed = disk.kill();
+    drop(disk.open_with(&options));
+    let (mut found, mut harmless) = (0, 0);
+    for (disk, what) in [(&flushed, "flushed"), (&closed, "closed"), (&disk, "opened again")] {
+        let is_manifest = |path: &std::path::PathBuf| path.to_string_lossy().contains("MANIFEST-");
+        let manifest = disk.files("").into_iter().filter(is_manifest).max().unwrap();
+        let whole = disk.fs.size(&manifest).unwrap();
+        for len in 0..whole {
+            let disk = disk.kill();
+            disk.fs.corrupt(&manifest, |bytes| bytes.truncate(len as usize)).unwrap();
+            match disk.try_open(&options) {
+                Ok(db) => {
+                    assert_eq!(all(&db), "a=1 b=2", "{what}, {len} of {whole} bytes");
+                    harmless += 1;
+                }
+                Err(error) => {
+                    assert!(error.is_corruption(), "{what}, {len} of {whole} bytes: {error}");
+                    found += 1;
+                }
+            }
+        }
+    }
+    assert!(found > 500 && harmless > 50, "{found} found out, {harmless} harmless");
+}
+
+#[test]
 fn a_sync_covers_wals_that_were_closed_without_one() {
     let disk = Disk::new();
     let (db, ..) = two_wals(&disk.options(), &disk);

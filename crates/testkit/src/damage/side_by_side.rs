@@ -165,6 +165,22 @@ fn is_tried(settings: Settings, shape: Shape, path: &Path) -> bool {
     }
 }
 
+/// What is done to the files of a sample, each as long as `len` says.
+fn trials(
+    settings: Settings,
+    shape: Shape,
+    files: &[PathBuf],
+    every: u64,
+    len: impl Fn(&Path) -> u64,
+) -> Vec<(PathBuf, Damage)> {
+    let tried = files.iter().filter(|path| is_tried(settings, shape, path));
+    let each = |path: &PathBuf| {
+        let of_one = damages(shape, path, len(path), files, every).into_iter();
+        of_one.map(|damage| (path.clone(), damage)).collect::<Vec<_>>()
+    };
+    tried.flat_map(each).collect()
+}
+
 /// `told` says whether there was an error; the last of `states` is what must be there.
 fn judge(told: bool, reading: &Reading, states: &[&Model]) -> Verdict {
     let (last, earlier) = states.split_last().expect("there is the empty database at least");
@@ -192,15 +208,7 @@ fn spread<T: Sync>(trials: &[T], work: impl Fn(&T) + Sync) {
 fn try_ours(settings: Settings, shape: Shape, every: u64, rows: &mut Rows) {
     let sample = Sample::new(shape);
     let states: Vec<&Model> = sample.history.iter().chain(&sample.states).collect();
-    let files = sample.files();
-    let tried = files.iter().filter(|path| is_tried(settings, shape, path));
-    let trials: Vec<(&PathBuf, Damage)> = tried
-        .flat_map(|path| {
-            damages(shape, path, sample.len(path), &files, every)
-                .into_iter()
-                .map(move |damage| (path, damage))
-        })
-        .collect();
+    let trials = trials(settings, shape, &sample.files(), every, |path| sample.len(path));
     let watchdog = Watchdog::new(Duration::from_secs(HANG_SECONDS.into()) * 6);
     let all = Mutex::new(rows);
     spread(&trials, |(path, damage)| {
@@ -229,15 +237,7 @@ fn try_theirs(
 ) -> Result<(), String> {
     let sample = PeerSample::new(driver, dir, shape, settings.peer_options())?;
     let states: Vec<&Model> = sample.states().iter().collect();
-    let files = sample.files();
-    let tried = files.iter().filter(|path| is_tried(settings, shape, path));
-    let trials: Vec<(&PathBuf, Damage)> = tried
-        .flat_map(|path| {
-            damages(shape, path, sample.len(path), &files, every)
-                .into_iter()
-                .map(move |damage| (path, damage))
-        })
-        .collect();
+    let trials = trials(settings, shape, &sample.files(), every, |path| sample.len(path));
     // A directory and a process for each thread.
     let start = |number: usize| {
         let reader = PeerReader::start(driver, &sample, settings.peer_options());
