@@ -16,6 +16,7 @@ use ironstone::{
     ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db, FlushOptions, IngestFiles,
     IngestOptions, Options, ReadOptions, SstFileWriter, WriteBatch, WriteOptions,
 };
+use ironstone_base::sync::Mutex;
 use ironstone_vfs::mem::{CrashPolicy, MemFileSystem};
 use ironstone_vfs::{Env, FileSystem, SystemClock};
 use rand::rngs::StdRng;
@@ -233,8 +234,8 @@ impl CrashRun {
     }
 
     /// Crashes at every operation under P0 to P2 once and under each random policy with `seeds` seeds.
-    /// `seen` carries the fingerprints of images over several runs.
-    pub fn explore(&self, seeds: u64, seen: &mut HashSet<u64>) -> Result<Explored, String> {
+    /// `seen` carries the fingerprints of images over several runs, which may go on at the same time.
+    pub fn explore(&self, seeds: u64, seen: &Mutex<HashSet<u64>>) -> Result<Explored, String> {
         let mut explored = Explored::default();
         // The same image may come back at a later moment, when more has been promised.
         let mut held_to: HashMap<u64, Option<usize>> = HashMap::new();
@@ -246,7 +247,7 @@ impl CrashRun {
                     let image = moment.crash(policy, seed ^ (op << 8));
                     explored.trials += 1;
                     let fingerprint = image.fingerprint();
-                    explored.distinct += u64::from(seen.insert(fingerprint));
+                    explored.distinct += u64::from(seen.lock().insert(fingerprint));
                     let promised = self.promised(op, policy);
                     if held_to.get(&fingerprint).is_some_and(|before| promised <= *before) {
                         continue;
