@@ -1,5 +1,6 @@
 //! The table of targets.
 
+mod backup;
 mod crash;
 mod current;
 mod data_block;
@@ -65,6 +66,7 @@ pub const TARGETS: &[Target] = &[
     options_file::TARGET,
     option_string::TARGET,
     file_name::TARGET,
+    backup::TARGET,
     open_dir::TARGET,
     operations::TARGET,
     crash::TARGET,
