@@ -30,7 +30,7 @@ fn no_power_loss_takes_an_acknowledged_synced_write() {
             all.distinct += explored.distinct;
             all.trials += explored.trials;
             all.nested += explored.nested;
-            if *workloads % 100 == 0 {
+            if *workloads % 20 == 0 {
                 println!("{workloads} workloads, {} distinct crash states", all.distinct);
             }
             if all.distinct >= wanted || replay.is_some() {
@@ -39,8 +39,9 @@ fn no_power_loss_takes_an_acknowledged_synced_write() {
         }
     };
     // A panic of one comes out of the scope when the others are done with theirs.
-    let workers =
-        if replay.is_some() { 1 } else { std::thread::available_parallelism().map_or(1, usize::from) };
+    // Half of the time each waits until the threads of its database have their turns.
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = if replay.is_some() { 1 } else { 2 * processors };
     thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(explore))));
     let (workloads, Explored { distinct, trials, nested }) = all.into_inner();
     println!("{distinct} distinct crash states in {trials} trials, {nested} of interrupted recoveries");
