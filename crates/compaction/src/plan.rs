@@ -170,7 +170,7 @@ impl CompactionPlan {
         }
     }
     /// The inputs that a trivial move moves: those that lie on another level.
-    fn moved_files(&self) -> impl Iterator<Item = (usize, &Arc<FileMetaData>)> {
+    pub fn moved_files(&self) -> impl Iterator<Item = (usize, &Arc<FileMetaData>)> {
         self.input_files().filter(|(level, _)| *level != self.output_level)
     }
     /// Whether `number` is an input.

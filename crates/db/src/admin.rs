@@ -7,6 +7,7 @@ use crate::background::resume::resume;
 use crate::column_family::ColumnFamily;
 use crate::engine::State;
 use crate::info_log::{info, warning};
+use crate::listener::BackgroundErrorReason;
 use crate::open::FamilyBuilder;
 use crate::options::ColumnFamilyOptions;
 use crate::write::switch::Which;
@@ -114,7 +115,7 @@ impl Db {
             Err(failed) => {
                 let mut state = engine.state.lock();
                 let error = state.versions.abandon(failed);
-                engine.stop_writes(&mut state, error.clone(), "creating a column family");
+                engine.stop_writes(&mut state, error.clone(), BackgroundErrorReason::ManifestWrite);
                 return Err(error);
             }
         };
@@ -156,7 +157,7 @@ impl Db {
             Err(failed) => {
                 let mut state = engine.state.lock();
                 let error = state.versions.abandon(failed);
-                engine.stop_writes(&mut state, error.clone(), "dropping a column family");
+                engine.stop_writes(&mut state, error.clone(), BackgroundErrorReason::ManifestWrite);
                 return Err(error);
             }
         }

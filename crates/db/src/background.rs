@@ -11,6 +11,7 @@ pub(crate) mod purge;
 pub(crate) mod resume;
 
 use crate::engine::{Engine, State};
+use crate::listener::BackgroundErrorReason;
 use crate::write::switch::Which;
 use ironstone_base::sync::atomic::Ordering;
 use ironstone_base::sync::{Arc, Condvar, Mutex, MutexGuard, thread};
@@ -122,6 +123,7 @@ impl Workers {
             loop {
                 match cleaning.cleaner.wait(&*cleaning.env.clock, interval) {
                     Chore::Clean => {
+                        cleaning.listeners.deliver();
                         purge::remove_obsolete(&cleaning);
                         if cleaning.snapshots.take_freed() {
                             compaction::look_again(&cleaning, &mut cleaning.state.lock());
@@ -188,7 +190,7 @@ fn run_guarded(engine: &Arc<Engine>, job: Job) {
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
         let error = Error::io_message(format!("internal panic in a background job: {text}"));
         let error = error.with_severity(Severity::Unrecoverable);
-        engine.stop_writes(&mut engine.state.lock(), error, "a background job");
+        engine.stop_writes(&mut engine.state.lock(), error, BackgroundErrorReason::Internal);
     }
 }
 
@@ -210,6 +212,7 @@ pub(crate) fn close(engine: &Arc<Engine>, workers: Workers) -> Result<()> {
     for thread in workers.threads {
         panicked |= thread.join().is_err();
     }
+    engine.listeners.deliver();
     // Whatever a writer got an answer for is in the log; what it buffered goes to the system.
     let closed = engine.pipeline.close();
     purge::remove_obsolete(engine);

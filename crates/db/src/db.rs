@@ -3,6 +3,7 @@
 use crate::background::Workers;
 use crate::column_family::{ColumnFamily, ColumnFamilyData};
 use crate::engine::Engine;
+use crate::listener::BackgroundErrorReason;
 use crate::options::{ColumnFamilyOptions, DbOptions, Options};
 use crate::read::acquire;
 use crate::read::db_iterator::{Bounds, DbIterator};
@@ -251,7 +252,11 @@ impl Db {
             }
             Err(error) => {
                 if engine.pipeline.failure().is_some() {
-                    engine.stop_writes(&mut engine.state.lock(), error.clone(), "writing the WAL");
+                    engine.stop_writes(
+                        &mut engine.state.lock(),
+                        error.clone(),
+                        BackgroundErrorReason::WriteCallback,
+                    );
                 }
                 Err(error)
             }
@@ -276,7 +281,11 @@ impl Db {
     }
     fn note_wal_failure(&self, result: Result<()>) -> Result<()> {
         result.inspect_err(|error| {
-            self.engine.stop_writes(&mut self.engine.state.lock(), error.clone(), "writing the WAL");
+            self.engine.stop_writes(
+                &mut self.engine.state.lock(),
+                error.clone(),
+                BackgroundErrorReason::WriteCallback,
+            );
         })
     }
 

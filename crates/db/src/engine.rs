@@ -5,12 +5,13 @@ use crate::background::flush::Flushing;
 use crate::background::resume::may_pass;
 use crate::column_family::ColumnFamilyData;
 use crate::info_log::InfoLog;
+use crate::listener::{BackgroundErrorReason, Event, Listeners, WriteStallCondition, WriteStallInfo};
 use crate::memtables::{DbMemTable, ImmutableMemTable};
 use crate::options::{DbOptions, OptionsFile};
 use crate::snapshot::SnapshotList;
 use crate::table_cache::TableCache;
 use crate::write::commit::CommitPipeline;
-use crate::write::controller::{StallState, WriteController};
+use crate::write::controller::{Debt, StallState, WriteController};
 use ironstone_base::statistics::Ticker;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ironstone_base::sync::{Arc, Condvar, Mutex};
@@ -37,6 +38,7 @@ pub(crate) struct Engine {
     /// Another process writes what is read here.
     pub(crate) secondary: bool,
     pub(crate) log: Arc<InfoLog>,
+    pub(crate) listeners: Listeners,
     pub(crate) statistics: Option<Arc<Statistics>>,
     pub(crate) pipeline: CommitPipeline,
     pub(crate) controller: WriteController,
@@ -137,6 +139,8 @@ pub(crate) struct Family {
     pub(crate) flushing: Option<Flushing>,
     /// Flush what is in `imm` even if it is little.
     pub(crate) flush_requested: bool,
+    /// How much its writers are held up, as far as listeners were told.
+    pub(crate) stall: WriteStallCondition,
     pub(crate) running: RunningCompactions,
     /// How many manual compactions wait until nothing else runs: automatic ones hold back for them.
     pub(crate) exclusive_waits: usize,
@@ -304,7 +308,9 @@ impl Engine {
                 pending_bytes: family.pending_bytes,
             };
             let limits = options.stall_limits();
-            debts.extend(limits.debts(now));
+            let behind: Vec<_> = limits.debts(now).collect();
+            self.note_stall(&family.data.name, &mut family.stall, &behind);
+            debts.extend(behind);
             pressing |= limits.is_pressing(now);
         }
         self.controller.set_debts(debts);
@@ -313,6 +319,28 @@ impl Engine {
             self.progress.notify_all();
         }
         state.compaction_is_pressing = pressing;
+    }
+
+    /// Tells listeners if the writers of a column family are held up in another way than before.
+    fn note_stall(&self, cf_name: &str, stall: &mut WriteStallCondition, debts: &[Debt]) {
+        let worst = debts.iter().max_by(|a, b| a.amount.total_cmp(&b.amount));
+        let current = match worst {
+            None => WriteStallCondition::Normal,
+            Some(debt) if debt.amount < 1.0 => WriteStallCondition::Delayed,
+            Some(_) => WriteStallCondition::Stopped,
+        };
+        let previous = std::mem::replace(stall, current);
+        if previous != current {
+            let (cf_name, cause) = (cf_name.to_owned(), worst.map(|debt| debt.cause));
+            self.tell_later(Event::Stalls(WriteStallInfo { cf_name, previous, current, cause }));
+        }
+    }
+
+    /// Lets listeners know of what happened under a lock.
+    pub(crate) fn tell_later(&self, event: Event) {
+        if self.listeners.note(event) {
+            self.cleaner.poke();
+        }
     }
 
     pub(crate) fn flush_begins(&self, state: &mut State) {
@@ -367,12 +395,14 @@ impl Engine {
     }
 
     /// Records a failure that stops writes. The first of the most severe ones stays until `resume`.
-    pub(crate) fn stop_writes(&self, state: &mut State, error: Error, act: &str) {
+    pub(crate) fn stop_writes(&self, state: &mut State, error: Error, reason: BackgroundErrorReason) {
         self.counters.background_errors.fetch_add(1, Ordering::Relaxed);
         let error =
             if error.severity() < Severity::Hard { error.with_severity(Severity::Hard) } else { error };
-        crate::info_log::warning!(self.log, "{act} failed, writes are stopped: {error}");
+        crate::info_log::warning!(self.log, "{reason} failed, writes are stopped: {error}");
+        self.tell_later(Event::Failed(reason, error.clone()));
         if may_pass(&error) && self.options.max_bgerror_resume_count > 0 {
+            self.tell_later(Event::WillTryAgain(error.clone()));
             self.cleaner.resume_later();
         }
         if state.background_error.as_ref().is_none_or(|known| known.severity() < error.severity()) {

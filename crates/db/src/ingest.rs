@@ -18,6 +18,7 @@ use crate::column_family::{ColumnFamily, ColumnFamilyData};
 use crate::engine::{Engine, State};
 use crate::file_copy::{copy_file, link_or_copy, sync_file};
 use crate::info_log::{info, warning};
+use crate::listener::{BackgroundErrorReason, ExternalFileIngestionInfo};
 use crate::memtables::DbMemTable;
 use crate::read::view::SuperVersion;
 use crate::sst_file_writer::EXTERNAL_VERSION;
@@ -247,6 +248,14 @@ impl Job {
                 file.level,
                 file.sequence
             );
+            let info = ExternalFileIngestionInfo {
+                cf_name: self.data.name.clone(),
+                external_path: file.source.clone(),
+                internal_path: ironstone_base::file_name::table(&engine.dir, number),
+                level: file.level,
+                global_seqno: file.sequence,
+            };
+            engine.listeners.tell(|listener| listener.on_external_file_ingested(&info));
         }
     }
 
@@ -552,7 +561,7 @@ fn commit(engine: &Engine, jobs: &mut [Job], first: SequenceNumber) -> Result<()
         }
         Err(failed) => {
             let error = state.versions.abandon(failed);
-            engine.stop_writes(&mut state, error.clone(), "ingesting files");
+            engine.stop_writes(&mut state, error.clone(), BackgroundErrorReason::ManifestWrite);
             Err(error)
         }
     }

@@ -36,6 +36,7 @@ mod file_copy;
 mod info_log;
 mod ingest;
 mod layer_options;
+mod listener;
 mod memtables;
 pub mod merge_operators;
 mod open;
@@ -61,6 +62,11 @@ pub use column_family::ColumnFamily;
 pub use db::{ColumnFamilyDescriptor, Db, WriteOptions};
 pub use info_log::InfoLogLevel;
 pub use ingest::{IngestFiles, IngestOptions};
+pub use listener::{
+    BackgroundErrorReason, CompactionJobInfo, EventListener, ExternalFileIngestionInfo, FlushJobInfo,
+    MemTableInfo, TableFileCreationInfo, TableFileDeletionInfo, TableInfo, WriteStallCause,
+    WriteStallCondition, WriteStallInfo,
+};
 pub use options::{
     BlockBasedTableOptions, ColumnFamilyOptions, DbOptions, FifoCompactionOptions, Options,
     UniversalCompactionOptions,
@@ -83,10 +89,10 @@ pub use ironstone_base::{
 };
 pub use ironstone_cache::CacheOptions;
 pub use ironstone_compaction::{
-    BottommostPolicy, CompactionFilter, CompactionFilterFactory, CompactionPriority, CompactionStyle,
-    FilterContext, FilterDecision, GenericRateLimiter, IoPriority, PartitionRequest, PartitionerContext,
-    RateLimiter, RateLimiterOptions, SstPartitioner, SstPartitionerFactory, SstPartitionerFixedPrefix,
-    StopStyle, TableFileCreationReason,
+    BottommostPolicy, CompactionFilter, CompactionFilterFactory, CompactionPriority, CompactionReason,
+    CompactionStats, CompactionStyle, FilterContext, FilterDecision, GenericRateLimiter, IoPriority,
+    PartitionRequest, PartitionerContext, RateLimiter, RateLimiterOptions, SstPartitioner,
+    SstPartitionerFactory, SstPartitionerFixedPrefix, StopStyle, TableFileCreationReason,
 };
 pub use ironstone_compress::{CompressionKind, CompressionOptions};
 pub use ironstone_memtable::MemTableKind;

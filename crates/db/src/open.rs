@@ -8,6 +8,7 @@ use crate::background::{self, Cleaner};
 use crate::column_family::{ColumnFamily, ColumnFamilyData};
 use crate::engine::{Counters, Engine, Family, State, WalState};
 use crate::info_log::{InfoLog, Rolling, info};
+use crate::listener::{Listeners, WriteStallCondition};
 use crate::options::{ColumnFamilyOptions, DbOptions, Options};
 use crate::snapshot::SnapshotList;
 use crate::table_cache::{TableCache, TableOpener, open_all};
@@ -265,6 +266,7 @@ pub(crate) fn open(
         secondary: matches!(mode, Mode::Secondary(_)),
         statistics: options.statistics.clone(),
         controller: WriteController::new(options.delayed_write_rate),
+        listeners: Listeners::new(&options.listeners, &log),
         options,
         log,
         pipeline,
@@ -544,6 +546,7 @@ impl FamilyBuilder<'_> {
             imm: VecDeque::new(),
             flushing: None,
             flush_requested: false,
+            stall: WriteStallCondition::Normal,
             exclusive_waits: 0,
             pending_bytes: 0,
             suggested: BTreeSet::new(),

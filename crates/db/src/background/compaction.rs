@@ -5,13 +5,14 @@ use super::job::{Inputs, Outputs, build_options, write_options};
 use crate::column_family::ColumnFamilyData;
 use crate::engine::{Engine, State};
 use crate::info_log::info;
+use crate::listener::{BackgroundErrorReason, CompactionJobInfo, TableInfo};
 use ironstone_base::statistics::{Histogram, Ticker};
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ironstone_base::{Code, ColumnFamilyId, Error, Result, SequenceNumber, SubCode};
 use ironstone_compaction::{
     CompactionId, CompactionOutput, CompactionPlan, CompactionReason, CompactionStats, JobContext,
-    PickContext, PlanKind, ScopedThreads, pick_automatic, run_compaction,
+    PickContext, PlanKind, ScopedThreads, TableFileCreationReason, pick_automatic, run_compaction,
 };
 use ironstone_version::{FileMetaData, Version, VersionEdit};
 
@@ -52,7 +53,7 @@ pub(crate) fn next(engine: &Engine, state: &mut State) -> Option<Job> {
             && !engine.cancelled.load(Ordering::Relaxed)
             && !data.is_dropped()
         {
-            engine.stop_writes(&mut state, error, "compaction");
+            engine.stop_writes(&mut state, error, BackgroundErrorReason::Compaction);
         }
     }))
 }
@@ -111,9 +112,12 @@ pub(crate) fn pick_context(engine: &Engine) -> PickContext<'static> {
 
 /// Carries out a claimed plan, installs the result, and lets go of the claim, whatever happens.
 pub(crate) fn carry_out(engine: &Engine, claimed: Claimed, cancel: &[&AtomicBool]) -> Result<()> {
+    let job_id = engine.next_job();
+    let mut info = job_info(engine, job_id, &claimed);
+    engine.listeners.tell(|listener| listener.on_compaction_begin(&info));
     let result = match claimed.plan.kind {
         PlanKind::TrivialMove | PlanKind::Drop => change_files(engine, &claimed),
-        PlanKind::Rewrite => rewrite(engine, &claimed, cancel),
+        PlanKind::Rewrite => rewrite(engine, job_id, &claimed, cancel, &mut info),
     };
     let mut state = engine.state.lock();
     if let Some(family) = state.families.get_mut(&claimed.data.id) {
@@ -124,7 +128,34 @@ pub(crate) fn carry_out(engine: &Engine, claimed: Claimed, cancel: &[&AtomicBool
     drop(claimed); // Else the cleaner might find its input files held, and nobody would tell it again.
     engine.cleaner.poke();
     engine.work.notify_all();
+    info.status = result.clone();
+    engine.listeners.tell(|listener| listener.on_compaction_completed(&info));
     result
+}
+
+fn job_info(engine: &Engine, job_id: u64, claimed: &Claimed) -> CompactionJobInfo {
+    let Claimed { data, plan, .. } = claimed;
+    let described = |level, file: &Arc<FileMetaData>| TableInfo::of(&engine.dir, level, file);
+    let (mut input_files, mut output_files) = (Vec::new(), Vec::new());
+    if !engine.listeners.is_empty() {
+        input_files.extend(plan.input_files().map(|(level, file)| described(level, file)));
+        if plan.kind == PlanKind::TrivialMove {
+            output_files.extend(plan.moved_files().map(|(_, file)| described(plan.output_level, file)));
+        }
+    }
+    CompactionJobInfo {
+        cf_id: data.id,
+        cf_name: data.name.clone(),
+        job_id,
+        reason: plan.reason,
+        base_input_level: plan.start_level(),
+        output_level: plan.output_level,
+        input_files,
+        output_files,
+        is_trivial: plan.kind != PlanKind::Rewrite,
+        status: Ok(()),
+        stats: CompactionStats::default(),
+    }
 }
 
 /// Moves or drops the inputs: nothing is read or written.
@@ -136,9 +167,14 @@ fn change_files(engine: &Engine, claimed: &Claimed) -> Result<()> {
     Ok(())
 }
 
-fn rewrite(engine: &Engine, claimed: &Claimed, cancel: &[&AtomicBool]) -> Result<()> {
+fn rewrite(
+    engine: &Engine,
+    job_id: u64,
+    claimed: &Claimed,
+    cancel: &[&AtomicBool],
+    info: &mut CompactionJobInfo,
+) -> Result<()> {
     let Claimed { data, plan, .. } = claimed;
-    let job_id = engine.next_job();
     let started = engine.env.clock.monotonic_nanos();
     log_start(engine, job_id, data, plan);
     let snapshots = engine.snapshots.sequences();
@@ -181,12 +217,18 @@ fn rewrite(engine: &Engine, claimed: &Claimed, cancel: &[&AtomicBool]) -> Result
     let CompactionOutput { files, stats } = run_compaction(plan, &context)?;
 
     let numbers: Vec<u64> = files.iter().map(|file| file.number.0).collect();
+    for file in &files {
+        engine.tell_created(data, job_id, TableFileCreationReason::Compaction, file);
+    }
+    let outputs: Vec<_> =
+        files.iter().map(|file| TableInfo::of(&engine.dir, plan.output_level, file)).collect();
     let edit = plan.edit(data.id, files);
     install(engine, data.id, edit)?;
     let nanos = engine.env.clock.monotonic_nanos() - started;
     let nanos = nanos.saturating_sub(gave_way.into_inner() / stats.num_subcompactions.max(1) as u64);
     count(engine, plan, &stats, nanos);
     log_end(engine, job_id, data, plan, &stats, &numbers, nanos);
+    (info.output_files, info.stats) = (outputs, stats);
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use super::job::{Outputs, build_options, write_options};
 use crate::column_family::ColumnFamilyData;
 use crate::engine::{Engine, Family, State};
 use crate::info_log::info;
+use crate::listener::{BackgroundErrorReason, FlushJobInfo, TableInfo};
 use crate::memtables::{DbMemTable, ImmutableMemTable};
 use crate::options::DbOptions;
 use crate::write::switch::Which;
@@ -83,7 +84,7 @@ pub(crate) fn next(engine: &Engine, state: &mut State) -> Option<Job> {
         if let Err(error) = result
             && !taken.data.is_dropped()
         {
-            engine.stop_writes(&mut state, error, "flush");
+            engine.stop_writes(&mut state, error, BackgroundErrorReason::Flush);
         }
         drop(state);
         engine.cleaner.poke();
@@ -177,10 +178,8 @@ impl TableSource for NoInputs {
 
 /// A table that a flush wrote, or none if nothing was left of its memtables.
 struct Flushed {
-    job_id: u64,
+    info: FlushJobInfo,
     data: Arc<ColumnFamilyData>,
-    memtables: usize,
-    entries: u64,
     records: u64,
     file: Option<Arc<FileMetaData>>,
     edit: VersionEdit,
@@ -241,6 +240,15 @@ fn write_table(engine: &Engine, job_id: u64, taken: &Taken) -> Result<Flushed> {
         serde_json::json!({ "job": job_id, "cf_name": data.name, "num_memtables": taken.len(),
             "num_entries": entries, "flush_reason": "Write Buffer Full" }),
     );
+    let info = FlushJobInfo {
+        cf_id: data.id,
+        cf_name: data.name.clone(),
+        job_id,
+        num_memtables: taken.len(),
+        num_entries: entries,
+        file: None,
+    };
+    engine.listeners.tell(|listener| listener.on_flush_begin(&info));
     // The list is read after the wait: a snapshot taken later sees at least all of these memtables.
     let snapshots = engine.snapshots.sequences();
     let job = FlushOf {
@@ -267,17 +275,9 @@ fn write_table(engine: &Engine, job_id: u64, taken: &Taken) -> Result<Flushed> {
     let file = output.file.map(Arc::new);
     if let Some(file) = &file {
         edit.add_file(0, Arc::clone(file));
+        engine.tell_created(data, job_id, TableFileCreationReason::Flush, file);
     }
-    Ok(Flushed {
-        job_id,
-        data: Arc::clone(data),
-        memtables: taken.len(),
-        entries,
-        records: output.stats.output_records,
-        file,
-        edit,
-        nanos,
-    })
+    Ok(Flushed { info, data: Arc::clone(data), records: output.stats.output_records, file, edit, nanos })
 }
 
 /// Makes what was flushed durable and visible, all of it or nothing.
@@ -287,7 +287,7 @@ fn install(engine: &Engine, all: &[Flushed]) -> Result<()> {
     }
     let flushed_of = |id| {
         let flushed = all.iter().find(|flushed| flushed.data.id == id);
-        flushed.map_or(0, |flushed| flushed.memtables)
+        flushed.map_or(0, |flushed| flushed.info.num_memtables)
     };
     // Another flush may have become durable since this one began: only now is it known which WALs are needed.
     let edits = |state: &State| {
@@ -299,7 +299,7 @@ fn install(engine: &Engine, all: &[Flushed]) -> Result<()> {
         let State { families, versions, .. } = state;
         for flushed in all {
             if let Some(family) = families.get_mut(&flushed.data.id) {
-                family.imm.drain(..flushed.memtables);
+                family.imm.drain(..flushed.info.num_memtables);
                 family.flush_requested &= !family.imm.is_empty();
                 family.compaction_due = true;
                 family.install_view(versions);
@@ -313,7 +313,8 @@ fn install(engine: &Engine, all: &[Flushed]) -> Result<()> {
 }
 
 fn report(engine: &Engine, flushed: &Flushed) {
-    let Flushed { job_id, data, entries, records, file, nanos, .. } = flushed;
+    let Flushed { info, data, records, file, nanos, .. } = flushed;
+    let job_id = info.job_id;
     let bytes = file.as_ref().map_or(0, |file| file.file_size);
     engine.counters.flushes.fetch_add(1, Ordering::Relaxed);
     engine.counters.flush_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -335,7 +336,11 @@ fn report(engine: &Engine, flushed: &Flushed) {
         serde_json::json!({ "job": job_id, "cf_name": data.name, "output_bytes": bytes,
             "micros": nanos / 1000, "level0_files": level0 }),
     );
-    info!(engine.log, "[{}] flushed {entries} entries to {bytes} bytes in {} us", data.name, nanos / 1000);
+    let (name, entries) = (&data.name, info.num_entries);
+    info!(engine.log, "[{name}] flushed {entries} entries to {bytes} bytes in {} us", nanos / 1000);
+    let file = file.as_ref().map(|file| TableInfo::of(&engine.dir, 0, file));
+    let info = FlushJobInfo { file, ..info.clone() };
+    engine.listeners.tell(|listener| listener.on_flush_completed(&info));
 }
 
 /// Switches memtables and waits until everything that those of `ids` held is in tables.

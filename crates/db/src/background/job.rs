@@ -2,10 +2,11 @@
 
 use crate::column_family::ColumnFamilyData;
 use crate::engine::Engine;
+use crate::listener::TableFileCreationInfo;
 use crate::options::DbOptions;
 use ironstone_base::sync::Arc;
 use ironstone_base::{FileNumber, Result, file_name};
-use ironstone_compaction::{OutputFiles, TableSource};
+use ironstone_compaction::{OutputFiles, TableFileCreationReason, TableSource};
 use ironstone_sst::{BuildOptions, TableReader};
 use ironstone_version::FileMetaData;
 use ironstone_vfs::WriteOptions;
@@ -78,6 +79,20 @@ impl TableSource for Inputs<'_> {
 }
 
 impl Engine {
+    /// Tells listeners of a table that was written.
+    pub(crate) fn tell_created(
+        &self,
+        data: &ColumnFamilyData,
+        job_id: u64,
+        reason: TableFileCreationReason,
+        file: &FileMetaData,
+    ) {
+        let (cf_name, size) = (data.name.clone(), file.file_size);
+        let path = file_name::table(&self.dir, file.number);
+        let info = TableFileCreationInfo { cf_name, job_id, reason, path, size };
+        self.listeners.tell(|listener| listener.on_table_file_created(&info));
+    }
+
     /// A number for a new file, for jobs that do not hold the state lock.
     pub(crate) fn new_file_number(&self) -> FileNumber {
         self.state.lock().versions.new_file_number()

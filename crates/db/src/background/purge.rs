@@ -2,6 +2,7 @@
 
 use crate::engine::{Engine, State};
 use crate::info_log::{info, warning};
+use crate::listener::TableFileDeletionInfo;
 use ironstone_base::{FileKind, FileNumber, Result, file_name};
 use std::path::{Path, PathBuf};
 
@@ -32,8 +33,10 @@ pub(crate) fn remove_obsolete(engine: &Engine) {
         let path = file_name::table(&engine.dir, table.number);
         let legacy = file_name::leveldb_table(&engine.dir, table.number);
         let path = if matches!(engine.env.fs.exists(&path), Ok(false)) { legacy } else { path };
-        remove(engine, &path);
+        let status = try_remove(engine, &path);
         engine.log.event("table_file_deletion", serde_json::json!({ "file_number": table.number.0 }));
+        let info = TableFileDeletionInfo { path, number: table.number, status };
+        engine.listeners.tell(|listener| listener.on_table_file_deleted(&info));
     }
     for wal in wals {
         match wal {
@@ -80,10 +83,13 @@ fn obsolete_wals(engine: &Engine, state: &mut State) -> Vec<OldWal> {
 
 /// Removing is never urgent: what fails is tried again when the database is opened.
 fn remove(engine: &Engine, path: &Path) {
-    if let Err(error) = engine.env.fs.remove(path)
-        && !error.is_path_not_found()
-    {
-        warning!(engine.log, "{error}");
+    let _ = try_remove(engine, path);
+}
+
+fn try_remove(engine: &Engine, path: &Path) -> Result<()> {
+    match engine.env.fs.remove(path) {
+        Err(error) if error.is_path_not_found() => Ok(()),
+        result => result.inspect_err(|error| warning!(engine.log, "{error}")),
     }
 }
 

@@ -3,6 +3,7 @@
 use super::flush::flush_all_at_once;
 use crate::engine::Engine;
 use crate::info_log::{info, warning};
+use crate::listener::Event;
 use crate::write::switch::Which;
 use ironstone_base::sync::Arc;
 use ironstone_base::{Error, Result, Severity};
@@ -34,6 +35,7 @@ pub(crate) fn resume(engine: &Engine) -> Result<()> {
         return Err(worse);
     }
     info!(engine.log, "resumed after: {error}");
+    engine.tell_later(Event::Recovered(error));
     state.background_error = None;
     engine.writes_stopped.store(false, std::sync::atomic::Ordering::Release);
     engine.pipeline.take_writes();

@@ -5,6 +5,7 @@ use super::{Mode, open};
 use crate::background::purge::remove_obsolete;
 use crate::column_family::ColumnFamilyData;
 use crate::engine::{Engine, Family};
+use crate::listener::WriteStallCondition;
 use crate::options::DbOptions;
 use crate::table_cache::open_all;
 use crate::write::switch::new_memtable;
@@ -169,6 +170,7 @@ fn empty_family(data: &Arc<ColumnFamilyData>) -> Family {
         imm: VecDeque::new(),
         flushing: None,
         flush_requested: false,
+        stall: WriteStallCondition::Normal,
         running: RunningCompactions::new(data.options.comparator.clone()),
         exclusive_waits: 0,
         pending_bytes: 0,

@@ -4,6 +4,7 @@ use super::spec::option_struct;
 use super::text::OptionError;
 use super::value::OptionValue;
 use crate::info_log::InfoLogLevel;
+use crate::listener::EventListener;
 use ironstone_base::Statistics;
 use ironstone_base::sync::Arc;
 use ironstone_compaction::{GenericRateLimiter, RateLimiter};
@@ -186,7 +187,7 @@ option_struct! {
             },
         };
         refused("file_checksum_gen_factory", "FileChecksumGenFactory", &["nullptr", ""], Change::Fixed, Since::V7, "checksums of whole files");
-        refused("listeners", "list of EventListener", &["", "nullptr"], Change::Fixed, Since::Later, "event listeners");
+        refused("listeners", "list of EventListener", &["", "nullptr"], Change::Fixed, Since::Later, "event listeners by name; set them in code");
         refused("env", "Env", &["", "default", "nullptr", "id=default", "id=DefaultEnv", "DefaultEnv", "PosixEnv"], Change::Fixed, Since::Later, "an env by name; set it in code");
         deprecated("rate_limiter", "RateLimiter");
         deprecated("allow_os_buffer", "bool");
@@ -211,6 +212,8 @@ option_struct! {
         /// Paces the writes of flushes and compactions. May be shared between databases. In text:
         /// `rate_limiter_bytes_per_sec`.
         rate_limiter: Option<Arc<dyn RateLimiter>> = None;
+        /// Told what happens in the background.
+        listeners: Vec<Arc<dyn EventListener>> = Vec::new();
         /// Files and clock.
         env: Env = Env::os();
         /// Refuse to open when damage to a WAL is provably rot of bytes that had been durable, instead

@@ -6,6 +6,7 @@
 //! is four times what drains and nobody notices; at half the debt the two are equal; near the stop it
 //! is a quarter, so the debt shrinks before anybody has to wait for long.
 
+use crate::listener::WriteStallCause;
 use ironstone_base::sync::atomic::{AtomicU64, Ordering};
 use ironstone_base::sync::{Condvar, Mutex};
 use ironstone_base::{Error, Result};
@@ -18,21 +19,10 @@ const SLACK_NANOS: u64 = 1_000_000;
 /// The longest single sleep: the rate is looked at again after it.
 const MAX_SLEEP_NANOS: u64 = 10_000_000;
 
-/// Why writes are slowed down or stopped.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum StallCause {
-    /// Memtables wait for their flush.
-    Memtables,
-    /// Level 0 has too many files.
-    Level0Files,
-    /// Compaction has too many bytes to rewrite.
-    PendingCompactionBytes,
-}
-
 /// How far one column family is behind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Debt {
-    pub(crate) cause: StallCause,
+    pub(crate) cause: WriteStallCause,
     /// 0 where slowing starts, 1 where writes stop; may be larger.
     pub(crate) amount: f64,
 }
@@ -86,7 +76,7 @@ impl StallLimits {
         } else {
             None
         };
-        let mut debts = vec![(StallCause::Memtables, memtables)];
+        let mut debts = vec![(WriteStallCause::MemtableLimit, memtables)];
         if !self.compactions_disabled {
             let between = |value: f64, low: f64, high: f64| {
                 (low > 0.0 && value >= low)
@@ -94,14 +84,14 @@ impl StallLimits {
             };
             let files = state.level0_files as f64;
             debts.push((
-                StallCause::Level0Files,
+                WriteStallCause::L0FileCountLimit,
                 between(files, self.level0_slowdown as f64, self.level0_stop as f64),
             ));
             let bytes = state.pending_bytes as f64;
             let soft = self.soft_pending_bytes as f64;
             let hard =
                 if self.hard_pending_bytes == 0 { f64::INFINITY } else { self.hard_pending_bytes as f64 };
-            debts.push((StallCause::PendingCompactionBytes, between(bytes, soft, hard)));
+            debts.push((WriteStallCause::PendingCompactionBytes, between(bytes, soft, hard)));
         }
         debts.into_iter().filter_map(|(cause, amount)| amount.map(|amount| Debt { cause, amount }))
     }
@@ -120,7 +110,7 @@ pub(crate) struct WriteController {
     /// What flushes take out of memtables.
     flushed: Drain,
     /// Why writers wait now.
-    cause: Mutex<Option<StallCause>>,
+    cause: Mutex<Option<WriteStallCause>>,
     stop: Mutex<()>,
     resumed: Condvar,
     /// What writers waited, in total.
@@ -193,8 +183,10 @@ impl WriteController {
         }
         let drain = match debt.cause {
             // Before the first flush nobody knows how fast that is.
-            StallCause::Memtables => Some(self.flushed.rate()).filter(|rate| *rate > 0.0)?,
-            StallCause::Level0Files | StallCause::PendingCompactionBytes => self.compacted.rate(),
+            WriteStallCause::MemtableLimit => Some(self.flushed.rate()).filter(|rate| *rate > 0.0)?,
+            WriteStallCause::L0FileCountLimit | WriteStallCause::PendingCompactionBytes => {
+                self.compacted.rate()
+            }
         };
         let drain = drain.max(self.floor as f64);
         Some(((drain * 4f64.powf(1.0 - 2.0 * debt.amount)) as u64).clamp(64 << 10, STOPPED - 1))
@@ -208,7 +200,7 @@ impl WriteController {
         }
     }
     /// Why writers wait, if they do.
-    pub(crate) fn cause(&self) -> Option<StallCause> {
+    pub(crate) fn cause(&self) -> Option<WriteStallCause> {
         *self.cause.lock()
     }
     /// Microseconds that writers waited; how often writes were stopped; how many were delayed.
@@ -373,10 +365,10 @@ mod tests {
         controller.set_debts(debt(3, 0.0, 0.0));
         assert!(controller.state().0);
         // The slowest counts, not the largest debt.
-        let level0 = Debt { cause: StallCause::Level0Files, amount: 0.5 };
+        let level0 = Debt { cause: WriteStallCause::L0FileCountLimit, amount: 0.5 };
         controller.set_debts(debt(2, 0.0, 0.0).into_iter().chain([level0]));
         assert_eq!(controller.state(), (false, 100 << 20));
-        assert_eq!(controller.cause(), Some(StallCause::Level0Files));
+        assert_eq!(controller.cause(), Some(WriteStallCause::L0FileCountLimit));
         // Nobody waits for a flush that does not run.
         let limits = StallLimits { max_write_buffer_number: 1, ..LIMITS };
         let state = StallState {

@@ -1,6 +1,7 @@
 //! Full memtables make room: they become immutable, and a new memtable and a new WAL take over.
 
-use crate::engine::{Engine, State, WalState};
+use crate::engine::{Engine, Family, State, WalState};
+use crate::listener::{BackgroundErrorReason, Event, MemTableInfo};
 use crate::memtables::{DbMemTable, ImmutableMemTable, Merges};
 use crate::options::ColumnFamilyOptions;
 use crate::write::commit::Reserved;
@@ -66,14 +67,26 @@ impl Engine {
             Ok(reserved) => reserved,
             Err(error) => {
                 if self.pipeline.failure().is_some() {
-                    self.stop_writes(&mut state, error.clone(), "writing the WAL");
+                    self.stop_writes(&mut state, error.clone(), BackgroundErrorReason::WriteCallback);
                 }
                 return Err(error);
             }
         };
+        chosen.iter().filter_map(|id| state.families.get(id)).for_each(|family| self.note_sealed(family));
         self.update_stall(&mut state);
         self.work.notify_all();
         Ok((chosen, reserved))
+    }
+
+    fn note_sealed(&self, family: &Family) {
+        let Some(sealed) = family.imm.back() else { return };
+        let table = sealed.memtable.table();
+        self.tell_later(Event::Sealed(MemTableInfo {
+            cf_name: family.data.name.clone(),
+            num_entries: table.num_entries(),
+            num_deletes: table.num_deletes(),
+            largest_seqno: sealed.last_sequence,
+        }));
     }
 
     fn chosen(&self, state: &MutexGuard<'_, State>, which: &Which) -> Vec<ColumnFamilyId> {

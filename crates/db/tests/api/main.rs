@@ -13,6 +13,7 @@ mod delete_range;
 mod in_flight;
 mod ingest;
 mod iterators;
+mod listeners;
 mod merge;
 mod open;
 mod options;

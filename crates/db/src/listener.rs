@@ -1,0 +1,330 @@
+//! Tells an application what a database does in the background: flushes, compactions, stalls, failures, files.
+//!
+//! ```
+//! use ironstone::{Db, EventListener, FlushJobInfo, Options};
+//! use std::sync::Arc;
+//! use std::sync::atomic::{AtomicU64, Ordering};
+//!
+//! #[derive(Default)]
+//! struct FlushedBytes(AtomicU64);
+//!
+//! impl EventListener for FlushedBytes {
+//!     fn on_flush_completed(&self, flush: &FlushJobInfo) {
+//!         let bytes = flush.file.as_ref().map_or(0, |file| file.size);
+//!         self.0.fetch_add(bytes, Ordering::Relaxed);
+//!     }
+//! }
+//!
+//! # fn main() -> ironstone::Result<()> {
+//! let flushed = Arc::new(FlushedBytes::default());
+//! let mut options = Options::default();
+//! options.db.create_if_missing = true;
+//! options.db.env = ironstone::vfs::Env::in_memory();
+//! options.db.listeners.push(flushed.clone());
+//! let db = Db::open(&options, "/db")?;
+//! db.put(b"key", b"value")?;
+//! db.flush()?;
+//! db.close()?;
+//! assert!(flushed.0.load(Ordering::Relaxed) > 0);
+//! # Ok(())
+//! # }
+//! ```
+
+use crate::info_log::{InfoLog, warning};
+use ironstone_base::sync::{Arc, Mutex};
+use ironstone_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
+use ironstone_compaction::{CompactionReason, CompactionStats, TableFileCreationReason};
+use ironstone_version::FileMetaData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+/// Is told what happens. All methods do nothing unless they are overridden. Names and occasions are RocksDB's.
+///
+/// Methods are called on background threads, or on the thread that asked for a flush, compaction or ingestion, while
+/// no lock of the database is held: they may read and write it, but must not wait for background work, which waits
+/// for them. Failures, stalls and sealed memtables are told soon after, in their order, on a thread of their own. A
+/// panic is logged and otherwise ignored.
+#[allow(unused_variables)]
+pub trait EventListener: Send + Sync {
+    /// Memtables are about to be written to a table.
+    fn on_flush_begin(&self, flush: &FlushJobInfo) {}
+    /// They are in a table, durable and visible.
+    fn on_flush_completed(&self, flush: &FlushJobInfo) {}
+    /// Tables are about to be rewritten, moved or dropped.
+    fn on_compaction_begin(&self, compaction: &CompactionJobInfo) {}
+    /// They were, or it failed: `status` says so.
+    fn on_compaction_completed(&self, compaction: &CompactionJobInfo) {}
+    /// A table was written. It may not be part of the database yet, and never be.
+    fn on_table_file_created(&self, file: &TableFileCreationInfo) {}
+    /// A table that nobody needs any more was removed, or could not be.
+    fn on_table_file_deleted(&self, file: &TableFileDeletionInfo) {}
+    /// A memtable takes no more writes: another one does.
+    fn on_memtable_sealed(&self, memtable: &MemTableInfo) {}
+    /// A file from outside became part of the database.
+    fn on_external_file_ingested(&self, file: &ExternalFileIngestionInfo) {}
+    /// Something failed, and writes are stopped.
+    fn on_background_error(&self, reason: BackgroundErrorReason, error: &Error) {}
+    /// The database will try to go on by itself after `error`.
+    fn on_error_recovery_begin(&self, error: &Error) {}
+    /// Writes are taken again after `error`.
+    fn on_error_recovery_completed(&self, error: &Error) {}
+    /// Writes to a column family begin to be slowed down or stopped, or no longer are.
+    fn on_stall_conditions_changed(&self, stall: &WriteStallInfo) {}
+}
+
+/// A flush.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct FlushJobInfo {
+    /// Whose memtables.
+    pub cf_id: ColumnFamilyId,
+    /// Its name.
+    pub cf_name: String,
+    /// Counts flushes and compactions of this opening.
+    pub job_id: u64,
+    /// How many memtables are written.
+    pub num_memtables: usize,
+    /// How many entries they have.
+    pub num_entries: u64,
+    /// The table; `None` before it is there, and where nothing was left to write.
+    pub file: Option<TableInfo>,
+}
+
+/// A table of the database.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct TableInfo {
+    /// Where it is.
+    pub path: PathBuf,
+    /// The number in its name.
+    pub number: FileNumber,
+    /// On which level.
+    pub level: usize,
+    /// In bytes.
+    pub size: u64,
+    /// The oldest write in it.
+    pub smallest_seqno: SequenceNumber,
+    /// The newest write in it.
+    pub largest_seqno: SequenceNumber,
+}
+
+impl TableInfo {
+    pub(crate) fn of(dir: &Path, level: usize, file: &FileMetaData) -> Self {
+        Self {
+            path: ironstone_base::file_name::table(dir, file.number),
+            number: file.number,
+            level,
+            size: file.file_size,
+            smallest_seqno: file.smallest_seqno,
+            largest_seqno: file.largest_seqno,
+        }
+    }
+}
+
+/// A compaction.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CompactionJobInfo {
+    /// Whose tables.
+    pub cf_id: ColumnFamilyId,
+    /// Its name.
+    pub cf_name: String,
+    /// Counts flushes and compactions of this opening.
+    pub job_id: u64,
+    /// Why.
+    pub reason: CompactionReason,
+    /// The first level that tables are taken from.
+    pub base_input_level: usize,
+    /// The level that they go to.
+    pub output_level: usize,
+    /// What is taken.
+    pub input_files: Vec<TableInfo>,
+    /// What it became; empty before it is there.
+    pub output_files: Vec<TableInfo>,
+    /// The tables are moved or dropped as they are.
+    pub is_trivial: bool,
+    /// How it ended; `Ok` before it has.
+    pub status: Result<()>,
+    /// What it read and wrote; zeros before it has ended.
+    pub stats: CompactionStats,
+}
+
+/// A table that was written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct TableFileCreationInfo {
+    /// Whose table.
+    pub cf_name: String,
+    /// Counts flushes and compactions of this opening.
+    pub job_id: u64,
+    /// By what.
+    pub reason: TableFileCreationReason,
+    /// Where it is.
+    pub path: PathBuf,
+    /// In bytes.
+    pub size: u64,
+}
+
+/// A table that was removed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct TableFileDeletionInfo {
+    /// Where it was.
+    pub path: PathBuf,
+    /// The number in its name.
+    pub number: FileNumber,
+    /// Whether it could be. What could not be removed is, when the database is opened again.
+    pub status: Result<()>,
+}
+
+/// A memtable that takes no more writes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct MemTableInfo {
+    /// Whose.
+    pub cf_name: String,
+    /// How many entries it has, those left out that writers are still putting in.
+    pub num_entries: u64,
+    /// How many of them delete something.
+    pub num_deletes: u64,
+    /// The last write that it may hold.
+    pub largest_seqno: SequenceNumber,
+}
+
+/// A file from outside.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct ExternalFileIngestionInfo {
+    /// Where to.
+    pub cf_name: String,
+    /// Where it came from.
+    pub external_path: PathBuf,
+    /// Where it is now.
+    pub internal_path: PathBuf,
+    /// On which level.
+    pub level: usize,
+    /// As which write its entries count; 0: as older than all.
+    pub global_seqno: SequenceNumber,
+}
+
+/// What was under way when something failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum BackgroundErrorReason {
+    /// Memtables were written to a table.
+    Flush,
+    /// Tables were rewritten.
+    Compaction,
+    /// A batch was written to the WAL, or a WAL created or synced.
+    WriteCallback,
+    /// The MANIFEST was written for something else: a column family, a file from outside.
+    ManifestWrite,
+    /// A background thread panicked.
+    Internal,
+}
+
+impl std::fmt::Display for BackgroundErrorReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Flush => "flush",
+            Self::Compaction => "compaction",
+            Self::WriteCallback => "writing the WAL",
+            Self::ManifestWrite => "writing the MANIFEST",
+            Self::Internal => "a background job",
+        })
+    }
+}
+
+/// How much writers are held up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum WriteStallCondition {
+    /// Not at all.
+    #[default]
+    Normal,
+    /// They are slowed down.
+    Delayed,
+    /// They wait.
+    Stopped,
+}
+
+/// What writers are held up by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WriteStallCause {
+    /// Memtables wait for their flush.
+    MemtableLimit,
+    /// Level 0 has too many files.
+    L0FileCountLimit,
+    /// Compaction has too many bytes to rewrite.
+    PendingCompactionBytes,
+}
+
+/// A change of how much the writers of a column family are held up.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct WriteStallInfo {
+    /// Whose.
+    pub cf_name: String,
+    /// How much before.
+    pub previous: WriteStallCondition,
+    /// How much now.
+    pub current: WriteStallCondition,
+    /// By what now.
+    pub cause: Option<WriteStallCause>,
+}
+
+/// What happened while a lock was held.
+pub(crate) enum Event {
+    Sealed(MemTableInfo),
+    Failed(BackgroundErrorReason, Error),
+    WillTryAgain(Error),
+    Recovered(Error),
+    Stalls(WriteStallInfo),
+}
+
+/// The listeners of a database.
+pub(crate) struct Listeners {
+    all: Vec<Arc<dyn EventListener>>,
+    log: Arc<InfoLog>,
+    waiting: Mutex<Vec<Event>>,
+}
+
+impl Listeners {
+    pub(crate) fn new(all: &[Arc<dyn EventListener>], log: &Arc<InfoLog>) -> Self {
+        Self { all: all.to_vec(), log: Arc::clone(log), waiting: Mutex::default() }
+    }
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+    /// Calls all of them. No lock may be held.
+    pub(crate) fn tell(&self, call: impl Fn(&dyn EventListener)) {
+        for listener in &self.all {
+            if catch_unwind(AssertUnwindSafe(|| call(&**listener))).is_err() {
+                warning!(self.log, "an event listener panicked");
+            }
+        }
+    }
+    /// Keeps an event until locks are let go of. Answers whether somebody is to be told.
+    pub(crate) fn note(&self, event: Event) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        self.waiting.lock().push(event);
+        true
+    }
+    /// Tells what was kept. No lock may be held.
+    pub(crate) fn deliver(&self) {
+        if self.is_empty() {
+            return;
+        }
+        let events = std::mem::take(&mut *self.waiting.lock());
+        for event in &events {
+            self.tell(|listener| match event {
+                Event::Sealed(memtable) => listener.on_memtable_sealed(memtable),
+                Event::Failed(reason, error) => listener.on_background_error(*reason, error),
+                Event::WillTryAgain(error) => listener.on_error_recovery_begin(error),
+                Event::Recovered(error) => listener.on_error_recovery_completed(error),
+                Event::Stalls(info) => listener.on_stall_conditions_changed(info),
+            });
+        }
+    }
+}
