@@ -463,7 +463,8 @@ impl Db {
         if options.read_tier == ReadTier::Memtable {
             return Err(Error::not_supported("iterators over memtables only"));
         }
-        let table_options = options.table_options();
+        let prefix_seek = options.prefix_seek(&cf.0.options, self.engine.options.prefix_seek_opt_in_only);
+        let table_options = options.table_options(prefix_seek.clone());
         for (level, tables) in view.levels.iter().enumerate() {
             if level == 0 {
                 for slot in &tables.tables {
@@ -484,14 +485,7 @@ impl Db {
         } else {
             Box::new(MergingIterator::new(comparator.clone(), children))
         };
-        let prefix = options.prefix_same_as_start.then(|| cf.0.options.prefix_extractor.clone()).flatten();
-        let bounds = Bounds {
-            comparator: comparator.user.clone(),
-            lower: options.iterate_lower_bound.clone(),
-            upper: options.iterate_upper_bound.clone(),
-            prefix,
-            start_prefix: None,
-        };
+        let bounds = Bounds::new(options, &cf.0.options, prefix_seek);
         self.engine.count(Ticker::NoIteratorCreated, 1);
         Ok(DbIterator::new(inner, at, bounds, tombstones, view, options.snapshot.clone()))
     }

@@ -65,14 +65,9 @@ impl SstFileReader {
         let comparator = InternalKeyComparator::new(cf.comparator.clone());
         let mut tombstones = Covering::new(comparator.clone(), SequenceNumber::MAX);
         tombstones.add(0, self.table.range_fragments());
-        let bounds = Bounds {
-            comparator: cf.comparator.clone(),
-            lower: options.iterate_lower_bound.clone(),
-            upper: options.iterate_upper_bound.clone(),
-            prefix: options.prefix_same_as_start.then(|| cf.prefix_extractor.clone()).flatten(),
-            start_prefix: None,
-        };
-        let inner = Box::new(self.table.iter(&options.table_options()));
+        let prefix_seek = options.prefix_seek(cf, self.options.db.prefix_seek_opt_in_only);
+        let inner = Box::new(self.table.iter(&options.table_options(prefix_seek.clone())));
+        let bounds = Bounds::new(options, cf, prefix_seek);
         DbIterator::new(inner, SequenceNumber::MAX, bounds, tombstones, self.view(comparator), None)
     }
 

@@ -1,12 +1,15 @@
 //! The iterator that users see: the newest visible entry of each user key, what is deleted left out, merge
 //! operands merged.
 
+use crate::options::ColumnFamilyOptions;
 use crate::read::range_tombstones::Covering;
+use crate::read::read_options::ReadOptions;
 use crate::read::view::SuperVersion;
 use ironstone_base::merge::{self, Operands};
 use ironstone_base::sync::Arc;
 use ironstone_base::{
-    Error, InternalKey, InternalKeyBuf, Result, SequenceNumber, SliceTransform, UserComparator, ValueType,
+    Error, InternalKey, InternalKeyBuf, PrefixSeek, Result, SequenceNumber, SliceTransform, UserComparator,
+    ValueType,
 };
 use ironstone_iter::InternalIterator;
 use std::cmp::Ordering;
@@ -58,14 +61,18 @@ pub struct DbIterator {
 
 /// Where an iterator may go.
 pub(crate) struct Bounds {
-    pub(crate) comparator: UserComparator,
+    comparator: UserComparator,
     /// The first key that may be returned.
-    pub(crate) lower: Option<Vec<u8>>,
+    lower: Option<Vec<u8>>,
     /// The key after the last that may be returned.
-    pub(crate) upper: Option<Vec<u8>>,
+    upper: Option<Vec<u8>>,
+    /// How the places below use prefix filters.
+    prefix_seek: Option<Arc<PrefixSeek>>,
     /// Set: only keys that share the prefix of the last seek target are returned.
-    pub(crate) prefix: Option<Arc<dyn SliceTransform>>,
-    pub(crate) start_prefix: Option<Vec<u8>>,
+    same_as_start: Option<Arc<dyn SliceTransform>>,
+    /// That prefix, if the target had one.
+    start_prefix: Vec<u8>,
+    has_start_prefix: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -82,6 +89,22 @@ enum Position {
 }
 
 impl Bounds {
+    /// Those of an iterator over a column family.
+    pub(crate) fn new(
+        options: &ReadOptions,
+        cf: &ColumnFamilyOptions,
+        prefix_seek: Option<Arc<PrefixSeek>>,
+    ) -> Self {
+        Self {
+            comparator: cf.comparator.clone(),
+            lower: options.iterate_lower_bound.clone(),
+            upper: options.iterate_upper_bound.clone(),
+            prefix_seek,
+            same_as_start: options.prefix_same_as_start.then(|| cf.prefix_extractor.clone()).flatten(),
+            start_prefix: Vec::new(),
+            has_start_prefix: false,
+        }
+    }
     #[inline]
     fn is_past_upper(&self, key: &[u8]) -> bool {
         self.upper.as_deref().is_some_and(|upper| self.comparator.compare(key, upper).is_ge())
@@ -92,14 +115,27 @@ impl Bounds {
     }
     #[inline]
     fn leaves_prefix(&self, key: &[u8]) -> bool {
-        match (&self.prefix, &self.start_prefix) {
-            (Some(prefix), Some(start)) => prefix.transform(key) != Some(start),
+        match &self.same_as_start {
+            Some(extractor) if self.has_start_prefix => {
+                extractor.transform(key) != Some(self.start_prefix.as_slice())
+            }
             _ => false,
         }
     }
-    fn note_seek(&mut self, target: &[u8]) {
-        self.start_prefix =
-            self.prefix.as_ref().and_then(|prefix| prefix.transform(target)).map(<[u8]>::to_vec);
+    /// The iterator is sent to `target`, or with `None` to one end of all keys.
+    fn note_seek(&mut self, target: Option<&[u8]>) {
+        if let Some(seek) = &self.prefix_seek {
+            seek.note_seek(target);
+        }
+        self.note_start(target);
+    }
+    /// Keeps the iterator to the prefix of `key`, if it is one that is kept to a prefix.
+    fn note_start(&mut self, key: Option<&[u8]>) {
+        let extractor = self.same_as_start.as_ref();
+        let prefix = key.and_then(|key| extractor.and_then(|extractor| extractor.transform(key)));
+        self.has_start_prefix = prefix.is_some();
+        self.start_prefix.clear();
+        self.start_prefix.extend_from_slice(prefix.unwrap_or_default());
     }
 }
 
@@ -157,15 +193,21 @@ impl DbIterator {
 
     /// Moves to the first key.
     pub fn seek_to_first(&mut self) -> Result<bool> {
-        self.bounds.start_prefix = None;
+        if let Some(lower) = self.bounds.lower.clone() {
+            return self.seek(lower);
+        }
+        self.bounds.note_seek(None);
         let result = self.do_seek_to_first();
-        self.finish(result)
+        self.finish_at_end(result)
     }
     /// Moves to the last key.
     pub fn seek_to_last(&mut self) -> Result<bool> {
-        self.bounds.start_prefix = None;
+        if let Some(upper) = self.bounds.upper.clone() {
+            return self.seek_for_prev(upper);
+        }
+        self.bounds.note_seek(None);
         let result = self.do_seek_to_last();
-        self.finish(result)
+        self.finish_at_end(result)
     }
     /// Moves to the first key at or after `target`.
     pub fn seek(&mut self, target: impl AsRef<[u8]>) -> Result<bool> {
@@ -226,21 +268,23 @@ impl DbIterator {
         }
     }
 
-    fn do_seek_to_first(&mut self) -> Result<Position> {
-        match &self.bounds.lower {
-            Some(lower) => {
-                let target = InternalKeyBuf::for_seek(lower, self.sequence);
-                self.inner.seek(target.as_key())?;
-            }
-            None => {
-                self.inner.seek_to_first()?;
-            }
+    /// As `finish`, for an iterator that was sent to one end of all keys.
+    fn finish_at_end(&mut self, result: Result<Position>) -> Result<bool> {
+        let found = self.finish(result)?;
+        if self.bounds.same_as_start.is_some() {
+            let here = self.key().map(<[u8]>::to_vec);
+            self.bounds.note_start(here.as_deref());
         }
+        Ok(found)
+    }
+
+    fn do_seek_to_first(&mut self) -> Result<Position> {
+        self.inner.seek_to_first()?;
         self.find_forward(false)
     }
 
     fn do_seek(&mut self, target: &[u8]) -> Result<Position> {
-        self.bounds.note_seek(target);
+        self.bounds.note_seek(Some(target));
         let start = match &self.bounds.lower {
             Some(lower) if self.bounds.is_before_lower(target) => lower,
             _ => target,
@@ -251,20 +295,12 @@ impl DbIterator {
     }
 
     fn do_seek_to_last(&mut self) -> Result<Position> {
-        match &self.bounds.upper {
-            Some(upper) => {
-                let before = InternalKeyBuf::for_seek(upper, SequenceNumber::MAX);
-                self.inner.seek_for_prev(before.as_key())?;
-            }
-            None => {
-                self.inner.seek_to_last()?;
-            }
-        }
+        self.inner.seek_to_last()?;
         self.find_backward(false)
     }
 
     fn do_seek_for_prev(&mut self, target: &[u8]) -> Result<Position> {
-        self.bounds.note_seek(target);
+        self.bounds.note_seek(Some(target));
         let end = match &self.bounds.upper {
             Some(upper) if self.bounds.is_past_upper(target) => {
                 InternalKeyBuf::for_seek(upper, SequenceNumber::MAX)

@@ -46,9 +46,9 @@ impl LevelIter {
         Ok(self.current.as_mut().expect("opened above"))
     }
 
-    /// From behind table `at - 1` to the first entry of the tables from `at` on.
+    /// From behind table `at - 1` to the first entry of the tables from `at` on, up to the upper bound.
     fn first_from(&mut self, mut at: usize) -> Result<bool> {
-        while at < self.level.tables.len() {
+        while at < self.level.tables.len() && !self.begins_past_bound(at) {
             if self.open(at)?.seek_to_first()? {
                 return Ok(true);
             }
@@ -56,6 +56,22 @@ impl LevelIter {
         }
         self.current = None;
         Ok(false)
+    }
+
+    /// Whether nothing in table `at` is within the upper bound.
+    fn begins_past_bound(&self, at: usize) -> bool {
+        let order = &self.comparator.user;
+        let bound = self.options.upper_bound.as_ref();
+        bound.is_some_and(|bound| order.compare(self.first_key(at), bound).is_ge())
+    }
+    fn first_key(&self, at: usize) -> &[u8] {
+        self.level.files.files()[at].smallest.user_key()
+    }
+
+    /// Whether the table after `at`, which has nothing to show from `target` on, may have something.
+    fn may_go_on(&self, at: usize, target: InternalKey<'_>) -> bool {
+        let seek = self.options.prefix_seek.as_ref().filter(|_| at + 1 < self.level.tables.len());
+        seek.is_none_or(|seek| seek.may_go_on(target.user_key(), self.first_key(at + 1)))
     }
 
     /// To the last entry of the tables below `end`.
@@ -91,7 +107,8 @@ impl InternalIterator for LevelIter {
         if self.open(at)?.seek(target)? {
             return Ok(true);
         }
-        self.first_from(at + 1)
+        // The table stays open and stands nowhere: the next seek may well be into it.
+        if self.may_go_on(at, target) { self.first_from(at + 1) } else { Ok(false) }
     }
     fn seek_for_prev(&mut self, target: InternalKey<'_>) -> Result<bool> {
         let at = self.level.files.find(&self.comparator, target);

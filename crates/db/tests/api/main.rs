@@ -16,6 +16,7 @@ mod iterators;
 mod merge;
 mod open;
 mod options;
+mod prefix_seek;
 mod reads;
 mod secondary;
 mod snapshots;
