@@ -446,6 +446,7 @@ impl Db {
         view: Arc<SuperVersion>,
         at: SequenceNumber,
     ) -> Result<DbIterator> {
+        let prefix_seek = options.prefix_seek(&cf.0.options, self.engine.options.prefix_seek_opt_in_only);
         let comparator = &cf.0.comparator;
         let mut children: Vec<BoxedIterator> = Vec::new();
         let mut tombstones = Covering::new(comparator.clone(), at);
@@ -457,13 +458,12 @@ impl Db {
                         tombstones.add(children.len(), &fragments);
                     }
                 }
-                children.push(Box::new(table.iter()));
+                children.push(Box::new(table.iter_by_prefix(prefix_seek.clone())));
             }
         }
         if options.read_tier == ReadTier::Memtable {
             return Err(Error::not_supported("iterators over memtables only"));
         }
-        let prefix_seek = options.prefix_seek(&cf.0.options, self.engine.options.prefix_seek_opt_in_only);
         let table_options = options.table_options(prefix_seek.clone());
         for (level, tables) in view.levels.iter().enumerate() {
             if level == 0 {

@@ -2,9 +2,11 @@
 
 use crate::disk::{Disk, all, here, rewrite_all};
 use ironstone::statistics::Ticker;
+use ironstone::vfs::OpKind;
+use ironstone::vfs::fault::{FaultError, FaultRule};
 use ironstone::{
-    Db, DbIterator, FilterPolicy, IngestOptions, Options, ReadOptions, SliceTransform, SstFileWriter,
-    Statistics, slice_transform,
+    Comparator, Db, DbIterator, FilterPolicy, IngestOptions, Options, ReadOptions, SliceTransform,
+    SstFileWriter, Statistics, UserComparator, slice_transform,
 };
 use std::sync::Arc;
 
@@ -354,4 +356,92 @@ fn a_table_file_is_read_by_the_same_rules() {
     assert_eq!(counts, (1, 1, 0));
     let total = ReadOptions { total_order_seek: true, ..ReadOptions::default() };
     assert!(file.iter(&total).seek("ab").unwrap());
+}
+
+#[test]
+fn a_seek_asks_the_filter_of_a_memtable_too() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.cf.prefix_extractor = Some(slice_transform::fixed_prefix(2));
+    options.cf.memtable_prefix_bloom_size_ratio = 0.1;
+    let db = disk.open_with(&options);
+    ["aa1", "ac1"].iter().for_each(|key| db.put(key, "").unwrap());
+    let auto = |upper: &str| {
+        let options = ReadOptions { auto_prefix_mode: true, ..bounded("", upper) };
+        let mut iter = db.iter_cf(&options, db.default_column_family()).unwrap();
+        from(&mut iter, "ab")
+    };
+    for when in ["in the memtable", "in an immutable one"] {
+        assert!(!db.iter().unwrap().seek("ab").unwrap(), "{when}");
+        assert!(!db.iter().unwrap().seek_for_prev("ab").unwrap(), "{when}");
+        assert!(db.iter().unwrap().seek("ac").unwrap(), "{when}");
+        let mut total = iter_with(&db, |options| options.total_order_seek = true);
+        assert_eq!(from(&mut total, "ab"), "ac1", "{when}");
+        assert_eq!(
+            (auto("ab9"), auto("ac9"), auto("")),
+            (String::new(), "ac1".into(), "ac1".into()),
+            "{when}"
+        );
+        let mut iter = db.iter().unwrap();
+        let more = iter.seek_to_first().unwrap();
+        assert_eq!(rest(&mut iter, more), "aa1 ac1", "{when}");
+        disk.faults.arm();
+        disk.faults.add(FaultRule::error(FaultError::Io).on(&[OpKind::Create]).path(".sst").forever());
+        db.flush().unwrap_err();
+        assert_eq!(db.int_property("rocksdb.num-immutable-mem-table"), Some(1));
+    }
+}
+
+#[test]
+fn a_filter_of_whole_keys_changes_no_read_and_takes_of_the_write_buffer() {
+    let size_with = |ratio: f64, whole_keys: bool| {
+        let disk = Disk::new();
+        let mut options = disk.options();
+        options.cf.write_buffer_size = 1 << 20;
+        options.cf.memtable_prefix_bloom_size_ratio = ratio;
+        options.cf.memtable_whole_key_filtering = whole_keys;
+        let db = disk.open_with(&options);
+        (0..100).for_each(|number| db.put(format!("key{number}"), "").unwrap());
+        db.delete_range("key3", "key4").unwrap();
+        let keys: Vec<String> = (0..200).map(|number| format!("key{number}")).collect();
+        for (key, found) in keys.iter().zip(db.multi_get(&keys)) {
+            let number: u32 = key[3..].parse().unwrap();
+            let is_there = number < 100 && !key.starts_with("key3");
+            assert_eq!(db.get(key).unwrap().is_some(), is_there, "{key}");
+            assert_eq!(found.unwrap().is_some(), is_there, "{key}");
+        }
+        db.int_property("rocksdb.cur-size-active-mem-table").unwrap()
+    };
+    let plain = size_with(0.0, true);
+    assert_eq!(size_with(0.1, false), plain, "without an extractor there is nothing to hold");
+    assert_eq!(size_with(0.125, true), plain + (1 << 17));
+    assert_eq!(size_with(7.0, true), plain + (1 << 18), "a quarter at most");
+}
+
+struct AnyCase;
+
+impl Comparator for AnyCase {
+    fn name(&self) -> &str {
+        "test.AnyCase"
+    }
+    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        a.to_ascii_lowercase().cmp(&b.to_ascii_lowercase())
+    }
+}
+
+#[test]
+fn where_keys_of_different_bytes_are_equal_no_filter_is_asked() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.cf.comparator = UserComparator::Custom(Arc::new(AnyCase));
+    options.cf.prefix_extractor = Some(slice_transform::fixed_prefix(2));
+    options.cf.memtable_prefix_bloom_size_ratio = 0.1;
+    options.cf.memtable_whole_key_filtering = true;
+    let db = disk.open_with(&options);
+    db.put("Iron", "").unwrap();
+    for _ in 0..2 {
+        assert!(db.get("iRON").unwrap().is_some());
+        assert!(db.iter().unwrap().seek("ir").unwrap());
+        db.flush().unwrap();
+    }
 }
