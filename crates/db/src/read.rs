@@ -7,4 +7,5 @@ pub(crate) mod multi_get;
 pub(crate) mod pinned_value;
 pub(crate) mod range_tombstones;
 pub(crate) mod read_options;
+pub(crate) mod source;
 pub(crate) mod view;

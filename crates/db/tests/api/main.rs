@@ -18,6 +18,7 @@ mod open;
 mod options;
 mod prefix_seek;
 mod reads;
+mod refresh;
 mod secondary;
 mod snapshots;
 mod sst_files;
