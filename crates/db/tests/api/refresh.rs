@@ -5,7 +5,6 @@ use ironstone::{
     Code, ColumnFamily, Db, DbIterator, Options, ReadOptions, SstFileReader, WriteOptions, merge_operators,
     slice_transform,
 };
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 fn iter_with(db: &Db, change: impl FnOnce(&mut ReadOptions)) -> DbIterator {
@@ -262,29 +261,30 @@ fn a_tailing_iterator_follows_a_writer_without_a_gap() {
     let mut options = disk.options();
     options.cf.write_buffer_size = 64 << 10;
     options.cf.disable_auto_compactions = false;
-    let db = Arc::new(disk.open_with(&options));
-    let done = Arc::new(AtomicBool::new(false));
-    let writer = {
-        let (db, done) = (Arc::clone(&db), Arc::clone(&done));
-        std::thread::spawn(move || {
-            (0..COUNT).for_each(|number| db.put(number.to_be_bytes(), "").unwrap());
-            done.store(true, Ordering::Release);
-        })
+    let db = disk.open_with(&options);
+    let done = AtomicBool::new(false);
+    let write = || {
+        (0..COUNT).for_each(|number| db.put(number.to_be_bytes(), "").unwrap());
+        done.store(true, Ordering::Release);
     };
-    let mut iter = tailing(&db);
-    let mut next: u64 = 0;
-    loop {
-        let is_last = done.load(Ordering::Acquire);
-        let mut more = iter.seek(next.to_be_bytes()).unwrap();
-        while more {
-            assert_eq!(iter.key(), Some(&next.to_be_bytes()[..]));
-            next += 1;
-            more = iter.next().unwrap();
+    let follow = || {
+        let mut iter = tailing(&db);
+        let mut next: u64 = 0;
+        loop {
+            let is_last = done.load(Ordering::Acquire);
+            let mut more = iter.seek(next.to_be_bytes()).unwrap();
+            while more {
+                assert_eq!(iter.key(), Some(&next.to_be_bytes()[..]));
+                next += 1;
+                more = iter.next().unwrap();
+            }
+            if is_last {
+                return next;
+            }
         }
-        if is_last {
-            break;
-        }
-    }
-    writer.join().unwrap();
-    assert_eq!(next, COUNT);
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(write);
+        assert_eq!(follow(), COUNT);
+    });
 }
