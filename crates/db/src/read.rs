@@ -2,6 +2,7 @@
 
 pub(crate) mod db_iterator;
 pub(crate) mod get;
+pub(crate) mod level0_iter;
 pub(crate) mod level_iter;
 pub(crate) mod multi_get;
 pub(crate) mod pinned_value;

@@ -156,12 +156,14 @@ impl MemTableIter {
     pub(crate) fn new(table: Arc<MemTable>, prefix_seek: Option<Arc<PrefixSeek>>) -> Self {
         Self { cursor: Cursor::new(table), prefix_seek }
     }
-    /// Whether the Bloom filter says that nothing wanted is there; then the iterator stands nowhere.
-    fn is_filtered_out(&mut self, target: InternalKey<'_>, direction: Direction) -> Result<bool> {
-        let Some(seek) = &self.prefix_seek else {
-            return Ok(false);
-        };
-        let is_out = self.cursor.table.is_ruled_out(seek, target.user_key(), direction)?;
+    /// Whether nothing wanted is there: nothing at all, or by the Bloom filter. Then the iterator stands nowhere.
+    fn is_ruled_out(&mut self, target: InternalKey<'_>, direction: Direction) -> Result<bool> {
+        let table = &self.cursor.table;
+        let is_out = table.is_untouched()
+            || match &self.prefix_seek {
+                Some(seek) => table.is_ruled_out(seek, target.user_key(), direction)?,
+                None => false,
+            };
         if is_out {
             self.cursor.entry = None;
         }
@@ -187,14 +189,14 @@ impl InternalIterator for MemTableIter {
         Ok(self.valid())
     }
     fn seek(&mut self, target: InternalKey<'_>) -> Result<bool> {
-        if self.is_filtered_out(target, Direction::Forward)? {
+        if self.is_ruled_out(target, Direction::Forward)? {
             return Ok(false);
         }
         self.cursor.seek(EntryKey::new(target));
         Ok(self.valid())
     }
     fn seek_for_prev(&mut self, target: InternalKey<'_>) -> Result<bool> {
-        if self.is_filtered_out(target, Direction::Backward)? {
+        if self.is_ruled_out(target, Direction::Backward)? {
             return Ok(false);
         }
         self.cursor.seek_for_prev(EntryKey::new(target));

@@ -292,6 +292,11 @@ impl MemTable {
     pub fn is_empty(&self) -> bool {
         self.num_entries() == 0 && !self.has_range_tombstones()
     }
+    /// Whether nothing was added that a reader may see: writes that it sees were counted before.
+    #[inline]
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.counters.first_sequence() == u64::MAX
+    }
     /// The smallest sequence number added.
     pub fn first_sequence(&self) -> Option<SequenceNumber> {
         let first = self.counters.first_sequence();

@@ -1,16 +1,19 @@
 //! An iterator over the disjoint tables of a level, which opens one at a time.
 
 use crate::read::view::LevelView;
+use ironstone_base::prefix_seek::Direction;
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::{AtomicBool, Ordering};
-use ironstone_base::{InternalKey, InternalKeyComparator, Result};
+use ironstone_base::{InternalKey, InternalKeyComparator, PrefixSeek, Result};
 use ironstone_iter::InternalIterator;
 use ironstone_sst::{TableIter, TableReadOptions};
 
 /// Chains the tables of a sorted level.
 pub(crate) struct LevelIter {
     level: Arc<LevelView>,
+    /// Without prefixes: tables are asked here.
     options: TableReadOptions,
+    prefix_seek: Option<Arc<PrefixSeek>>,
     comparator: InternalKeyComparator,
     /// The table that `current` reads.
     at: usize,
@@ -22,11 +25,12 @@ pub(crate) struct LevelIter {
 impl LevelIter {
     pub(crate) fn new(
         level: Arc<LevelView>,
-        options: TableReadOptions,
+        mut options: TableReadOptions,
         comparator: InternalKeyComparator,
         has_tombstones: Arc<AtomicBool>,
     ) -> Self {
-        Self { level, options, comparator, at: 0, current: None, has_tombstones }
+        let prefix_seek = options.prefix_seek.take();
+        Self { level, options, prefix_seek, comparator, at: 0, current: None, has_tombstones }
     }
 
     /// Opens table `at`, unless it is the one that is open.
@@ -44,6 +48,22 @@ impl LevelIter {
             self.at = at;
         }
         Ok(self.current.as_mut().expect("opened above"))
+    }
+
+    /// Whether table `at` has nothing to show from `target` on, by its prefix filter; then it needs no iterator.
+    fn is_ruled_out(&mut self, at: usize, target: InternalKey<'_>, direction: Direction) -> Result<bool> {
+        let Some(seek) = &self.prefix_seek else { return Ok(false) };
+        let (read, flag) = (&self.options.read, &self.has_tombstones);
+        let is_out = self.level.tables[at].with_reader(|reader| {
+            if reader.has_range_deletions() {
+                flag.store(true, Ordering::Relaxed); // One thread at a time uses the iterator.
+            }
+            reader.is_ruled_out(read, seek, target, direction)
+        });
+        if !matches!(is_out, Ok(false)) {
+            self.current = None;
+        }
+        is_out
     }
 
     /// From behind table `at - 1` to the first entry of the tables from `at` on, up to the upper bound.
@@ -70,7 +90,7 @@ impl LevelIter {
 
     /// Whether the table after `at`, which has nothing to show from `target` on, may have something.
     fn may_go_on(&self, at: usize, target: InternalKey<'_>) -> bool {
-        let seek = self.options.prefix_seek.as_ref().filter(|_| at + 1 < self.level.tables.len());
+        let seek = self.prefix_seek.as_ref().filter(|_| at + 1 < self.level.tables.len());
         seek.is_none_or(|seek| seek.may_go_on(target.user_key(), self.first_key(at + 1)))
     }
 
@@ -104,10 +124,9 @@ impl InternalIterator for LevelIter {
             self.current = None;
             return Ok(false);
         }
-        if self.open(at)?.seek(target)? {
+        if !self.is_ruled_out(at, target, Direction::Forward)? && self.open(at)?.seek(target)? {
             return Ok(true);
         }
-        // The table stays open and stands nowhere: the next seek may well be into it.
         if self.may_go_on(at, target) { self.first_from(at + 1) } else { Ok(false) }
     }
     fn seek_for_prev(&mut self, target: InternalKey<'_>) -> Result<bool> {
@@ -115,7 +134,7 @@ impl InternalIterator for LevelIter {
         if at == self.level.tables.len() {
             return self.last_before(at);
         }
-        if self.open(at)?.seek_for_prev(target)? {
+        if !self.is_ruled_out(at, target, Direction::Backward)? && self.open(at)?.seek_for_prev(target)? {
             return Ok(true);
         }
         self.last_before(at)

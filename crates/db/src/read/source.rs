@@ -3,6 +3,7 @@
 use crate::column_family::ColumnFamilyData;
 use crate::engine::Engine;
 use crate::read::level_iter::LevelIter;
+use crate::read::level0_iter::Level0Iter;
 use crate::read::range_tombstones::Covering;
 use crate::read::read_options::ReadOptions;
 use crate::read::view::SuperVersion;
@@ -88,7 +89,17 @@ impl IteratorSource {
         }
         let table_options = self.options.table_options(self.prefix_seek.clone());
         for (level, tables) in view.levels.iter().enumerate() {
-            if level == 0 {
+            if let (0, Some(seek)) = (level, self.prefix_seek.as_ref().filter(|_| tables.tables.len() > 1)) {
+                for slot in &tables.tables {
+                    slot.with_reader(|reader| {
+                        tombstones.add(children.len(), reader.range_fragments());
+                        Ok(())
+                    })?;
+                }
+                let (tables, options) = (Arc::clone(tables), table_options.clone());
+                let iter = Level0Iter::new(tables, options, Arc::clone(seek), comparator.clone());
+                children.push(Box::new(iter));
+            } else if level == 0 {
                 for slot in &tables.tables {
                     children.push(Box::new(slot.with_reader(|reader| {
                         tombstones.add(children.len(), reader.range_fragments());

@@ -298,7 +298,7 @@ impl TableReader {
     }
 
     /// Whether the filter says that an iterator finds nothing that it wants from `target` on.
-    pub(crate) fn is_ruled_out(
+    pub fn is_ruled_out(
         &self,
         context: &ReadContext,
         seek: &PrefixSeek,
