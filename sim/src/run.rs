@@ -5,8 +5,8 @@ use crate::history::{Found, Shared};
 use crate::plan::{Chore, Plan, Trouble};
 use crate::state;
 use ironstone::{
-    Code, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db,
-    DbIterator, DbOptions, Error, FlushOptions, ReadOptions, WriteBatch, WriteOptions,
+    Code, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db, DbIterator,
+    DbOptions, Error, FlushOptions, ReadOptions, WriteBatch, WriteOptions,
 };
 use ironstone_base::sync::{Arc, thread};
 use ironstone_vfs::fault::FaultFileSystem;

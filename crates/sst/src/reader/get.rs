@@ -314,6 +314,7 @@ impl TableReader {
         }
     }
 
+    #[inline(never)] // Reads of keys ask for whole keys as a rule.
     fn ask_for_prefix(&self, context: &ReadContext, prefix: &[u8], target: InternalKey<'_>) -> Result<bool> {
         let may_match = self.ask_filter(context, prefix, target)?;
         self.count(Ticker::BloomFilterPrefixChecked);
