@@ -1,12 +1,12 @@
 //! One simulation, from an empty disk to the verdict about what came back.
 
 use crate::clock::SimClock;
-use crate::history::Shared;
+use crate::history::{Found, Shared};
 use crate::plan::{Chore, Plan, Trouble};
 use crate::state;
 use ironstone::{
-    Code, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db, DbOptions,
-    Error, FlushOptions, ReadOptions, WriteBatch, WriteOptions,
+    Code, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db, DbIterator,
+    DbOptions, Error, FlushOptions, ReadOptions, WriteBatch, WriteOptions,
 };
 use ironstone_base::sync::{Arc, thread};
 use ironstone_vfs::fault::FaultFileSystem;
@@ -313,18 +313,26 @@ impl Stage {
     fn read(&self, reader: usize, rounds: usize) -> Result<(), String> {
         let mut rng = self.plan.generator(200 + reader as u64);
         let mut seen = BTreeMap::new();
+        let tailing = ReadOptions { tailing: true, ..ReadOptions::default() };
+        let (mut kept, mut tail) = (self.iterators(&ReadOptions::default())?, self.iterators(&tailing)?);
         for _ in 0..rounds {
             let accepted: Vec<usize> = (0..self.plan.writers.len())
                 .map(|writer| self.history.with(|history| history.range_of(writer).0))
                 .collect();
             for _ in 0..3 {
                 self.read_newest(&accepted)?;
+                self.read_tail(tail.as_mut().and_then(|iters| iters.first_mut()), &accepted)?;
             }
             let snapshot = self.db.snapshot();
             let options = ReadOptions { snapshot: Some(snapshot.clone()), ..ReadOptions::default() };
-            let Some(first) = self.look(&options, rng.random_bool(0.5))? else { continue };
+            let kept = &mut kept;
+            let mut look = |way: u32| match (way, &mut *kept) {
+                (0, Some(kept)) => self.judge(state::by_refreshed(kept, &snapshot)),
+                _ => self.look(&options, way == 1),
+            };
+            let Some(first) = look(rng.random_range(0..3))? else { continue };
             self.clock.sleep(Duration::from_micros(rng.random_range(0..300)));
-            if let Some(second) = self.look(&options, rng.random_bool(0.5))?
+            if let Some(second) = look(rng.random_range(0..3))?
                 && second != first
             {
                 return Err(format!("a snapshot has changed: {first:?}, later {second:?}"));
@@ -364,16 +372,46 @@ impl Stage {
         Ok(())
     }
 
-    fn look(&self, options: &ReadOptions, by_get: bool) -> Result<Option<crate::history::Found>, String> {
+    fn look(&self, options: &ReadOptions, by_get: bool) -> Result<Option<Found>, String> {
         let found = if by_get {
             state::by_gets(&self.db, &self.cfs, options, self.plan.writers.len(), SHARED_KEYS)
         } else {
             state::by_iterators(&self.db, &self.cfs, options)
         };
+        self.judge(found)
+    }
+
+    fn judge(&self, found: ironstone::Result<Result<Found, String>>) -> Result<Option<Found>, String> {
         match found {
             Ok(found) => Ok(Some(found?)),
             Err(error) => self.allow("read", Err(error)),
         }
+    }
+
+    /// Iterators over all column families; `None` if the disk lets nobody have them.
+    fn iterators(&self, options: &ReadOptions) -> Result<Option<Vec<DbIterator>>, String> {
+        let all: Vec<&ColumnFamily> = self.cfs.iter().collect();
+        self.allow("iterators", self.db.iters_cf(options, &all))
+    }
+
+    /// Seeks of a tailing iterator: a batch that was `accepted` before is there.
+    fn read_tail(&self, tail: Option<&mut DbIterator>, accepted: &[usize]) -> Result<(), String> {
+        let Some(tail) = tail else { return Ok(()) };
+        for (writer, &accepted) in accepted.iter().enumerate().filter(|(_, accepted)| **accepted > 0) {
+            let key = state::number_key(writer);
+            let moved = tail.seek(&key);
+            if self.allow("seek", moved)?.is_none() {
+                continue;
+            }
+            let value = tail.value().filter(|_| tail.key() == Some(&key));
+            let number = value.and_then(|value| String::from_utf8_lossy(value).parse::<usize>().ok());
+            if number.is_none_or(|number| number < accepted) {
+                return Err(format!(
+                    "a tailing iterator finds batch {number:?} of writer {writer}, {accepted} was accepted before"
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Ends the database as planned, opens what is left, and judges it.

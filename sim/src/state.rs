@@ -1,7 +1,7 @@
 //! What a database holds, read in different ways.
 
 use crate::history::{BatchId, Found};
-use ironstone::{ColumnFamily, Db, ReadOptions};
+use ironstone::{ColumnFamily, Db, DbIterator, ReadOptions, Snapshot};
 
 /// The key of a writer's number.
 pub fn number_key(writer: usize) -> Vec<u8> {
@@ -57,8 +57,21 @@ pub fn by_iterators(
     options: &ReadOptions,
 ) -> ironstone::Result<Result<Found, String>> {
     let handles: Vec<&ColumnFamily> = cfs.iter().collect();
-    let mut found = empty(cfs.len());
-    for (family, mut iter) in db.iters_cf(options, &handles)?.into_iter().enumerate() {
+    by_walking(&mut db.iters_cf(options, &handles)?)
+}
+
+/// The same by iterators that there are, which are taken to `snapshot` first.
+pub fn by_refreshed(
+    iters: &mut [DbIterator],
+    snapshot: &Snapshot,
+) -> ironstone::Result<Result<Found, String>> {
+    iters.iter_mut().try_for_each(|iter| iter.refresh_at(snapshot))?;
+    by_walking(iters)
+}
+
+fn by_walking(iters: &mut [DbIterator]) -> ironstone::Result<Result<Found, String>> {
+    let mut found = empty(iters.len());
+    for (family, iter) in iters.iter_mut().enumerate() {
         let mut forward = Vec::new();
         let mut more = iter.seek_to_first()?;
         while more {

@@ -2,12 +2,17 @@
 
 use std::sync::Arc;
 
-/// Maps a user key to its prefix.
+/// Maps a user key to its prefix. Keys with one prefix have to lie side by side in the order of the comparator.
 pub trait SliceTransform: Send + Sync {
     /// Names the mapping, parameters included.
     fn name(&self) -> &str;
     /// The prefix of `key`, or `None` where the key has none.
     fn transform<'a>(&self, key: &'a [u8]) -> Option<&'a [u8]>;
+    /// `Some(n)` says that the prefix of every key of `n` bytes or more is its first `n` bytes. Iterators with
+    /// `auto_prefix_mode` then ask filters in one more case; `None`, the default, is always right.
+    fn full_length(&self) -> Option<usize> {
+        None
+    }
 }
 
 struct FixedPrefix(usize, String);
@@ -18,6 +23,9 @@ impl SliceTransform for FixedPrefix {
     fn transform<'a>(&self, key: &'a [u8]) -> Option<&'a [u8]> {
         key.get(..self.0)
     }
+    fn full_length(&self) -> Option<usize> {
+        Some(self.0)
+    }
 }
 
 struct CappedPrefix(usize, String);
@@ -27,6 +35,9 @@ impl SliceTransform for CappedPrefix {
     }
     fn transform<'a>(&self, key: &'a [u8]) -> Option<&'a [u8]> {
         Some(&key[..key.len().min(self.0)])
+    }
+    fn full_length(&self) -> Option<usize> {
+        Some(self.0)
     }
 }
 

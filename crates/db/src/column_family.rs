@@ -7,7 +7,7 @@ use crate::read::view::{LevelView, PokeWhenDropped, SuperVersion};
 use crate::table_cache::TableOpener;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ironstone_base::sync::{Arc, Swap, SwapGuard};
-use ironstone_base::{ColumnFamilyId, InternalKeyComparator, MergeOperator};
+use ironstone_base::{Code, ColumnFamilyId, Error, InternalKeyComparator, MergeOperator, Result};
 use ironstone_compaction::CompactionOptions;
 use ironstone_memtable::BlockPool;
 use ironstone_version::Version;
@@ -103,6 +103,13 @@ impl ColumnFamilyData {
     }
     pub(crate) fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn check_not_dropped(&self) -> Result<()> {
+        match self.is_dropped() {
+            true => Err(Error::new(Code::ColumnFamilyDropped, format!("column family {:?}", self.name))),
+            false => Ok(()),
+        }
     }
 
     /// Replaces what reads see. Called under the state lock.

@@ -7,10 +7,9 @@ use crate::listener::BackgroundErrorReason;
 use crate::options::{ColumnFamilyOptions, DbOptions, Options};
 use crate::read::acquire;
 use crate::read::db_iterator::{Bounds, DbIterator};
-use crate::read::level_iter::LevelIter;
 use crate::read::pinned_value::PinnedValue;
-use crate::read::range_tombstones::Covering;
 use crate::read::read_options::ReadOptions;
+use crate::read::source::{IteratorSource, Places};
 use crate::read::view::SuperVersion;
 use crate::snapshot::Snapshot;
 use crate::write::commit::LogLevel;
@@ -19,8 +18,6 @@ use ironstone_base::statistics::Ticker;
 use ironstone_base::sync::atomic::Ordering;
 use ironstone_base::sync::{Arc, Mutex};
 use ironstone_base::{ColumnFamilyId, Error, Result, SequenceNumber, ValueType};
-use ironstone_iter::{BoxedIterator, MergingIterator};
-use ironstone_sst::ReadTier;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -357,7 +354,8 @@ impl Db {
         cf: &ColumnFamily,
         keys: &[K],
     ) -> Vec<Result<Option<PinnedValue>>> {
-        match self.consistent_view(options, cf) {
+        let snapshot = options.snapshot.as_ref();
+        match self.check_handle(cf).and_then(|()| self.engine.consistent_view(snapshot, &cf.0)) {
             Ok((view, at)) => {
                 let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
                 let found = view.multi_get(&keys, at, &options.context());
@@ -383,14 +381,6 @@ impl Db {
         keys.map(|((_, key), view)| view.get(key.as_ref(), at, &context)).collect()
     }
 
-    fn consistent_view(
-        &self,
-        options: &ReadOptions,
-        cf: &ColumnFamily,
-    ) -> Result<(Arc<SuperVersion>, SequenceNumber)> {
-        let (mut views, at) = self.consistent_views(options, std::iter::once(cf))?;
-        Ok((views.remove(0), at))
-    }
     fn consistent_views<'a>(
         &self,
         options: &ReadOptions,
@@ -420,71 +410,24 @@ impl Db {
     /// An iterator over `cf`.
     pub fn iter_cf(&self, options: &ReadOptions, cf: &ColumnFamily) -> Result<DbIterator> {
         self.check_handle(cf)?;
-        let (view, at) = self.consistent_view(options, cf)?;
-        self.iterator(options, cf, view, at)
+        let source = IteratorSource::new(&self.engine, &cf.0, options)?;
+        let places = source.places_now(&self.engine)?;
+        Ok(self.iterator(source, places))
     }
     /// Iterators over several column families, all as of one moment.
     pub fn iters_cf(&self, options: &ReadOptions, cfs: &[&ColumnFamily]) -> Result<Vec<DbIterator>> {
         let (views, at) = self.consistent_views(options, cfs.iter().copied())?;
-        let cfs = cfs.iter().zip(views);
-        cfs.map(|(cf, view)| self.iterator(options, cf, view, at)).collect()
+        let open = |(cf, view): (&&ColumnFamily, _)| {
+            let source = IteratorSource::new(&self.engine, &cf.0, options)?;
+            let places = source.places(view, at)?;
+            Ok(self.iterator(source, places))
+        };
+        cfs.iter().zip(views).map(open).collect()
     }
-
-    fn iterator(
-        &self,
-        options: &ReadOptions,
-        cf: &ColumnFamily,
-        view: Arc<SuperVersion>,
-        at: SequenceNumber,
-    ) -> Result<DbIterator> {
-        let comparator = &cf.0.comparator;
-        let mut children: Vec<BoxedIterator> = Vec::new();
-        let mut tombstones = Covering::new(comparator.clone(), at);
-        if options.read_tier != ReadTier::Persisted {
-            for memtable in view.memtables() {
-                let table = memtable.table();
-                if table.has_range_tombstones() {
-                    for fragments in table.range_tombstone_fragments() {
-                        tombstones.add(children.len(), &fragments);
-                    }
-                }
-                children.push(Box::new(table.iter()));
-            }
-        }
-        if options.read_tier == ReadTier::Memtable {
-            return Err(Error::not_supported("iterators over memtables only"));
-        }
-        let table_options = options.table_options();
-        for (level, tables) in view.levels.iter().enumerate() {
-            if level == 0 {
-                for slot in &tables.tables {
-                    children.push(Box::new(slot.with_reader(|reader| {
-                        tombstones.add(children.len(), reader.range_fragments());
-                        Ok(reader.iter(&table_options))
-                    })?));
-                }
-            } else if !tables.tables.is_empty() {
-                let flag = tombstones.add_level(children.len(), tables);
-                let iter =
-                    LevelIter::new(Arc::clone(tables), table_options.clone(), comparator.clone(), flag);
-                children.push(Box::new(iter));
-            }
-        }
-        let inner: BoxedIterator = if children.len() == 1 {
-            children.remove(0)
-        } else {
-            Box::new(MergingIterator::new(comparator.clone(), children))
-        };
-        let prefix = options.prefix_same_as_start.then(|| cf.0.options.prefix_extractor.clone()).flatten();
-        let bounds = Bounds {
-            comparator: comparator.user.clone(),
-            lower: options.iterate_lower_bound.clone(),
-            upper: options.iterate_upper_bound.clone(),
-            prefix,
-            start_prefix: None,
-        };
+    fn iterator(&self, source: IteratorSource, places: Places) -> DbIterator {
         self.engine.count(Ticker::NoIteratorCreated, 1);
-        Ok(DbIterator::new(inner, at, bounds, tombstones, view, options.snapshot.clone()))
+        let bounds = Bounds::new(&source.options, &source.cf().options, source.prefix_seek.clone());
+        DbIterator::new(places, bounds, Some(source))
     }
 
     /// The database as of now, for [`ReadOptions::snapshot`].
@@ -498,14 +441,7 @@ impl Db {
     }
 
     fn read_sequence(&self, options: &ReadOptions) -> Result<SequenceNumber> {
-        match &options.snapshot {
-            None => Ok(self.engine.pipeline.visible()),
-            Some(_) if self.engine.secondary => {
-                Err(Error::not_supported("snapshots of a secondary: the primary does not know of them"))
-            }
-            Some(snapshot) if snapshot.belongs_to(&self.engine.snapshots) => Ok(snapshot.sequence()),
-            Some(_) => Err(Error::invalid_argument("the snapshot is of another database")),
-        }
+        self.engine.read_sequence(options.snapshot.as_ref())
     }
 
     pub(crate) fn check_handle(&self, cf: &ColumnFamily) -> Result<()> {
@@ -516,11 +452,7 @@ impl Db {
                 data.name
             )));
         }
-        if data.is_dropped() {
-            let what = format!("column family {:?}", data.name);
-            return Err(Error::new(ironstone_base::Code::ColumnFamilyDropped, what));
-        }
-        Ok(())
+        data.check_not_dropped()
     }
 
     // ---- the end ----

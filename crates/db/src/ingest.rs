@@ -362,7 +362,6 @@ impl ExternalFile {
         let files = tables.files.files().iter().zip(&tables.tables);
         let options = TableReadOptions {
             read: ironstone_sst::ReadContext { fill_cache: false, ..Default::default() },
-            total_order_seek: true,
             ..TableReadOptions::default()
         };
         for (_, slot) in files.filter(|(file, _)| file.overlaps(order, Some(smallest), Some(largest))) {
@@ -410,8 +409,7 @@ type Bound = (Vec<u8>, ValueType);
 /// The first and the last user key of a table with what stands there, range tombstones included.
 fn bounds(reader: &Arc<TableReader>) -> Result<Option<(Bound, Bound)>> {
     let order = reader.comparator();
-    let options = TableReadOptions { total_order_seek: true, ..TableReadOptions::default() };
-    let mut entries = reader.iter(&options);
+    let mut entries = reader.iter(&TableReadOptions::default());
     let mut found = None;
     if entries.seek_to_first()? {
         let kind_of = |key: ironstone_base::InternalKey<'_>| {

@@ -5,7 +5,7 @@ use crate::write::controller::StallLimits;
 use ironstone_base::Result;
 use ironstone_base::sync::Arc;
 use ironstone_compaction::{CompactionOptions, CompactionStyle, FilterSource, Partitioning};
-use ironstone_memtable::MemTableKind;
+use ironstone_memtable::{BlockPool, MemTableBloom, MemTableOptions};
 use ironstone_sst::{BlockCache, TableOptions};
 
 fn count(value: i32) -> usize {
@@ -72,8 +72,19 @@ impl ColumnFamilyOptions {
         }
     }
 
-    pub(crate) fn memtable_kind(&self) -> MemTableKind {
-        self.memtable_factory
+    pub(crate) fn memtable_options(&self, pool: &Arc<BlockPool>) -> MemTableOptions {
+        let bloom = MemTableBloom {
+            bytes: (self.write_buffer_size as f64 * self.memtable_prefix_bloom_size_ratio) as usize,
+            whole_keys: self.memtable_whole_key_filtering,
+            prefix_extractor: self.prefix_extractor.clone(),
+        };
+        MemTableOptions {
+            write_buffer_size: self.write_buffer_size,
+            huge_pages: self.memtable_huge_page_size > 0,
+            // A filter hashes bytes: it would deny a key that is there in other bytes.
+            bloom: Some(bloom).filter(|_| !self.comparator.different_bytes_may_be_equal()),
+            pool: Arc::clone(pool),
+        }
     }
 
     /// `database_cache` is for column families that have no block cache of their own.

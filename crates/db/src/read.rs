@@ -3,9 +3,11 @@
 pub(crate) mod acquire;
 pub(crate) mod db_iterator;
 pub(crate) mod get;
+pub(crate) mod level0_iter;
 pub(crate) mod level_iter;
 pub(crate) mod multi_get;
 pub(crate) mod pinned_value;
 pub(crate) mod range_tombstones;
 pub(crate) mod read_options;
+pub(crate) mod source;
 pub(crate) mod view;

@@ -6,6 +6,7 @@ use crate::options::Options;
 use crate::read::db_iterator::{Bounds, DbIterator};
 use crate::read::range_tombstones::Covering;
 use crate::read::read_options::ReadOptions;
+use crate::read::source::Places;
 use crate::read::view::{PokeWhenDropped, SuperVersion};
 use crate::write::switch::new_memtable;
 use ironstone_base::sync::Arc;
@@ -59,21 +60,18 @@ impl SstFileReader {
     }
 
     /// The keys of the table with their newest values: what is deleted is left out, merge operands are merged.
-    /// A snapshot in `options` is of no meaning and not looked at.
+    /// `snapshot` and `tailing` in `options` are of no meaning and not looked at.
     pub fn iter(&self, options: &ReadOptions) -> DbIterator {
         let cf = &self.options.cf;
         let comparator = InternalKeyComparator::new(cf.comparator.clone());
         let mut tombstones = Covering::new(comparator.clone(), SequenceNumber::MAX);
         tombstones.add(0, self.table.range_fragments());
-        let bounds = Bounds {
-            comparator: cf.comparator.clone(),
-            lower: options.iterate_lower_bound.clone(),
-            upper: options.iterate_upper_bound.clone(),
-            prefix: options.prefix_same_as_start.then(|| cf.prefix_extractor.clone()).flatten(),
-            start_prefix: None,
-        };
-        let inner = Box::new(self.table.iter(&options.table_options()));
-        DbIterator::new(inner, SequenceNumber::MAX, bounds, tombstones, self.view(comparator), None)
+        let prefix_seek = options.prefix_seek(cf, self.options.db.prefix_seek_opt_in_only);
+        let inner = Box::new(self.table.iter(&options.table_options(prefix_seek.clone())));
+        let view = self.view(comparator);
+        let places = Places { inner, tombstones, sequence: SequenceNumber::MAX, view };
+        let bounds = Bounds::new(options, cf, prefix_seek);
+        DbIterator::new(places, bounds, None)
     }
 
     /// The view of a column family without anything: the iterator brings its table along.

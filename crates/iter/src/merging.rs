@@ -66,6 +66,10 @@ impl<I: InternalIterator> MergingIterator<I> {
         }
     }
 
+    /// The children, which stand anywhere.
+    pub fn into_children(self) -> Vec<I> {
+        self.children
+    }
     /// How many children there are.
     pub fn child_count(&self) -> usize {
         self.children.len()

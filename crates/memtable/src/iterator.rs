@@ -8,7 +8,8 @@ use crate::entry::{Entry, EntryKey};
 use crate::radix_tree::Walk;
 use crate::table::{MemTable, Order};
 use crate::vector::Sorted;
-use ironstone_base::{InternalKey, Result};
+use ironstone_base::prefix_seek::Direction;
+use ironstone_base::{InternalKey, PrefixSeek, Result};
 use ironstone_iter::InternalIterator;
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -147,11 +148,26 @@ impl<'a> Cursor<&'a MemTable> {
 /// Walks a memtable in internal-key order, both ways. Never fails. See [`MemTable::iter`].
 pub struct MemTableIter {
     cursor: Cursor<Arc<MemTable>>,
+    /// When the Bloom filter may end a seek.
+    prefix_seek: Option<Arc<PrefixSeek>>,
 }
 
 impl MemTableIter {
-    pub(crate) fn new(table: Arc<MemTable>) -> Self {
-        Self { cursor: Cursor::new(table) }
+    pub(crate) fn new(table: Arc<MemTable>, prefix_seek: Option<Arc<PrefixSeek>>) -> Self {
+        Self { cursor: Cursor::new(table), prefix_seek }
+    }
+    /// Whether nothing wanted is there: nothing at all, or by the Bloom filter. Then the iterator stands nowhere.
+    fn is_ruled_out(&mut self, target: InternalKey<'_>, direction: Direction) -> Result<bool> {
+        let table = &self.cursor.table;
+        let is_out = table.is_untouched()
+            || match &self.prefix_seek {
+                Some(seek) => table.is_ruled_out(seek, target.user_key(), direction)?,
+                None => false,
+            };
+        if is_out {
+            self.cursor.entry = None;
+        }
+        Ok(is_out)
     }
     #[inline]
     fn entry(&self) -> Entry<'_> {
@@ -173,10 +189,16 @@ impl InternalIterator for MemTableIter {
         Ok(self.valid())
     }
     fn seek(&mut self, target: InternalKey<'_>) -> Result<bool> {
+        if self.is_ruled_out(target, Direction::Forward)? {
+            return Ok(false);
+        }
         self.cursor.seek(EntryKey::new(target));
         Ok(self.valid())
     }
     fn seek_for_prev(&mut self, target: InternalKey<'_>) -> Result<bool> {
+        if self.is_ruled_out(target, Direction::Backward)? {
+            return Ok(false);
+        }
         self.cursor.seek_for_prev(EntryKey::new(target));
         Ok(self.valid())
     }

@@ -7,11 +7,13 @@
 //!      +-- SkipList        any comparator, concurrent writers
 //!      +-- VectorTable     bulk load: append now, sort on first read
 //!      |
+//!      +-- Bloom           says no without a search, if there is one
 //!      +-- Arena           owns every byte; freed at once when the memtable goes
 //! ```
 //! Entries are never removed or changed, so whoever borrows the memtable may borrow its bytes.
 
 mod arena;
+mod bloom;
 mod entry;
 mod iterator;
 mod prefetch;
@@ -22,6 +24,7 @@ mod table;
 mod vector;
 
 pub use arena::BlockPool;
+pub use bloom::MemTableBloom;
 pub use iterator::MemTableIter;
 pub use table::{
     MemEntry, MemTable, MemTableKind, MemTableOptions, MemTableWriter, PinnedMemValue, Versions,

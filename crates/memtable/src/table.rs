@@ -6,6 +6,7 @@
 //!    reference or by `Arc`) may keep the bytes.
 
 use crate::arena::{Arena, BlockPool};
+use crate::bloom::{Bloom, MemTableBloom};
 use crate::entry::{Entry, EntryKey, MAX_LEN};
 use crate::iterator::{Cursor, MemTableIter};
 use crate::radix_tree::RadixTree;
@@ -13,9 +14,12 @@ use crate::range_tombstones::RangeTombstones;
 use crate::skip_list::{SkipList, Splice};
 use crate::vector::VectorTable;
 use ironstone_base::internal_key::{SequenceNumber, TRAILER_LEN, ValueType, pack_trailer};
+use ironstone_base::prefix_seek::Direction;
 use ironstone_base::sync::MutexGuard;
 use ironstone_base::sync::atomic::{AtomicU64, Ordering::*};
-use ironstone_base::{FragmentedTombstones, InternalKeyComparator, RangeTombstone, UserComparator};
+use ironstone_base::{
+    FragmentedTombstones, InternalKeyComparator, PrefixSeek, RangeTombstone, Result, UserComparator,
+};
 use std::fmt;
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -36,19 +40,21 @@ pub enum MemTableKind {
 }
 
 /// What a memtable is made for.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct MemTableOptions {
     /// How large it is expected to become, in bytes. A hint: nothing stops it from growing further.
     pub write_buffer_size: usize,
     /// Whether to ask the system for huge pages once it has grown. They come whole, used or not.
     pub huge_pages: bool,
+    /// Its Bloom filter; none: no filter. Not for comparators to which keys of different bytes may be equal.
+    pub bloom: Option<MemTableBloom>,
     /// Where its memory comes from and goes back to.
     pub pool: Arc<BlockPool>,
 }
 
 impl Default for MemTableOptions {
     fn default() -> Self {
-        Self { write_buffer_size: 64 << 20, huge_pages: false, pool: BlockPool::new() }
+        Self { write_buffer_size: 64 << 20, huge_pages: false, bloom: None, pool: BlockPool::new() }
     }
 }
 
@@ -61,6 +67,8 @@ pub struct MemTable {
     order: Order,
     comparator: InternalKeyComparator,
     counters: Counters,
+    /// Holds the keys of all entries; range tombstones are beside it.
+    bloom: Option<Bloom>,
     range_tombstones: RangeTombstones,
 }
 
@@ -117,6 +125,7 @@ impl MemTable {
             order,
             comparator,
             counters: Counters::default(),
+            bloom: options.bloom.as_ref().and_then(Bloom::new),
             range_tombstones: RangeTombstones::default(),
         }
     }
@@ -150,6 +159,11 @@ impl MemTable {
     /// The newest entry of `user_key` at or below `at`.
     #[inline]
     pub fn get(&self, user_key: &[u8], at: SequenceNumber) -> Option<MemEntry<'_>> {
+        if let Some(bloom) = &self.bloom
+            && !bloom.may_hold(user_key)
+        {
+            return None;
+        }
         let target = EntryKey::newest_at(user_key, at);
         let user = &self.comparator.user;
         let entry = match &self.order {
@@ -190,7 +204,26 @@ impl MemTable {
     /// An iterator over everything, which keeps the memtable alive. It sees at least what was there
     /// when it was last positioned by a seek, and may see what was added since.
     pub fn iter(self: &Arc<Self>) -> MemTableIter {
-        MemTableIter::new(Arc::clone(self))
+        MemTableIter::new(Arc::clone(self), None)
+    }
+    /// As [`iter`](Self::iter). A seek may end where the Bloom filter says that nothing is there that `seek` wants.
+    pub fn iter_by_prefix(self: &Arc<Self>, seek: Option<Arc<PrefixSeek>>) -> MemTableIter {
+        let has_prefixes = self.bloom.as_ref().is_some_and(|bloom| bloom.extractor().is_some());
+        MemTableIter::new(Arc::clone(self), seek.filter(|_| has_prefixes))
+    }
+    /// Whether the Bloom filter says that an iterator finds nothing that `seek` wants from `target` on.
+    pub(crate) fn is_ruled_out(
+        &self,
+        seek: &PrefixSeek,
+        target: &[u8],
+        direction: Direction,
+    ) -> Result<bool> {
+        match self.bloom.as_ref().and_then(|bloom| Some((bloom, bloom.extractor()?))) {
+            Some((bloom, extractor)) => {
+                seek.is_ruled_out(target, direction, extractor, |prefix| Ok(bloom.may_have(prefix)))
+            }
+            None => Ok(false),
+        }
     }
 
     /// Says that no more writes come. The vector kind sorts itself.
@@ -207,7 +240,8 @@ impl MemTable {
             Order::SkipList(list) => list.memory_usage(),
             Order::Vector(vector) => vector.memory_usage(),
         };
-        size_of::<Self>() + order + self.range_tombstones.memory_usage()
+        let bloom = self.bloom.as_ref().map_or(0, Bloom::memory_usage);
+        size_of::<Self>() + order + bloom + self.range_tombstones.memory_usage()
     }
 
     /// Adds a range tombstone: keys in `begin..end` are deleted for whoever reads at `sequence` or later.
@@ -257,6 +291,11 @@ impl MemTable {
     /// Whether nothing was added.
     pub fn is_empty(&self) -> bool {
         self.num_entries() == 0 && !self.has_range_tombstones()
+    }
+    /// Whether nothing was added that a reader may see: writes that it sees were counted before.
+    #[inline]
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.counters.first_sequence() == u64::MAX
     }
     /// The smallest sequence number added.
     pub fn first_sequence(&self) -> Option<SequenceNumber> {
@@ -382,6 +421,9 @@ impl MemTableWriter<'_> {
         let table = self.table;
         let key = EntryKey { user_key, trailer: pack_trailer(sequence, value_type) };
         table.counters.saw_sequence(sequence);
+        if let Some(bloom) = &table.bloom {
+            bloom.add(user_key); // Before the entry: whoever may see that is not told that it is not there.
+        }
         let new = self.insert(key, value);
         if new {
             self.added.entries += 1;

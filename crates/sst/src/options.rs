@@ -5,7 +5,7 @@ use crate::filter::FilterPolicy;
 use ironstone_base::checksum::ChecksumKind;
 use ironstone_base::sync::Arc;
 use ironstone_base::{
-    ColumnFamilyId, FileNumber, SequenceNumber, SliceTransform, Statistics, UserComparator,
+    ColumnFamilyId, FileNumber, PrefixSeek, SequenceNumber, SliceTransform, Statistics, UserComparator,
 };
 use ironstone_compress::{CompressionKind, CompressionOptions};
 
@@ -334,18 +334,16 @@ impl Default for ReadContext {
 }
 
 /// How a table is iterated.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct TableReadOptions {
     /// How blocks are read.
     pub read: ReadContext,
     /// Read so many bytes ahead, always. 0: automatic, growing while blocks are read in order.
     pub readahead_size: usize,
     /// A user key at which the iterator may stop (it may also go on): blocks beyond are not read ahead.
-    pub upper_bound: Option<Vec<u8>>,
-    /// Keep out of the prefix filter: order across prefixes is wanted.
-    pub total_order_seek: bool,
-    /// Only keys of the seek target's prefix are wanted: the prefix filter may end a seek.
-    pub prefix_same_as_start: bool,
+    pub upper_bound: Option<Arc<[u8]>>,
+    /// When the prefix filter may end a seek; none: never.
+    pub prefix_seek: Option<Arc<PrefixSeek>>,
 }
 
 impl TableReadOptions {
@@ -354,7 +352,6 @@ impl TableReadOptions {
         Self {
             read: ReadContext { fill_cache: false, ..ReadContext::default() },
             readahead_size,
-            total_order_seek: true,
             ..Self::default()
         }
     }

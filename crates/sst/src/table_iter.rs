@@ -5,6 +5,7 @@ use crate::cached_block::BlockRef;
 use crate::options::TableReadOptions;
 use crate::readahead::Readahead;
 use crate::reader::{IndexCursor, TableReader};
+use ironstone_base::prefix_seek::Direction;
 use ironstone_base::sync::Arc;
 use ironstone_base::{Corrupt, Error, InternalKey, InternalKeyBuf, Result, SequenceNumber};
 use ironstone_iter::InternalIterator;
@@ -155,12 +156,17 @@ impl TableIter {
         Ok(false)
     }
 
-    /// Whether the prefix filter says that nothing wanted is there.
-    fn is_filtered_out(&self, target: InternalKey<'_>) -> Result<bool> {
-        if self.options.total_order_seek || !self.options.prefix_same_as_start {
+    /// Whether the prefix filter says that nothing wanted is there; then the iterator stands nowhere.
+    #[inline]
+    fn is_filtered_out(&mut self, target: InternalKey<'_>, direction: Direction) -> Result<bool> {
+        let Some(seek) = &self.options.prefix_seek else {
             return Ok(false);
+        };
+        let is_out = self.reader.is_ruled_out(&self.options.read, seek, target, direction);
+        if !matches!(is_out, Ok(false)) {
+            self.cursor.reset();
         }
-        Ok(!self.reader.prefix_may_match(&self.options.read, target)?)
+        is_out
     }
 
     /// Ends a move: where entries carry no sequence number of their own, builds the key to show.
@@ -254,19 +260,19 @@ impl InternalIterator for TableIter {
     }
 
     fn seek(&mut self, target: InternalKey<'_>) -> Result<bool> {
-        self.start()?;
-        if self.is_filtered_out(target)? {
+        if self.is_filtered_out(target, Direction::Forward)? {
             return Ok(false);
         }
+        self.start()?;
         let moved = self.seek_entry(target)?;
         Ok(self.arrive(moved))
     }
 
     fn seek_for_prev(&mut self, target: InternalKey<'_>) -> Result<bool> {
-        self.start()?;
-        if self.is_filtered_out(target)? {
+        if self.is_filtered_out(target, Direction::Backward)? {
             return Ok(false);
         }
+        self.start()?;
         if !self.seek_entry(target)? {
             return self.seek_to_last();
         }

@@ -29,6 +29,7 @@ pub fn random_db_options(rng: &mut impl Rng, env: &Env) -> DbOptions {
         manual_wal_flush: rng.random_bool(0.1),
         writable_file_max_buffer_size: *[1 << 20, 4096].choose(rng).expect("not empty"),
         compaction_readahead_size: *[2 << 20, 8192].choose(rng).expect("not empty"),
+        prefix_seek_opt_in_only: rng.random_bool(0.2),
         max_bgerror_resume_count: *[i32::MAX, 0].choose(rng).expect("not empty"),
         recycle_log_file_num: *[0, 0, 2].choose(rng).expect("not empty"),
         // Nobody waits so long, and a simulated wait is not allowed to end by itself for ever.
@@ -160,8 +161,15 @@ pub fn random_family_options(rng: &mut impl Rng) -> ColumnFamilyOptions {
         options.memtable_factory =
             *[MemTableKind::Vector, MemTableKind::SkipList].choose(rng).expect("not empty");
     }
+    options.memtable_whole_key_filtering = rng.random_bool(0.3);
     if rng.random_bool(0.3) {
-        options.prefix_extractor = Some(slice_transform::capped_prefix(rng.random_range(1..5)));
+        let len = rng.random_range(1..5);
+        options.prefix_extractor = Some(match rng.random_range(0..5) {
+            0 => slice_transform::noop(),
+            1..3 => slice_transform::fixed_prefix(len),
+            _ => slice_transform::capped_prefix(len),
+        });
+        options.memtable_prefix_bloom_size_ratio = *[0.0, 0.05, 0.25].choose(rng).expect("not empty");
     }
     random_style(rng, &mut options);
     random_table_options(rng, &mut options);

@@ -1,12 +1,12 @@
 //! Random operations on a database and on the model, compared all the way. One seed is one run:
 //! the operations depend on nothing else.
 
-use crate::model::{Change, Model};
+use crate::model::{Change, Entries, Model};
 use crate::random_options::{random_db_options, random_family_options};
 use ironstone::options::DbOptions;
 use ironstone::{
-    ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db, DbIterator,
-    FlushOptions, ReadOptions, Snapshot, WriteBatch, WriteOptions,
+    Code, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db, DbIterator,
+    FlushOptions, ReadOptions, SliceTransform, Snapshot, WriteBatch, WriteOptions,
 };
 use ironstone_vfs::Env;
 use rand::rngs::StdRng;
@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::ops::Bound;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// A difference between database and model, or an error where there must be none.
 pub type Failure = String;
@@ -35,6 +36,8 @@ pub struct RandomRun {
     key_count: u32,
     trace: Vec<String>,
     next_family: u32,
+    /// An iterator of an earlier moment.
+    kept: Option<Walk>,
 }
 
 /// The names of the column families that exist, or `None` of them.
@@ -60,6 +63,7 @@ impl RandomRun {
             key_count,
             trace: Vec::new(),
             next_family: 1,
+            kept: None,
         };
         run.open()?;
         Ok(run)
@@ -286,76 +290,106 @@ impl RandomRun {
         Ok(())
     }
 
-    /// Walks an iterator at random, beside a cursor in the model.
+    /// Walks an iterator at random, beside a cursor in the model: a new one, or one that was kept from an earlier walk.
     fn walk(&mut self) -> Result<(), Failure> {
+        let mut walk = match self.kept.take() {
+            Some(mut kept) if self.rng.random_bool(0.7) => {
+                self.bring_up_to_date(&mut kept)?;
+                kept
+            }
+            _ => self.new_walk()?,
+        };
+        let mut path = Vec::new();
+        for _ in 0..self.rng.random_range(1..40) {
+            let Some(step) = self.random_step(&walk) else { continue };
+            path.push(step.to_string());
+            walk.go(&step).map_err(|failure| {
+                let (family, options) = (&walk.family, &walk.options);
+                format!("iterator of {family} with {options:?} after {path:?}: {failure}")
+            })?;
+        }
+        if self.rng.random_bool(0.5) {
+            self.kept = Some(walk);
+        }
+        Ok(())
+    }
+
+    fn new_walk(&mut self) -> Result<Walk, Failure> {
         let family = self.any_family();
-        let (mut options, model) = self.moment();
+        let (mut options, mut model) = self.moment();
         if self.rng.random_bool(0.3) {
             options.iterate_lower_bound = Some(self.key());
         }
         if self.rng.random_bool(0.3) {
             options.iterate_upper_bound = Some(self.key());
         }
-        options.total_order_seek = true;
-        let inside = |key: &Vec<u8>| {
-            options.iterate_lower_bound.as_ref().is_none_or(|lower| key >= lower)
-                && options.iterate_upper_bound.as_ref().is_none_or(|upper| key < upper)
-        };
-        let entries: BTreeMap<Vec<u8>, Vec<u8>> = model
-            .family(&family)
-            .iter()
-            .filter(|(key, _)| inside(key))
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect();
-        let bounds = (options.iterate_lower_bound.clone(), options.iterate_upper_bound.clone());
-        let mut iter =
-            self.db().iter_cf(&options, &self.family(&family)).map_err(|error| format!("iter: {error}"))?;
-        let mut cursor: Option<Vec<u8>> = None;
-        let mut path = Vec::new();
-        for _ in 0..self.rng.random_range(1..40) {
-            let step = self.rng.random_range(0..10);
-            let target = self.key();
-            let (result, expected) = match step {
-                0 => (iter.seek_to_first(), entries.keys().next()),
-                1 => (iter.seek_to_last(), entries.keys().next_back()),
-                2 => (iter.seek(&target), entries.range(target.clone()..).next().map(|(key, _)| key)),
-                3 => {
-                    let up_to = (Bound::Unbounded, Bound::Included(target.clone()));
-                    (iter.seek_for_prev(&target), entries.range(up_to).next_back().map(|(key, _)| key))
-                }
-                4..7 => {
-                    let Some(here) = cursor.clone() else { continue };
-                    let after = (Bound::Excluded(here), Bound::Unbounded);
-                    (iter.next(), entries.range(after).next().map(|(key, _)| key))
-                }
-                _ => {
-                    let Some(here) = cursor.clone() else { continue };
-                    (iter.prev(), entries.range(..here).next_back().map(|(key, _)| key))
-                }
-            };
-            path.push(match step {
-                2 => format!("seek {}", target.escape_ascii()),
-                3 => format!("seek_for_prev {}", target.escape_ascii()),
-                step => {
-                    ["first", "last", "", "", "next", "next", "next", "prev", "prev", "prev"][step].to_owned()
-                }
-            });
-            let valid = result.map_err(|error| format!("iterator: {error}"))?;
-            let found = iter.key().map(<[u8]>::to_vec);
-            if valid != expected.is_some() || found.as_ref() != expected {
-                return Err(format!(
-                    "iterator of {family} at {:?} within {bounds:?} after {path:?}: on {:?}, expected {:?}",
-                    options.snapshot,
-                    found.map(|key| key.escape_ascii().to_string()),
-                    expected.map(|key| key.escape_ascii().to_string())
-                ));
-            }
-            if iter.value() != expected.map(|key| entries[key].as_slice()) {
-                return Err(format!("iterator of {family} after {path:?}: wrong value"));
-            }
-            cursor = expected.cloned();
+        options.total_order_seek = self.rng.random_bool(0.2);
+        options.auto_prefix_mode = self.rng.random_bool(0.4);
+        options.prefix_same_as_start = self.rng.random_bool(0.4);
+        options.tailing = self.rng.random_bool(0.2);
+        if options.tailing {
+            (options.snapshot, model) = (None, self.model.clone());
         }
+        let iter = self.db().iter_cf(&options, &self.family(&family));
+        let iter = iter.map_err(|error| format!("iter: {error}"))?;
+        let extractor = self.families[&family].prefix_extractor.clone();
+        let total = options.total_order_seek || options.auto_prefix_mode;
+        let total = total || self.db_options.prefix_seek_opt_in_only;
+        let order = match &extractor {
+            Some(_) if options.prefix_same_as_start => Order::WithinPrefix,
+            Some(_) if !total => Order::KnownWithinPrefix,
+            _ => Order::Total,
+        };
+        let entries = model.family(&family).clone();
+        let mut walk = Walk {
+            iter,
+            family,
+            options,
+            extractor,
+            order,
+            entries,
+            start: None,
+            cursor: None,
+            is_lost: false,
+        };
+        walk.keep_in_bounds();
+        Ok(walk)
+    }
+
+    /// Refreshes an iterator that was kept, or leaves it at the moment that it shows.
+    fn bring_up_to_date(&mut self, walk: &mut Walk) -> Result<(), Failure> {
+        let (refreshed, model) = match self.rng.random_range(0..4) {
+            _ if walk.options.tailing => {
+                if walk.iter.refresh().is_ok() {
+                    return Err("a tailing iterator lets itself be refreshed".to_owned());
+                }
+                (Ok(()), &self.model)
+            }
+            0 => return Ok(()),
+            1 if !self.snapshots.is_empty() => {
+                let (snapshot, model) = self.snapshots.choose(&mut self.rng).expect("not empty");
+                (walk.iter.refresh_at(snapshot), model)
+            }
+            _ => (walk.iter.refresh(), &self.model),
+        };
+        refreshed.map_err(|error| format!("refresh: {error}"))?;
+        walk.entries = model.family(&walk.family).clone();
+        walk.keep_in_bounds();
+        (walk.cursor, walk.is_lost) = (None, false);
         Ok(())
+    }
+
+    fn random_step(&mut self, walk: &Walk) -> Option<Step> {
+        let step = match self.rng.random_range(0..10) {
+            0 => Step::First,
+            1 => Step::Last,
+            2 => Step::Seek(self.key()),
+            3 => Step::SeekForPrev(self.key()),
+            4..7 => Step::Next,
+            _ => Step::Prev,
+        };
+        let is_seek = !matches!(step, Step::Next | Step::Prev);
+        (is_seek || (walk.cursor.is_some() && !walk.is_lost)).then_some(step)
     }
 
     fn take_snapshot(&mut self) -> Result<(), Failure> {
@@ -396,6 +430,7 @@ impl RandomRun {
     /// Closes (or drops) the database and opens it with other options.
     fn reopen(&mut self) -> Result<(), Failure> {
         self.snapshots.clear();
+        self.kept = None;
         let db = self.db.take().expect("open between operations");
         if self.db_options.manual_wal_flush || self.rng.random_bool(0.5) {
             db.close().map_err(|error| format!("close: {error}"))?;
@@ -434,6 +469,7 @@ impl RandomRun {
         }
         self.note(|| format!("drop {name}"));
         self.snapshots.clear(); // They would show the column family that is gone.
+        self.kept = None;
         let handle = self.family(&name);
         self.db().drop_column_family(&handle).map_err(|error| format!("drop: {error}"))?;
         if self.db().get_cf(&ReadOptions::default(), &handle, b"k").is_ok() {
@@ -469,6 +505,142 @@ impl RandomRun {
             self.db().iter_cf(options, &self.family(family)).map_err(|error| format!("iter: {error}"))?;
         compare(iter, model, family)
     }
+}
+
+/// An iterator, and where it must stand.
+struct Walk {
+    iter: DbIterator,
+    family: String,
+    options: ReadOptions,
+    extractor: Option<Arc<dyn SliceTransform>>,
+    order: Order,
+    /// What it must show, within its bounds.
+    entries: Entries,
+    /// The prefix of the last seek target.
+    start: Option<Vec<u8>>,
+    cursor: Option<Vec<u8>>,
+    /// It has left the prefix: what it shows is not known until the next seek.
+    is_lost: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    Total,
+    /// It ends where the prefix ends.
+    WithinPrefix,
+    /// Beyond the prefix anything may be there.
+    KnownWithinPrefix,
+}
+
+enum Step {
+    First,
+    Last,
+    Seek(Vec<u8>),
+    SeekForPrev(Vec<u8>),
+    Next,
+    Prev,
+}
+
+impl std::fmt::Display for Step {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::First => f.write_str("first"),
+            Self::Last => f.write_str("last"),
+            Self::Seek(target) => write!(f, "seek {}", target.escape_ascii()),
+            Self::SeekForPrev(target) => write!(f, "seek_for_prev {}", target.escape_ascii()),
+            Self::Next => f.write_str("next"),
+            Self::Prev => f.write_str("prev"),
+        }
+    }
+}
+
+impl Walk {
+    fn keep_in_bounds(&mut self) {
+        let (lower, upper) = (&self.options.iterate_lower_bound, &self.options.iterate_upper_bound);
+        self.entries.retain(|key, _| {
+            lower.as_ref().is_none_or(|lower| key >= lower) && upper.as_ref().is_none_or(|upper| key < upper)
+        });
+    }
+    fn prefix(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.extractor.as_ref().and_then(|extractor| extractor.transform(key)).map(<[u8]>::to_vec)
+    }
+
+    /// Takes a step on both sides and compares where they stand.
+    fn go(&mut self, step: &Step) -> Result<(), Failure> {
+        let moved = match step {
+            Step::First => self.iter.seek_to_first(),
+            Step::Last => self.iter.seek_to_last(),
+            Step::Seek(target) => self.iter.seek(target),
+            Step::SeekForPrev(target) => self.iter.seek_for_prev(target),
+            Step::Next => self.iter.next(),
+            Step::Prev => self.iter.prev(),
+        };
+        if self.options.tailing && matches!(step, Step::Last | Step::SeekForPrev(_) | Step::Prev) {
+            self.cursor = None;
+            return match moved {
+                Err(error) if error.code() == Code::NotSupported => Ok(()),
+                other => Err(format!("a tailing iterator went backward: {other:?}")),
+            };
+        }
+        let valid = moved.map_err(|error| error.to_string())?;
+        let expected = self.expected(step);
+        let found = self.iter.key().map(<[u8]>::to_vec);
+        let is_outside = |key: Option<&Vec<u8>>| {
+            self.start.is_some() && key.is_none_or(|key| self.prefix(key) != self.start)
+        };
+        if self.order == Order::KnownWithinPrefix && is_outside(expected.as_ref()) {
+            if !is_outside(found.as_ref()) {
+                return Err(format!("on {:?}, which is not there", found.map(|key| escaped(&key))));
+            }
+            self.is_lost = true;
+            return Ok(());
+        }
+        if valid != expected.is_some() || found != expected {
+            let [found, expected] = [found, expected].map(|key| key.map(|key| escaped(&key)));
+            return Err(format!("on {found:?}, expected {expected:?}"));
+        }
+        if self.iter.value() != expected.as_ref().map(|key| self.entries[key].as_slice()) {
+            return Err("wrong value".to_owned());
+        }
+        (self.cursor, self.is_lost) = (expected, false);
+        Ok(())
+    }
+
+    /// Where the iterator must stand after `step`, if nothing but the prefix that it is kept to is in its way.
+    fn expected(&mut self, step: &Step) -> Option<Vec<u8>> {
+        let (lower, upper) =
+            (self.options.iterate_lower_bound.clone(), self.options.iterate_upper_bound.clone());
+        let here = || self.cursor.clone().expect("steps are taken from somewhere");
+        let range = match step {
+            Step::First => (lower.clone().map_or(Bound::Unbounded, Bound::Included), Bound::Unbounded),
+            Step::Seek(target) => (Bound::Included(target.clone()), Bound::Unbounded),
+            Step::Next => (Bound::Excluded(here()), Bound::Unbounded),
+            Step::Last => (Bound::Unbounded, Bound::Unbounded),
+            Step::SeekForPrev(target) => (Bound::Unbounded, Bound::Included(target.clone())),
+            Step::Prev => (Bound::Unbounded, Bound::Excluded(here())),
+        };
+        let mut keys = self.entries.range(range).map(|(key, _)| key.clone());
+        let is_forward = matches!(step, Step::First | Step::Seek(_) | Step::Next);
+        let key = if is_forward { keys.next() } else { keys.next_back() };
+        drop(keys);
+        match step {
+            Step::Next | Step::Prev => {}
+            Step::Seek(target) | Step::SeekForPrev(target) => self.start = self.prefix(target),
+            Step::First | Step::Last => {
+                // From a bound it is a seek; from an end the first key found decides, if the iterator keeps to it.
+                let bound = if is_forward { lower } else { upper };
+                let found = key.as_ref().filter(|_| self.order == Order::WithinPrefix);
+                let start = bound.as_ref().or(found).and_then(|key| self.prefix(key));
+                self.start = start;
+            }
+        }
+        let is_ended = self.order == Order::WithinPrefix && self.start.is_some();
+        key.filter(|key| !is_ended || self.prefix(key) == self.start)
+    }
+}
+
+fn escaped(key: &[u8]) -> String {
+    key.escape_ascii().to_string()
 }
 
 /// Compares what `iter` walks over with a column family of the model, forward and backward.

@@ -36,7 +36,7 @@ impl<'a> RunIterator<'a> {
         end: Option<&[u8]>,
     ) -> Self {
         let mut read = TableReadOptions::for_compaction(context.readahead_size);
-        read.upper_bound = end.map(<[u8]>::to_vec);
+        read.upper_bound = end.map(Arc::from);
         Self { context, level, files, next_file: 0, current: None, read }
     }
 

@@ -29,6 +29,11 @@ option_struct! {
         memtable_factory: MemTableKind = MemTableKind::RadixTree, Fixed, V7;
         /// A memtable of so many bytes is closed and flushed.
         write_buffer_size: usize = 64 << 20, Mutable, V7;
+        /// If not 0, memtables have a Bloom filter of so much of `write_buffer_size`, at most 0.25, and are full the
+        /// earlier. It holds the prefixes of keys if there is a `prefix_extractor`, for reads of keys and for seeks.
+        memtable_prefix_bloom_size_ratio: f64 = 0.0, Mutable, V7;
+        /// That filter holds whole keys as well, which is what reads of keys then ask it for.
+        memtable_whole_key_filtering: bool = false, Mutable, V7;
         /// If not 0, memtables ask the system for huge pages, whose size the system knows. They come whole,
         /// used or not, and under a hypervisor that takes free memory back they are slow to get.
         memtable_huge_page_size: usize = 0, Mutable, V7;
@@ -115,8 +120,6 @@ option_struct! {
         alias("block_based_table_factory", "BlockBasedTableOptions", Change::Mutable, |options, text| options.table.set_pairs(text), "table_factory");
         alias("memtable", "MemTableRepFactory", Change::Fixed, |options: &mut ColumnFamilyOptions, text| options.memtable_factory.set(text), "memtable_factory");
         refused("plain_table_factory", "PlainTableOptions", &[], Change::Mutable, Since::Later, "plain tables");
-        ignored("memtable_whole_key_filtering", "bool", "false", Change::Mutable, Since::V7, "only the speed of memtable reads depends on it");
-        ignored("memtable_prefix_bloom_size_ratio", "double", "0.000000", Change::Mutable, Since::V7, "only the speed of memtable reads depends on it");
         ignored("report_bg_io_stats", "bool", "false", Change::Mutable, Since::V7, "only statistics depend on it");
         ignored("target_file_size_is_upper_bound", "bool", "false", Change::Mutable, Since::Later, "files may be a little larger than asked for");
         ignored("arena_block_size", "size", "0", Change::Mutable, Since::V7, "arenas grow by their own rule");

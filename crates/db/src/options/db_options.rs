@@ -118,6 +118,8 @@ option_struct! {
         db_host_id: String = HOST_NAME.to_owned(), Fixed, V7;
         /// Fail a compaction that meets a single delete for a key that was written more than once.
         enforce_single_del_contracts: bool = true, Fixed, V7;
+        /// Iterators find every key, as with `total_order_seek`, unless they ask for `prefix_same_as_start`.
+        prefix_seek_opt_in_only: bool = false, Fixed, Later;
         /// Where to count; none: nowhere.
         statistics: Option<Arc<Statistics>> = None, Fixed, Later;
     }
@@ -157,7 +159,6 @@ option_struct! {
         ignored("enforce_write_buffer_manager_during_recovery", "bool", "true", Change::Fixed, Since::Later, "recovery flushes full memtables");
         ignored("background_close_inactive_wals", "bool", "false", Change::Fixed, Since::Later, "only latency depends on it");
         ignored("avoid_unnecessary_blocking_io", "bool", "false", Change::Fixed, Since::V7, "only latency depends on it");
-        ignored("prefix_seek_opt_in_only", "bool", "false", Change::Fixed, Since::Later, "iterators see all keys unless prefix_same_as_start is set");
         ignored("reuse_manifest_on_open", "bool", "false", Change::Fixed, Since::Later, "only the speed of opening depends on it");
         ignored("log_readahead_size", "size", "0", Change::Fixed, Since::V7, "only the speed of opening depends on it");
         ignored("allow_data_in_errors", "bool", "false", Change::Fixed, Since::V7, "only messages depend on it");

@@ -182,6 +182,8 @@ impl ColumnFamilyOptions {
             cf.write_buffer_size.clamp(4 << 10, 64 << 30),
             "4 KiB to 64 GiB"
         );
+        let ratio = cf.memtable_prefix_bloom_size_ratio.clamp(0.0, 0.25);
+        adjust!(notes, cf.memtable_prefix_bloom_size_ratio, ratio, "0 to 0.25");
         adjust!(notes, cf.max_write_buffer_number, cf.max_write_buffer_number.max(2), "at least two");
         let merge = cf.min_write_buffer_number_to_merge.min(cf.max_write_buffer_number - 1).max(1);
         adjust!(notes, cf.min_write_buffer_number_to_merge, merge, "less than max_write_buffer_number");

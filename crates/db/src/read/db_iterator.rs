@@ -1,12 +1,18 @@
 //! The iterator that users see: the newest visible entry of each user key, what is deleted left out, merge
 //! operands merged.
 
+use crate::Snapshot;
+use crate::engine::Engine;
+use crate::options::ColumnFamilyOptions;
 use crate::read::range_tombstones::Covering;
+use crate::read::read_options::ReadOptions;
+use crate::read::source::{IteratorSource, Places};
 use crate::read::view::SuperVersion;
 use ironstone_base::merge::{self, Operands};
 use ironstone_base::sync::Arc;
 use ironstone_base::{
-    Error, InternalKey, InternalKeyBuf, Result, SequenceNumber, SliceTransform, UserComparator, ValueType,
+    Error, InternalKey, InternalKeyBuf, PrefixSeek, Result, SequenceNumber, SliceTransform, UserComparator,
+    ValueType,
 };
 use ironstone_iter::InternalIterator;
 use std::cmp::Ordering;
@@ -52,20 +58,26 @@ pub struct DbIterator {
     failure: Option<Error>,
     /// Keeps what `inner` reads.
     view: Arc<SuperVersion>,
-    /// Keeps what an explicit snapshot sees from being compacted away.
-    _snapshot: Option<crate::Snapshot>,
+    /// What it is made from; none: a table file.
+    source: Option<IteratorSource>,
+    /// It is made anew with every seek, and goes forward only.
+    tailing: bool,
 }
 
 /// Where an iterator may go.
 pub(crate) struct Bounds {
-    pub(crate) comparator: UserComparator,
+    comparator: UserComparator,
     /// The first key that may be returned.
-    pub(crate) lower: Option<Vec<u8>>,
+    lower: Option<Vec<u8>>,
     /// The key after the last that may be returned.
-    pub(crate) upper: Option<Vec<u8>>,
+    upper: Option<Vec<u8>>,
+    /// How the places below use prefix filters.
+    prefix_seek: Option<Arc<PrefixSeek>>,
     /// Set: only keys that share the prefix of the last seek target are returned.
-    pub(crate) prefix: Option<Arc<dyn SliceTransform>>,
-    pub(crate) start_prefix: Option<Vec<u8>>,
+    same_as_start: Option<Arc<dyn SliceTransform>>,
+    /// That prefix, if the target had one.
+    start_prefix: Vec<u8>,
+    has_start_prefix: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -82,6 +94,22 @@ enum Position {
 }
 
 impl Bounds {
+    /// Those of an iterator over a column family.
+    pub(crate) fn new(
+        options: &ReadOptions,
+        cf: &ColumnFamilyOptions,
+        prefix_seek: Option<Arc<PrefixSeek>>,
+    ) -> Self {
+        Self {
+            comparator: cf.comparator.clone(),
+            lower: options.iterate_lower_bound.clone(),
+            upper: options.iterate_upper_bound.clone(),
+            prefix_seek,
+            same_as_start: options.prefix_same_as_start.then(|| cf.prefix_extractor.clone()).flatten(),
+            start_prefix: Vec::new(),
+            has_start_prefix: false,
+        }
+    }
     #[inline]
     fn is_past_upper(&self, key: &[u8]) -> bool {
         self.upper.as_deref().is_some_and(|upper| self.comparator.compare(key, upper).is_ge())
@@ -92,26 +120,33 @@ impl Bounds {
     }
     #[inline]
     fn leaves_prefix(&self, key: &[u8]) -> bool {
-        match (&self.prefix, &self.start_prefix) {
-            (Some(prefix), Some(start)) => prefix.transform(key) != Some(start),
+        match &self.same_as_start {
+            Some(extractor) if self.has_start_prefix => {
+                extractor.transform(key) != Some(self.start_prefix.as_slice())
+            }
             _ => false,
         }
     }
-    fn note_seek(&mut self, target: &[u8]) {
-        self.start_prefix =
-            self.prefix.as_ref().and_then(|prefix| prefix.transform(target)).map(<[u8]>::to_vec);
+    /// The iterator is sent to `target`, or with `None` to one end of all keys.
+    fn note_seek(&mut self, target: Option<&[u8]>) {
+        if let Some(seek) = &self.prefix_seek {
+            seek.note_seek(target);
+        }
+        self.note_start(target);
+    }
+    /// Keeps the iterator to the prefix of `key`, if it is one that is kept to a prefix.
+    fn note_start(&mut self, key: Option<&[u8]>) {
+        let extractor = self.same_as_start.as_ref();
+        let prefix = key.and_then(|key| extractor.and_then(|extractor| extractor.transform(key)));
+        self.has_start_prefix = prefix.is_some();
+        self.start_prefix.clear();
+        self.start_prefix.extend_from_slice(prefix.unwrap_or_default());
     }
 }
 
 impl DbIterator {
-    pub(crate) fn new(
-        inner: Box<dyn InternalIterator>,
-        sequence: SequenceNumber,
-        bounds: Bounds,
-        tombstones: Covering,
-        view: Arc<SuperVersion>,
-        snapshot: Option<crate::Snapshot>,
-    ) -> Self {
+    pub(crate) fn new(places: Places, bounds: Bounds, source: Option<IteratorSource>) -> Self {
+        let Places { inner, tombstones, sequence, view } = places;
         Self {
             inner,
             sequence,
@@ -123,7 +158,8 @@ impl DbIterator {
             operands: Operands::default(),
             failure: None,
             view,
-            _snapshot: snapshot,
+            tailing: source.as_ref().is_some_and(|source| source.options.tailing),
+            source,
         }
     }
 
@@ -157,15 +193,21 @@ impl DbIterator {
 
     /// Moves to the first key.
     pub fn seek_to_first(&mut self) -> Result<bool> {
-        self.bounds.start_prefix = None;
+        if let Some(lower) = self.bounds.lower.clone() {
+            return self.seek(lower);
+        }
+        self.bounds.note_seek(None);
         let result = self.do_seek_to_first();
-        self.finish(result)
+        self.finish_at_end(result)
     }
     /// Moves to the last key.
     pub fn seek_to_last(&mut self) -> Result<bool> {
-        self.bounds.start_prefix = None;
+        if let Some(upper) = self.bounds.upper.clone() {
+            return self.seek_for_prev(upper);
+        }
+        self.bounds.note_seek(None);
         let result = self.do_seek_to_last();
-        self.finish(result)
+        self.finish_at_end(result)
     }
     /// Moves to the first key at or after `target`.
     pub fn seek(&mut self, target: impl AsRef<[u8]>) -> Result<bool> {
@@ -183,6 +225,7 @@ impl DbIterator {
     pub fn next(&mut self) -> Result<bool> {
         let result = match self.position {
             Position::Unset | Position::Nowhere => return self.status().map(|()| false),
+            _ if self.tailing => self.step_tailing(),
             Position::Forward => self.step_forward(),
             Position::Merged => self.find_forward(true),
             Position::Backward => self.turn_forward(),
@@ -191,6 +234,9 @@ impl DbIterator {
     }
     /// Moves to the previous key; stays at the end when it is there.
     pub fn prev(&mut self) -> Result<bool> {
+        if self.tailing {
+            return self.finish(Err(backward()));
+        }
         let result = match self.position {
             Position::Unset | Position::Nowhere => return self.status().map(|()| false),
             Position::Forward => {
@@ -203,6 +249,76 @@ impl DbIterator {
         };
         self.finish(result)
     }
+    /// Shows what the database holds now, whatever moment the iterator was made for, and lets go of the memtables and
+    /// tables of that moment. It stands nowhere until the next seek.
+    ///
+    /// Fails without any change when the database is closed, the column family dropped, or a file cannot be
+    /// opened; `NotSupported` for a tailing iterator, which does it by itself, and for an iterator over a table file.
+    ///
+    /// ```
+    /// # fn main() -> ironstone::Result<()> {
+    /// # let db = ironstone::Db::open(&ironstone::Options::in_memory(), "/db")?;
+    /// let mut iter = db.iter()?;
+    /// db.put(b"iron", b"Fe")?;
+    /// assert!(!iter.seek(b"iron")?);
+    /// iter.refresh()?;
+    /// assert!(iter.seek(b"iron")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn refresh(&mut self) -> Result<()> {
+        self.refresh_to(None)
+    }
+    /// As [`refresh`](Self::refresh), for the moment of `snapshot`, which the iterator then keeps.
+    pub fn refresh_at(&mut self, snapshot: &Snapshot) -> Result<()> {
+        self.refresh_to(Some(snapshot))
+    }
+
+    fn refresh_to(&mut self, snapshot: Option<&Snapshot>) -> Result<()> {
+        let Some(source) = self.source.as_mut() else {
+            return Err(Error::not_supported("refreshing an iterator over a table file"));
+        };
+        if self.tailing {
+            return Err(Error::not_supported("refreshing a tailing iterator"));
+        }
+        let engine = source.engine().ok_or_else(Error::shutdown)?;
+        source.cf().check_not_dropped()?;
+        let before = std::mem::replace(&mut source.options.snapshot, snapshot.cloned());
+        if let Err(error) = self.catch_up(&engine) {
+            if let Some(source) = &mut self.source {
+                source.options.snapshot = before;
+            }
+            return Err(error);
+        }
+        (self.position, self.failure) = (Position::Unset, None);
+        Ok(())
+    }
+
+    /// Shows what reads see now, or as of the snapshot of the source. Where it stood does not count any more.
+    fn catch_up(&mut self, engine: &Engine) -> Result<()> {
+        let Some(source) = &self.source else { return Ok(()) };
+        let at = engine.read_sequence(source.options.snapshot.as_ref())?;
+        // After the number was taken: what it covers is in the view then, and its range tombstones are known of.
+        let is_current = !source.has_moved_on(&self.view);
+        if is_current && !self.view.memtables().any(|memtable| memtable.table().has_range_tombstones()) {
+            self.sequence = at;
+            self.tombstones.move_to(at);
+            return Ok(());
+        }
+        let Places { inner, tombstones, sequence, view } = source.places_now(engine)?;
+        (self.inner, self.tombstones, self.sequence, self.view) = (inner, tombstones, sequence, view);
+        Ok(())
+    }
+
+    /// Catches up before a seek of a tailing iterator, as long as the database is open.
+    #[inline]
+    fn look_again(&mut self) -> Result<()> {
+        match self.source.as_ref().filter(|_| self.tailing).and_then(IteratorSource::engine) {
+            Some(engine) => self.catch_up(&engine),
+            None => Ok(()),
+        }
+    }
+
     /// The entries from here on, forward, as a standard iterator of owned pairs; all of them if nothing
     /// was sought yet. The first error ends it.
     pub fn entries(self) -> Entries {
@@ -226,21 +342,25 @@ impl DbIterator {
         }
     }
 
-    fn do_seek_to_first(&mut self) -> Result<Position> {
-        match &self.bounds.lower {
-            Some(lower) => {
-                let target = InternalKeyBuf::for_seek(lower, self.sequence);
-                self.inner.seek(target.as_key())?;
-            }
-            None => {
-                self.inner.seek_to_first()?;
-            }
+    /// As `finish`, for an iterator that was sent to one end of all keys.
+    fn finish_at_end(&mut self, result: Result<Position>) -> Result<bool> {
+        let found = self.finish(result)?;
+        if self.bounds.same_as_start.is_some() {
+            let here = self.key().map(<[u8]>::to_vec);
+            self.bounds.note_start(here.as_deref());
         }
+        Ok(found)
+    }
+
+    fn do_seek_to_first(&mut self) -> Result<Position> {
+        self.look_again()?;
+        self.inner.seek_to_first()?;
         self.find_forward(false)
     }
 
     fn do_seek(&mut self, target: &[u8]) -> Result<Position> {
-        self.bounds.note_seek(target);
+        self.look_again()?;
+        self.bounds.note_seek(Some(target));
         let start = match &self.bounds.lower {
             Some(lower) if self.bounds.is_before_lower(target) => lower,
             _ => target,
@@ -251,20 +371,18 @@ impl DbIterator {
     }
 
     fn do_seek_to_last(&mut self) -> Result<Position> {
-        match &self.bounds.upper {
-            Some(upper) => {
-                let before = InternalKeyBuf::for_seek(upper, SequenceNumber::MAX);
-                self.inner.seek_for_prev(before.as_key())?;
-            }
-            None => {
-                self.inner.seek_to_last()?;
-            }
+        if self.tailing {
+            return Err(backward());
         }
+        self.inner.seek_to_last()?;
         self.find_backward(false)
     }
 
     fn do_seek_for_prev(&mut self, target: &[u8]) -> Result<Position> {
-        self.bounds.note_seek(target);
+        if self.tailing {
+            return Err(backward());
+        }
+        self.bounds.note_seek(Some(target));
         let end = match &self.bounds.upper {
             Some(upper) if self.bounds.is_past_upper(target) => {
                 InternalKeyBuf::for_seek(upper, SequenceNumber::MAX)
@@ -281,6 +399,28 @@ impl DbIterator {
         self.saved_key.extend_from_slice(self.inner.key().user_key());
         self.inner.next()?;
         self.find_forward(true)
+    }
+
+    /// The step of a tailing iterator. Where reads see another view by now, it goes over to that one.
+    #[inline(never)]
+    fn step_tailing(&mut self) -> Result<Position> {
+        if let Some((source, engine)) =
+            self.source.as_ref().and_then(|source| Some((source, source.engine()?)))
+        {
+            if source.has_moved_on(&self.view) {
+                let here = self.key().map(<[u8]>::to_vec).unwrap_or_default();
+                self.catch_up(&engine)?;
+                let target = InternalKeyBuf::for_seek(&here, self.sequence);
+                self.inner.seek(target.as_key())?;
+                self.position = self.find_forward(false)?;
+                if self.key().is_none_or(|key| !self.bounds.comparator.equal(key, &here)) {
+                    return Ok(self.position); // That key is gone, and this is the one after it.
+                }
+            } else {
+                self.sequence = engine.pipeline.visible();
+            }
+        }
+        if self.position == Position::Forward { self.step_forward() } else { self.find_forward(true) }
     }
 
     /// From before the current key to the key after it.
@@ -526,6 +666,11 @@ impl DbIterator {
         }
         if is_value { Ok(Position::Backward) } else { self.find_backward(true) }
     }
+}
+
+#[cold]
+fn backward() -> Error {
+    Error::not_supported("moving a tailing iterator backward")
 }
 
 /// Entries that a damaged table shows in the wrong order. Walking on could go round in circles.

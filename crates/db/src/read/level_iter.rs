@@ -1,16 +1,19 @@
 //! An iterator over the disjoint tables of a level, which opens one at a time.
 
 use crate::read::view::LevelView;
+use ironstone_base::prefix_seek::Direction;
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::{AtomicBool, Ordering};
-use ironstone_base::{InternalKey, InternalKeyComparator, Result};
+use ironstone_base::{InternalKey, InternalKeyComparator, PrefixSeek, Result};
 use ironstone_iter::InternalIterator;
 use ironstone_sst::{TableIter, TableReadOptions};
 
 /// Chains the tables of a sorted level.
 pub(crate) struct LevelIter {
     level: Arc<LevelView>,
+    /// Without prefixes: tables are asked here.
     options: TableReadOptions,
+    prefix_seek: Option<Arc<PrefixSeek>>,
     comparator: InternalKeyComparator,
     /// The table that `current` reads.
     at: usize,
@@ -22,11 +25,12 @@ pub(crate) struct LevelIter {
 impl LevelIter {
     pub(crate) fn new(
         level: Arc<LevelView>,
-        options: TableReadOptions,
+        mut options: TableReadOptions,
         comparator: InternalKeyComparator,
         has_tombstones: Arc<AtomicBool>,
     ) -> Self {
-        Self { level, options, comparator, at: 0, current: None, has_tombstones }
+        let prefix_seek = options.prefix_seek.take();
+        Self { level, options, prefix_seek, comparator, at: 0, current: None, has_tombstones }
     }
 
     /// Opens table `at`, unless it is the one that is open.
@@ -46,9 +50,25 @@ impl LevelIter {
         Ok(self.current.as_mut().expect("opened above"))
     }
 
-    /// From behind table `at - 1` to the first entry of the tables from `at` on.
+    /// Whether table `at` has nothing to show from `target` on, by its prefix filter; then it needs no iterator.
+    fn is_ruled_out(&mut self, at: usize, target: InternalKey<'_>, direction: Direction) -> Result<bool> {
+        let Some(seek) = &self.prefix_seek else { return Ok(false) };
+        let (read, flag) = (&self.options.read, &self.has_tombstones);
+        let is_out = self.level.tables[at].with_reader(|reader| {
+            if reader.has_range_deletions() {
+                flag.store(true, Ordering::Relaxed); // One thread at a time uses the iterator.
+            }
+            reader.is_ruled_out(read, seek, target, direction)
+        });
+        if !matches!(is_out, Ok(false)) {
+            self.current = None;
+        }
+        is_out
+    }
+
+    /// From behind table `at - 1` to the first entry of the tables from `at` on, up to the upper bound.
     fn first_from(&mut self, mut at: usize) -> Result<bool> {
-        while at < self.level.tables.len() {
+        while at < self.level.tables.len() && !self.begins_past_bound(at) {
             if self.open(at)?.seek_to_first()? {
                 return Ok(true);
             }
@@ -56,6 +76,22 @@ impl LevelIter {
         }
         self.current = None;
         Ok(false)
+    }
+
+    /// Whether nothing in table `at` is within the upper bound.
+    fn begins_past_bound(&self, at: usize) -> bool {
+        let order = &self.comparator.user;
+        let bound = self.options.upper_bound.as_ref();
+        bound.is_some_and(|bound| order.compare(self.first_key(at), bound).is_ge())
+    }
+    fn first_key(&self, at: usize) -> &[u8] {
+        self.level.files.files()[at].smallest.user_key()
+    }
+
+    /// Whether the table after `at`, which has nothing to show from `target` on, may have something.
+    fn may_go_on(&self, at: usize, target: InternalKey<'_>) -> bool {
+        let seek = self.prefix_seek.as_ref().filter(|_| at + 1 < self.level.tables.len());
+        seek.is_none_or(|seek| seek.may_go_on(target.user_key(), self.first_key(at + 1)))
     }
 
     /// To the last entry of the tables below `end`.
@@ -88,17 +124,17 @@ impl InternalIterator for LevelIter {
             self.current = None;
             return Ok(false);
         }
-        if self.open(at)?.seek(target)? {
+        if !self.is_ruled_out(at, target, Direction::Forward)? && self.open(at)?.seek(target)? {
             return Ok(true);
         }
-        self.first_from(at + 1)
+        if self.may_go_on(at, target) { self.first_from(at + 1) } else { Ok(false) }
     }
     fn seek_for_prev(&mut self, target: InternalKey<'_>) -> Result<bool> {
         let at = self.level.files.find(&self.comparator, target);
         if at == self.level.tables.len() {
             return self.last_before(at);
         }
-        if self.open(at)?.seek_for_prev(target)? {
+        if !self.is_ruled_out(at, target, Direction::Backward)? && self.open(at)?.seek_for_prev(target)? {
             return Ok(true);
         }
         self.last_before(at)

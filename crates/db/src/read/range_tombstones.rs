@@ -72,6 +72,11 @@ impl Covering {
         Arc::clone(&self.in_levels)
     }
 
+    /// The iterator reads as of `at` from now on. Range tombstones that were written since are not among these.
+    pub(crate) fn move_to(&mut self, at: SequenceNumber) {
+        (self.at, self.known) = (at, None);
+    }
+
     /// Whether there are any at all. Relaxed: one thread at a time uses the iterator.
     #[inline]
     pub(crate) fn any(&self) -> bool {

@@ -1,6 +1,9 @@
 //! How one read is done.
 
 use crate::Snapshot;
+use crate::options::ColumnFamilyOptions;
+use ironstone_base::PrefixSeek;
+use ironstone_base::sync::Arc;
 use ironstone_sst::{ReadContext, ReadTier, TableReadOptions};
 
 /// How one read is done. The default suits most reads.
@@ -20,10 +23,21 @@ pub struct ReadOptions {
     pub iterate_upper_bound: Option<Vec<u8>>,
     /// Iterators read so many bytes ahead, always. 0, the default: automatic, growing while blocks are read in order.
     pub readahead_size: usize,
-    /// Keep out of prefix filters: the iterator crosses from prefix to prefix. Default false.
+    /// Iterators find every key after a seek, whatever its prefix. Default false: in a column family with a
+    /// `prefix_extractor` a seek finds the keys with the prefix of its target, by the prefix filters of tables
+    /// and memtables, and beyond that prefix keys may be missing or deleted ones be there. Nothing is missing
+    /// after `seek_to_first` or `seek_to_last` without bounds, or after a seek to a key that has no prefix.
     pub total_order_seek: bool,
-    /// Iterators end where the prefix of the seek target ends. Default false.
+    /// As [`total_order_seek`](Self::total_order_seek), with prefix filters where that changes no result: where all keys
+    /// from the target of a `seek` up to `iterate_upper_bound` have one prefix. Default false.
+    pub auto_prefix_mode: bool,
+    /// Iterators end where the prefix of the seek target ends, after `seek_to_first` and `seek_to_last` where
+    /// that of the first key ends that they found. With bounds these two seek the bound. Default false.
     pub prefix_same_as_start: bool,
+    /// Iterators see what is new: every seek shows all writes that were done before it, and `next` may show later ones,
+    /// each key for itself. They go forward only: `prev`, `seek_for_prev` and `seek_to_last` answer `NotSupported`. They
+    /// hold on to no old memtables and tables for longer than to the next move. Default false.
+    pub tailing: bool,
     /// Read the blocks of a `multi_get` at once where the system can. Default true.
     pub async_io: bool,
 }
@@ -39,7 +53,9 @@ impl Default for ReadOptions {
             iterate_upper_bound: None,
             readahead_size: 0,
             total_order_seek: false,
+            auto_prefix_mode: false,
             prefix_same_as_start: false,
+            tailing: false,
             async_io: true,
         }
     }
@@ -54,13 +70,24 @@ impl ReadOptions {
             ..ReadContext::default()
         }
     }
-    pub(crate) fn table_options(&self) -> TableReadOptions {
+    pub(crate) fn table_options(&self, prefix_seek: Option<Arc<PrefixSeek>>) -> TableReadOptions {
         TableReadOptions {
             read: self.context(),
             readahead_size: self.readahead_size,
-            upper_bound: self.iterate_upper_bound.clone(),
-            total_order_seek: self.total_order_seek,
-            prefix_same_as_start: self.prefix_same_as_start,
+            upper_bound: self.iterate_upper_bound.as_deref().map(Arc::from),
+            prefix_seek,
         }
+    }
+
+    /// How an iterator over a column family uses prefix filters; `None`: not at all.
+    pub(crate) fn prefix_seek(&self, cf: &ColumnFamilyOptions, opt_in_only: bool) -> Option<Arc<PrefixSeek>> {
+        // A filter hashes bytes: it would deny a key that is there in other bytes.
+        let order = Some(&cf.comparator).filter(|order| !order.different_bytes_may_be_equal())?.clone();
+        let (extractor, bound) = (cf.prefix_extractor.clone()?, self.iterate_upper_bound.clone());
+        let total_order = self.total_order_seek || self.auto_prefix_mode || opt_in_only;
+        if self.prefix_same_as_start || !total_order {
+            return Some(PrefixSeek::of_target(extractor, order, bound));
+        }
+        self.auto_prefix_mode.then(|| PrefixSeek::within_bound(extractor, order, bound))
     }
 }

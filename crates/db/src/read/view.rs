@@ -1,10 +1,14 @@
 //! What a read sees: memtables and tables as of one moment, reached without a lock.
 
 use crate::background::Cleaner;
+use crate::column_family::ColumnFamilyData;
+use crate::engine::Engine;
 use crate::memtables::DbMemTable;
+use crate::read::acquire;
+use crate::snapshot::Snapshot;
 use crate::table_cache::{TableOpener, TableSlot};
 use ironstone_base::sync::Arc;
-use ironstone_base::{InternalKeyComparator, MergeOperator};
+use ironstone_base::{Error, InternalKeyComparator, MergeOperator, Result, SequenceNumber};
 use ironstone_version::{LevelFiles, Version};
 
 /// Memtables and version of a column family, from one installation to the next. Readers hold it
@@ -29,6 +33,31 @@ pub(crate) struct PokeWhenDropped(pub(crate) Arc<Cleaner>);
 impl Drop for PokeWhenDropped {
     fn drop(&mut self) {
         self.0.poke();
+    }
+}
+
+impl Engine {
+    /// A view, and a number that covers nothing but what the view has.
+    pub(crate) fn consistent_view(
+        &self,
+        snapshot: Option<&Snapshot>,
+        cf: &ColumnFamilyData,
+    ) -> Result<(Arc<SuperVersion>, SequenceNumber)> {
+        let views = std::iter::once(cf.views());
+        let (mut views, at) = acquire::of_one_moment(views, || self.read_sequence(snapshot))?;
+        Ok((views.remove(0), at))
+    }
+
+    /// The newest write that a read sees: now, or as of a snapshot.
+    pub(crate) fn read_sequence(&self, snapshot: Option<&Snapshot>) -> Result<SequenceNumber> {
+        match snapshot {
+            None => Ok(self.pipeline.visible()),
+            Some(_) if self.secondary => {
+                Err(Error::not_supported("snapshots of a secondary: the primary does not know of them"))
+            }
+            Some(snapshot) if snapshot.belongs_to(&self.snapshots) => Ok(snapshot.sequence()),
+            Some(_) => Err(Error::invalid_argument("the snapshot is of another database")),
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::write::commit::Reserved;
 use ironstone_base::sync::atomic::Ordering;
 use ironstone_base::sync::{Arc, MutexGuard};
 use ironstone_base::{ColumnFamilyId, FileNumber, InternalKeyComparator, Result, file_name};
-use ironstone_memtable::{BlockPool, MemTable, MemTableOptions};
+use ironstone_memtable::{BlockPool, MemTable};
 use ironstone_vfs::{Env, WritableFile, WriteOptions};
 use std::path::Path;
 
@@ -177,12 +177,8 @@ pub(crate) fn new_memtable(
     options: &ColumnFamilyOptions,
     memory: &Arc<BlockPool>,
 ) -> Arc<DbMemTable> {
-    let memtable_options = MemTableOptions {
-        write_buffer_size: options.write_buffer_size,
-        huge_pages: options.memtable_huge_page_size > 0,
-        pool: Arc::clone(memory),
-    };
-    let table = MemTable::new(options.memtable_kind(), comparator.clone(), &memtable_options);
+    let memtable_options = options.memtable_options(memory);
+    let table = MemTable::new(options.memtable_factory, comparator.clone(), &memtable_options);
     DbMemTable::new(table, id, options.write_buffer_size, Merges::of(options))
 }
 

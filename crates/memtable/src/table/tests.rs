@@ -426,3 +426,58 @@ fn a_marked_vector_is_sorted() {
     assert_eq!(keys, [b"a", b"b", b"c"]);
     assert!(InternalKey::from_bytes(b"").is_err());
 }
+
+#[test]
+fn a_filter_is_asked_before_the_search_and_never_denies_what_is_there() {
+    for (whole_keys, prefix) in [(true, None), (false, Some(2)), (true, Some(2))] {
+        for kind in KINDS {
+            let bloom = MemTableBloom {
+                bytes: 4096,
+                whole_keys,
+                prefix_extractor: prefix.map(ironstone_base::slice_transform::fixed_prefix),
+            };
+            let with = MemTableOptions { bloom: Some(bloom), ..MemTableOptions::default() };
+            let order = InternalKeyComparator::new(UserComparator::Bytewise);
+            let table = Arc::new(MemTable::new(kind, order.clone(), &with));
+            let plain = MemTable::new(kind, order, &MemTableOptions::default());
+            assert_eq!(table.memory_usage(), plain.memory_usage() + 4096);
+            let mut random = SmallRng::seed_from_u64(0xb100);
+            let keys: Vec<Vec<u8>> = (0..200).map(|_| key(&mut random)).collect();
+            for (key, sequence) in keys.iter().zip(1..) {
+                table.add(SequenceNumber(sequence), ValueType::Value, key, b"");
+                plain.add(SequenceNumber(sequence), ValueType::Value, key, b"");
+            }
+            for key in keys.iter().cloned().chain((0..2000).map(|_| key(&mut random))) {
+                let [found, expected] = [&*table, &plain]
+                    .map(|table| table.get(&key, SequenceNumber::MAX).map(|entry| entry.sequence));
+                assert_eq!(found, expected, "{}", key.escape_ascii());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_seek_ends_where_the_filter_has_not_got_the_prefix() {
+    let extractor = ironstone_base::slice_transform::fixed_prefix(2);
+    let bloom =
+        MemTableBloom { bytes: 4096, whole_keys: false, prefix_extractor: Some(Arc::clone(&extractor)) };
+    let options = MemTableOptions { bloom: Some(bloom), ..MemTableOptions::default() };
+    for kind in KINDS {
+        let order = InternalKeyComparator::new(UserComparator::Bytewise);
+        let table = Arc::new(MemTable::new(kind, order, &options));
+        ["aa1", "ac1"].iter().for_each(|key| {
+            table.add(SequenceNumber(1), ValueType::Value, key.as_bytes(), b"");
+        });
+        let seek = PrefixSeek::of_target(Arc::clone(&extractor), UserComparator::Bytewise, None);
+        let mut iter = table.iter_by_prefix(Some(Arc::clone(&seek)));
+        let target = |key: &str| InternalKeyBuf::for_seek(key.as_bytes(), SequenceNumber::MAX);
+        seek.note_seek(Some(b"ab"));
+        assert!(!iter.seek(target("ab").as_key()).unwrap() && !iter.valid());
+        assert!(!iter.seek_for_prev(target("ab").as_key()).unwrap() && !iter.valid());
+        assert!(iter.seek(target("aa").as_key()).unwrap());
+        seek.note_seek(None);
+        assert!(iter.seek(target("ab").as_key()).unwrap());
+        assert_eq!(iter.key().user_key(), b"ac1");
+        assert!(table.iter().seek(target("ab").as_key()).unwrap());
+    }
+}

@@ -8,8 +8,9 @@ use crate::filter_block::ParsedFilter;
 use crate::handle::BlockHandle;
 use crate::index::FlatIndex;
 use crate::options::ReadContext;
+use ironstone_base::prefix_seek::Direction;
 use ironstone_base::statistics::Ticker;
-use ironstone_base::{InternalKey, InternalKeyBuf, Result, SequenceNumber, ValueType};
+use ironstone_base::{InternalKey, InternalKeyBuf, PrefixSeek, Result, SequenceNumber, ValueType};
 use ironstone_vfs::ReadRequest;
 
 /// What one block told about a target.
@@ -291,16 +292,36 @@ impl TableReader {
             return Ok(true);
         };
         match extractor.transform(target.user_key()) {
-            Some(prefix) => {
-                let may_match = self.ask_filter(context, prefix, target)?;
-                self.count(Ticker::BloomFilterPrefixChecked);
-                if !may_match {
-                    self.count(Ticker::BloomFilterPrefixUseful);
-                }
-                Ok(may_match)
-            }
+            Some(prefix) => self.ask_for_prefix(context, prefix, target),
             None => Ok(true),
         }
+    }
+
+    /// Whether the filter says that an iterator finds nothing that it wants from `target` on.
+    pub fn is_ruled_out(
+        &self,
+        context: &ReadContext,
+        seek: &PrefixSeek,
+        target: InternalKey<'_>,
+        direction: Direction,
+    ) -> Result<bool> {
+        match &self.filter_extractor {
+            Some(extractor) if !matches!(self.filter, FilterHome::None) && !context.skip_filters => seek
+                .is_ruled_out(target.user_key(), direction, extractor, |prefix| {
+                    self.ask_for_prefix(context, prefix, target)
+                }),
+            _ => Ok(false),
+        }
+    }
+
+    #[inline(never)] // Reads of keys ask for whole keys as a rule.
+    fn ask_for_prefix(&self, context: &ReadContext, prefix: &[u8], target: InternalKey<'_>) -> Result<bool> {
+        let may_match = self.ask_filter(context, prefix, target)?;
+        self.count(Ticker::BloomFilterPrefixChecked);
+        if !may_match {
+            self.count(Ticker::BloomFilterPrefixUseful);
+        }
+        Ok(may_match)
     }
 
     #[inline]

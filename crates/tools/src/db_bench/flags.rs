@@ -134,6 +134,10 @@ flags! {
         total_order_seek: bool = false;
         #[doc = "Iterators end where the prefix of the seek target ends"]
         prefix_same_as_start: bool = false;
+        #[doc = "Iterators use prefix filters where a bound allows it; seekrandom sets one behind the prefix of the target"]
+        auto_prefix_mode: bool = false;
+        #[doc = "Iterators see what is new; seekrandom uses one for all seeks"]
+        use_tailing_iterator: bool = false;
         #[doc = "Bytes that iterators read ahead; 0: as they see fit"]
         readahead_size: i32 = 0;
         #[doc = "Read the blocks of a multi_get at once where the system can"]
@@ -345,8 +349,7 @@ flags! {
         ignored("num_low_pri_threads", Int32, "0", "it tunes the operating system or its threads");
         ignored("adaptive_readahead", Bool, "false", "iterators always read ahead on their own");
         ignored("auto_readahead_size", Bool, "false", "iterators always read ahead on their own");
-        ignored("auto_refresh_iterator_with_snapshot", Bool, "false", "iterators keep their view until they are dropped");
-        ignored("auto_prefix_mode", Bool, "false", "iterators see all keys unless prefix_same_as_start is set");
+        ignored("auto_refresh_iterator_with_snapshot", Bool, "false", "iterators keep their view unless they are refreshed");
         ignored("fifo_age_for_warm", Uint64, "0", "levelled compaction does not use it");
         ignored("fifo_compaction_allow_compaction", Bool, "true", "levelled compaction does not use it");
         ignored("fifo_compaction_max_data_files_size_mb", Uint64, "0", "levelled compaction does not use it");
@@ -525,7 +528,6 @@ flags! {
         refused("use_keep_filter", Bool, "false", "compaction filters");
         refused("use_plain_table", Bool, "false", "plain tables");
         refused("use_secondary_db", Bool, "false", "secondary instances");
-        refused("use_tailing_iterator", Bool, "false", "tailing iterators");
         refused("use_tiered_cache", Bool, "false", "compressed secondary caches");
         refused("use_trie_index", Bool, "false", "user-defined indexes");
         refused("use_uint64_comparator", Bool, "false", "the uint64 comparator");

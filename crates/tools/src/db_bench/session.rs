@@ -265,7 +265,9 @@ fn read_options(flags: &Flags) -> ReadOptions {
     ReadOptions {
         verify_checksums: flags.verify_checksum,
         total_order_seek: flags.total_order_seek,
+        auto_prefix_mode: flags.auto_prefix_mode,
         prefix_same_as_start: flags.prefix_same_as_start,
+        tailing: flags.use_tailing_iterator,
         readahead_size: flags.readahead_size.max(0) as usize,
         async_io: flags.async_io || default.async_io,
         ..default

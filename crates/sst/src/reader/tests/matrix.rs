@@ -62,7 +62,7 @@ fn read_options(rng: &mut SmallRng, entries: &Entries) -> TableReadOptions {
             ..ReadContext::default()
         },
         readahead_size: one_of(rng, &[0, 0, 1, 500, 2 << 20]),
-        upper_bound: entries.last().filter(|_| rng.random_bool(0.3)).map(|(key, _)| key.user_key().to_vec()),
+        upper_bound: entries.last().filter(|_| rng.random_bool(0.3)).map(|(key, _)| key.user_key().into()),
         ..TableReadOptions::default()
     }
 }
@@ -194,9 +194,12 @@ fn check_prefix_seeks(
     extractor: &dyn SliceTransform,
     targets: &[InternalKeyBuf],
 ) {
-    let options = TableReadOptions { prefix_same_as_start: true, ..TableReadOptions::default() };
+    let current = reader.table.prefix_extractor.clone().expect("the caller has it");
+    let seek = PrefixSeek::of_target(current, reader.comparator().clone(), None);
+    let options = TableReadOptions { prefix_seek: Some(Arc::clone(&seek)), ..TableReadOptions::default() };
     let mut iter = reader.iter(&options);
     for target in targets {
+        seek.note_seek(Some(target.user_key()));
         let Some(prefix) = extractor.transform(target.user_key()) else {
             continue;
         };

@@ -64,7 +64,7 @@ pub fn create(worker: &mut Worker<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A new iterator, a seek to a random key, and some steps.
+/// A new iterator, unless it is a tailing one, a seek to a random key, and some steps.
 pub fn seek_random(worker: &mut Worker<'_>) -> Result<()> {
     let run = worker.run;
     let (flags, db, family) = (run.flags, worker.db(), family(worker));
@@ -74,6 +74,10 @@ pub fn seek_random(worker: &mut Worker<'_>) -> Result<()> {
     let mut looked_at = [0; LOOKED_AT];
     let (mut read, mut found, mut bytes) = (0, 0u64, 0);
     let distance = flags.max_scan_distance.unsigned_abs();
+    let mut tailing = match flags.use_tailing_iterator {
+        true => Some(db.iter_cf(&options, family)?),
+        false => None,
+    };
     let mut pace = worker.pace(run.amounts.reads);
     while pace.goes_on(1) {
         let number = worker.random.below(num);
@@ -84,8 +88,21 @@ pub fn seek_random(worker: &mut Worker<'_>) -> Result<()> {
             } else {
                 options.iterate_upper_bound = Some(bound.set(num.min(number + distance)).to_vec());
             }
+        } else if flags.auto_prefix_mode && flags.prefix_size > 0 && !flags.seek_missing_prefix {
+            let mut behind = target[..flags.prefix_size as usize].to_vec();
+            if let Some(last) = behind.last_mut() {
+                *last = last.wrapping_add(1);
+            }
+            options.iterate_upper_bound = Some(behind);
         }
-        let mut iter = db.iter_cf(&options, family)?;
+        let mut other;
+        let iter = match &mut tailing {
+            Some(iter) => iter,
+            None => {
+                other = db.iter_cf(&options, family)?;
+                &mut other
+            }
+        };
         let mut more = iter.seek(target).map_err(|error| error.context("seek error"))?;
         read += 1;
         found += u64::from(iter.key() == Some(target));

@@ -1,0 +1,124 @@
+//! An iterator over the overlapping tables of level 0 that opens those that a prefix seek needs.
+
+use crate::read::view::LevelView;
+use ironstone_base::prefix_seek::Direction;
+use ironstone_base::sync::Arc;
+use ironstone_base::{InternalKey, InternalKeyComparator, PrefixSeek, Result};
+use ironstone_iter::{InternalIterator, MergingIterator};
+use ironstone_sst::{TableIter, TableReadOptions};
+
+/// Merges the tables of level 0 that their prefix filters do not rule out.
+pub(crate) struct Level0Iter {
+    level: Arc<LevelView>,
+    /// Without prefixes: tables are chosen here.
+    options: TableReadOptions,
+    prefix_seek: Arc<PrefixSeek>,
+    comparator: InternalKeyComparator,
+    /// Of the tables that take part.
+    merge: MergingIterator<TableIter>,
+    /// Which ones those are, and for which way they were chosen.
+    taking_part: Vec<usize>,
+    direction: Direction,
+    /// Iterators over other tables, for the next seek.
+    idle: Vec<Option<TableIter>>,
+}
+
+impl Level0Iter {
+    pub(crate) fn new(
+        level: Arc<LevelView>,
+        options: TableReadOptions,
+        prefix_seek: Arc<PrefixSeek>,
+        comparator: InternalKeyComparator,
+    ) -> Self {
+        let merge = MergingIterator::new(comparator.clone(), Vec::new());
+        let options = TableReadOptions { prefix_seek: None, ..options };
+        let (taking_part, idle) = (Vec::new(), Vec::new());
+        Self {
+            level,
+            options,
+            prefix_seek,
+            comparator,
+            merge,
+            taking_part,
+            direction: Direction::Forward,
+            idle,
+        }
+    }
+
+    /// Lets the tables take part that may have what a seek from `target` wants; with `None` all of them.
+    fn choose(&mut self, target: Option<(InternalKey<'_>, Direction)>) -> Result<()> {
+        let tables = &self.level.tables;
+        self.direction = target.map_or(Direction::Forward, |(_, direction)| direction);
+        self.idle.resize_with(tables.len(), || None);
+        let nothing = MergingIterator::new(self.comparator.clone(), Vec::new());
+        let before = std::mem::replace(&mut self.merge, nothing).into_children();
+        for (at, iter) in self.taking_part.drain(..).zip(before) {
+            self.idle[at] = Some(iter);
+        }
+        let mut iters = Vec::new();
+        for (at, slot) in tables.iter().enumerate() {
+            slot.with_reader(|reader| {
+                if let Some((target, direction)) = target
+                    && reader.is_ruled_out(&self.options.read, &self.prefix_seek, target, direction)?
+                {
+                    return Ok(());
+                }
+                iters.push(self.idle[at].take().unwrap_or_else(|| reader.iter(&self.options)));
+                self.taking_part.push(at);
+                Ok(())
+            })?;
+        }
+        self.merge = MergingIterator::new(self.comparator.clone(), iters);
+        Ok(())
+    }
+    fn choose_all(&mut self) -> Result<()> {
+        if self.is_whole() { Ok(()) } else { self.choose(None) }
+    }
+    fn is_whole(&self) -> bool {
+        self.taking_part.len() == self.level.tables.len()
+    }
+}
+
+impl InternalIterator for Level0Iter {
+    #[inline]
+    fn valid(&self) -> bool {
+        self.merge.valid()
+    }
+    fn seek_to_first(&mut self) -> Result<bool> {
+        self.choose_all()?;
+        self.merge.seek_to_first()
+    }
+    fn seek_to_last(&mut self) -> Result<bool> {
+        self.choose_all()?;
+        self.merge.seek_to_last()
+    }
+    fn seek(&mut self, target: InternalKey<'_>) -> Result<bool> {
+        self.choose(Some((target, Direction::Forward)))?;
+        self.merge.seek(target)
+    }
+    fn seek_for_prev(&mut self, target: InternalKey<'_>) -> Result<bool> {
+        self.choose(Some((target, Direction::Backward)))?;
+        self.merge.seek_for_prev(target)
+    }
+    #[inline]
+    fn next(&mut self) -> Result<bool> {
+        self.merge.next()
+    }
+    /// What rules a table out for the way forward says nothing about the way back.
+    fn prev(&mut self) -> Result<bool> {
+        if self.direction == Direction::Forward && !self.is_whole() {
+            let here = self.merge.key().to_buf();
+            self.choose(None)?;
+            self.merge.seek(here.as_key())?;
+        }
+        self.merge.prev()
+    }
+    #[inline]
+    fn key(&self) -> InternalKey<'_> {
+        self.merge.key()
+    }
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.merge.value()
+    }
+}
