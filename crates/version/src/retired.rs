@@ -7,10 +7,13 @@ use std::collections::HashSet;
 /// Splits retired files into those that nobody needs and the others. A file that moved between levels
 /// may be here under several metadata; it goes when the last of them does.
 pub(crate) fn split_obsolete<T>(
-    retired: Vec<Arc<T>>,
+    mut retired: Vec<Arc<T>>,
     number_of: impl Fn(&T) -> FileNumber,
     mut is_live: impl FnMut(FileNumber) -> bool,
 ) -> (Vec<Arc<T>>, Vec<Arc<T>>) {
+    // A file that moved as it was comes here once for each move, and must not hold itself.
+    let mut seen = HashSet::new();
+    retired.retain(|file| seen.insert(Arc::as_ptr(file)));
     // Who holds a version holds its metadata. A count of one cannot grow: only we could clone it.
     let (free, mut held): (Vec<_>, Vec<_>) =
         retired.into_iter().partition(|file| Arc::strong_count(file) == 1);

@@ -417,6 +417,13 @@ fn files_are_obsolete_once_nobody_holds_a_version_with_them() {
     let file = set.column_family(cf).unwrap().current.files(1)[0].clone();
     set.log_and_apply(&mut manifest, vec![edit(&[(2, file)], &[(1, 11)])]).unwrap();
     assert!(set.take_obsolete_files().is_empty());
+    // It moved as it was, twice, and goes all the same.
+    let file = set.column_family(cf).unwrap().current.files(2)[0].clone();
+    set.log_and_apply(&mut manifest, vec![edit(&[(3, file)], &[(2, 11)])]).unwrap();
+    set.log_and_apply(&mut manifest, vec![edit(&[], &[(3, 11)])]).unwrap();
+    let obsolete: Vec<_> = set.take_obsolete_files().iter().map(|file| file.number.0).collect();
+    assert_eq!(obsolete, [11]);
+    assert!(set.live_files().is_empty());
 }
 
 #[test]
