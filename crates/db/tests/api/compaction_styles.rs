@@ -126,8 +126,9 @@ fn universal_compaction_rewrites_what_is_thirty_days_old() {
     pass(&clock, 31 * DAY);
     put_and_flush(&db, &["b"], "2");
     db.wait_for_compact().unwrap();
-    assert_eq!(shape(&db), [0, 0, 0, 0, 0, 0, 1]);
-    assert_ne!(db.live_files()[0].number, before);
+    // The old table alone, if its time was noticed before the flush, or both.
+    assert_eq!(shape(&db)[1..], [0, 0, 0, 0, 0, 1]);
+    assert!(db.live_files().iter().all(|file| file.number != before));
     assert_eq!(all(&db), "a=1 b=2");
 }
 

@@ -5,10 +5,11 @@ use ironstone::vfs::FileSystem;
 use ironstone::{
     BackgroundErrorReason, CompactRangeOptions, CompactionJobInfo, CompactionReason, Db, Error,
     EventListener, ExternalFileIngestionInfo, FlushJobInfo, FlushOptions, IngestOptions, MemTableInfo,
-    Options, SstFileWriter, TableFileCreationInfo, TableFileCreationReason, TableFileDeletionInfo,
+    Options, SstFileWriter, TableFileCreationInfo, TableFileCreationReason, TableFileDeletionInfo, TableInfo,
     WriteStallCause, WriteStallCondition, WriteStallInfo,
 };
 use ironstone_base::sync::Mutex;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -116,17 +117,20 @@ fn flushes_and_compactions_are_told_from_begin_to_end() {
     assert!(flushes[0].job_id < flushes[1].job_id);
 
     rewrite_all(&db);
-    disk.wait_until("the inputs are gone", || notebook.lines.lock().len() >= 5);
+    let deleted = |lines: &[String]| lines.iter().filter(|line| *line == "deleted").count();
+    disk.wait_until("the inputs are gone", || deleted(&notebook.lines.lock()) == 2);
+    // The first step may move the tables.
     let lines = notebook.take();
-    assert_eq!(lines[..3], ["compaction of 2", "created by compaction", "compacted"]);
-    assert_eq!(lines[3..], ["deleted", "deleted"]);
+    let written = lines.iter().position(|line| line == "created by compaction").expect("it writes a table");
+    assert_eq!((lines[written - 1].as_str(), lines[written + 1].as_str()), ("compaction of 2", "compacted"));
     let compactions = notebook.compactions.lock();
     let compaction = compactions.last().unwrap();
     assert_eq!(compaction.reason, CompactionReason::ManualCompaction);
-    assert!(!compaction.is_trivial && compaction.base_input_level == 0);
+    assert!(!compaction.is_trivial);
     assert_eq!((compaction.stats.input_records, compaction.stats.output_records), (3, 2));
-    let inputs: Vec<_> = flushes.iter().rev().filter_map(|flush| flush.file.clone()).collect();
-    assert_eq!(compaction.input_files, inputs);
+    let numbers = |files: &[TableInfo]| files.iter().map(|file| file.number).collect::<BTreeSet<_>>();
+    let flushed: Vec<_> = flushes.iter().filter_map(|flush| flush.file.clone()).collect();
+    assert_eq!(numbers(&compaction.input_files), numbers(&flushed));
     let [output] = &compaction.output_files[..] else { panic!("{:?}", compaction.output_files) };
     assert_eq!((output.level, output.size), (compaction.output_level, disk.fs.size(&output.path).unwrap()));
     assert_eq!(all(&db), "a=1 c=3");
@@ -161,7 +165,9 @@ fn a_stop_is_told_with_its_cause_and_so_is_its_end() {
     }
     disk.wait_until("the stop is told", || notebook.has("Stopped"));
     db.continue_background_work().unwrap();
-    disk.wait_until("its end is told", || notebook.lines.lock().last().is_some_and(|l| l == "Normal"));
+    let normal =
+        || notebook.stalls.lock().last().is_some_and(|last| last.current == WriteStallCondition::Normal);
+    disk.wait_until("its end is told", normal);
     let stalls = notebook.stalls.lock();
     assert!(stalls.windows(2).all(|pair| pair[0].current == pair[1].previous), "{stalls:?}");
     let stop = stalls.iter().find(|stall| stall.current == WriteStallCondition::Stopped).unwrap();
