@@ -150,6 +150,7 @@ fn is_named(text: &str, name: &str) -> bool {
 
 fn write_section<T: OptionStruct>(out: &mut String, options: &T) {
     for (name, value) in text::print_pairs(options) {
+        let value = text::as_one_line(&value);
         let _ = writeln!(out, "  {name}={value}"); // Writing to a string does not fail.
     }
 }

@@ -250,6 +250,18 @@ fn comments_and_escapes_are_understood() {
 }
 
 #[test]
+fn values_that_are_kept_come_back_whole() {
+    for value in ["a#b", "a\\#b", "a\\\\#b", "{x=#;y=\\}", "a\nb", "#"] {
+        let mut options = ColumnFamilyOptions::default();
+        options.table.set("index_block_search_type", value).unwrap();
+        let text = OptionsFile::to_text(&DbOptions::default(), [("default", &options)]);
+        let file = OptionsFile::parse(Path::new("O"), text.as_bytes(), &LoadOptions::default()).unwrap();
+        let families = file.column_families.iter().map(|(name, options)| (name.as_str(), options));
+        assert_eq!(OptionsFile::to_text(&file.db, families), text, "{value:?}");
+    }
+}
+
+#[test]
 fn option_strings_set_nested_options() {
     let mut options = Options::from_string(
         "max_open_files=100; write_buffer_size=16M; compression_opts={level=3;max_dict_bytes=1k};\

@@ -77,6 +77,21 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
+/// A value that somebody wrote, with `\` before what would end it in an OPTIONS file; what is escaped stays as it is.
+pub fn as_one_line(value: &str) -> String {
+    let (mut line, mut escaped) = (String::with_capacity(value.len()), false);
+    for c in value.chars() {
+        match c {
+            '#' if !escaped => line.push_str("\\#"),
+            '\n' => line.push_str(if escaped { "n" } else { "\\n" }),
+            '\r' => line.push_str(if escaped { "r" } else { "\\r" }),
+            _ => line.push(c),
+        }
+        escaped = c == '\\' && !escaped;
+    }
+    line
+}
+
 /// Undoes [`escape`].
 pub fn unescape(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
