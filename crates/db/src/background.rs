@@ -213,14 +213,15 @@ pub(crate) fn close(engine: &Arc<Engine>, workers: Workers) -> Result<()> {
         panicked |= thread.join().is_err();
     }
     engine.listeners.deliver();
+    // A flush that was under way failed: nobody else will hear of it. (A writer that comes now fails for itself.)
+    let failed = engine.state.lock().background_error.clone().filter(|_| !known);
     // Whatever a writer got an answer for is in the log; what it buffered goes to the system.
     let closed = engine.pipeline.close();
     purge::remove_obsolete(engine);
     crate::info_log::info!(engine.log, "closed");
     flushed?;
     closed?;
-    // A flush that was under way failed: nobody else will hear of it.
-    if let Some(error) = engine.state.lock().background_error.clone().filter(|_| !known) {
+    if let Some(error) = failed {
         return Err(error);
     }
     if panicked { Err(Error::io_message("a background thread panicked")) } else { Ok(()) }

@@ -48,7 +48,7 @@ use std::path::{Path, PathBuf};
 pub trait EventListener: Send + Sync {
     /// Memtables are about to be written to a table.
     fn on_flush_begin(&self, flush: &FlushJobInfo) {}
-    /// They are in a table, durable and visible.
+    /// They are in a table, durable and visible. Who waited for it may go on a moment before this is called.
     fn on_flush_completed(&self, flush: &FlushJobInfo) {}
     /// Tables are about to be rewritten, moved or dropped.
     fn on_compaction_begin(&self, compaction: &CompactionJobInfo) {}

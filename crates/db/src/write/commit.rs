@@ -176,6 +176,11 @@ impl CommitPipeline {
     /// Says in the first WAL of all what was before it.
     pub(crate) fn begin_after(&self, before: &PredecessorWal) -> Result<()> {
         self.log.lock().frame(&[&predecessor::record(before)]);
+        self.write_beginning()
+    }
+    /// Writes what a WAL begins with, though nothing else may ever be written to it: a MANIFEST that lost its end is
+    /// found out by what it says was before it.
+    pub(crate) fn write_beginning(&self) -> Result<()> {
         self.write_buffer(&mut self.io.lock())
     }
 
@@ -458,10 +463,6 @@ impl CommitPipeline {
         }
         switch(&mut log.active, closed.last_sequence);
         let reserved = (reserve > 0).then(|| self.reserve_numbers(&mut log, reserve)).transpose()?;
-        // What was before it stands in a WAL from its beginning, though nothing may ever be written to it: a MANIFEST
-        // that lost its end is found out by it. A failure is the next write's.
-        let (chunk, end) = (std::mem::take(&mut log.buffer), log.end);
-        let _ = io.write(&chunk, end);
         Ok((closed, reserved))
     }
 

@@ -166,6 +166,7 @@ impl Engine {
         let closed = WalState { bytes: old.bytes, synced: old.synced, closed_at: Some(old.last_sequence) };
         wals.insert(old.number, closed);
         wals.insert(number, WalState::default());
+        self.pipeline.write_beginning()?;
         Ok(reserved)
     }
 }

@@ -357,7 +357,7 @@ fn a_manifest_that_lost_its_end_is_found_out_though_nothing_was_written_since() 
     drop(db);
     let closed = disk.kill();
     drop(disk.open_with(&options));
-    let (mut found, mut harmless) = (0, 0);
+    let mut found = 0;
     for (disk, what) in [(&flushed, "flushed"), (&closed, "closed"), (&disk, "opened again")] {
         let is_manifest = |path: &std::path::PathBuf| path.to_string_lossy().contains("MANIFEST-");
         let manifest = disk.files("").into_iter().filter(is_manifest).max().unwrap();
@@ -366,10 +366,7 @@ fn a_manifest_that_lost_its_end_is_found_out_though_nothing_was_written_since() 
             let disk = disk.kill();
             disk.fs.corrupt(&manifest, |bytes| bytes.truncate(len as usize)).unwrap();
             match disk.try_open(&options) {
-                Ok(db) => {
-                    assert_eq!(all(&db), "a=1 b=2", "{what}, {len} of {whole} bytes");
-                    harmless += 1;
-                }
+                Ok(db) => assert_eq!(all(&db), "a=1 b=2", "{what}, {len} of {whole} bytes"),
                 Err(error) => {
                     assert!(error.is_corruption(), "{what}, {len} of {whole} bytes: {error}");
                     found += 1;
@@ -377,7 +374,7 @@ fn a_manifest_that_lost_its_end_is_found_out_though_nothing_was_written_since() 
             }
         }
     }
-    assert!(found > 500 && harmless > 50, "{found} found out, {harmless} harmless");
+    assert!(found > 500, "{found}");
 }
 
 #[test]
