@@ -219,6 +219,7 @@ pub(crate) fn close(engine: &Arc<Engine>, workers: Workers) -> Result<()> {
     let closed = engine.pipeline.close();
     purge::remove_obsolete(engine);
     crate::info_log::info!(engine.log, "closed");
+    drop(engine.lock.lock().take());
     flushed?;
     closed?;
     if let Some(error) = failed {

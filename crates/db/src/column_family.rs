@@ -5,11 +5,11 @@ use crate::memtables::DbMemTable;
 use crate::options::{ColumnFamilyOptions, DbOptions};
 use crate::read::view::{LevelView, PokeWhenDropped, SuperVersion};
 use crate::table_cache::TableOpener;
+use crate::write_buffer_manager::MemTableMemory;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ironstone_base::sync::{Arc, Swap, SwapGuard};
 use ironstone_base::{Code, ColumnFamilyId, Error, InternalKeyComparator, MergeOperator, Result};
 use ironstone_compaction::CompactionOptions;
-use ironstone_memtable::BlockPool;
 use ironstone_version::Version;
 use std::fmt;
 
@@ -46,7 +46,7 @@ pub(crate) struct ColumnFamilyData {
     pub(crate) compaction: CompactionOptions,
     pub(crate) opener: Arc<TableOpener>,
     /// Where its memtables have their memory from.
-    pub(crate) memory: Arc<BlockPool>,
+    pub(crate) memory: Arc<MemTableMemory>,
     pub(crate) dropped: AtomicBool,
     /// What readers see. Replaced under the state lock, loaded without any.
     view: Swap<SuperVersion>,
@@ -63,7 +63,7 @@ impl ColumnFamilyData {
         options: ColumnFamilyOptions,
         db_options: &DbOptions,
         opener: Arc<TableOpener>,
-        memory: Arc<BlockPool>,
+        memory: Arc<MemTableMemory>,
         mem: Arc<DbMemTable>,
         version: Arc<Version>,
         cleaner: Arc<Cleaner>,

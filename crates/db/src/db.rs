@@ -218,6 +218,9 @@ impl Db {
         if engine.switch_wanted.load(Ordering::Relaxed) {
             engine.switch_memtables(&crate::write::switch::Which::Due)?;
         }
+        if let Some(manager) = &engine.options.write_buffer_manager {
+            manager.admit(engine, options.no_slowdown)?;
+        }
         let bytes = batch.size_bytes() as u64;
         if options.low_pri {
             engine.wait_for_compaction_to_catch_up(options.no_slowdown)?;

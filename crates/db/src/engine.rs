@@ -12,12 +12,12 @@ use crate::snapshot::SnapshotList;
 use crate::table_cache::TableCache;
 use crate::write::commit::CommitPipeline;
 use crate::write::controller::{Debt, StallState, WriteController};
+use crate::write_buffer_manager::MemTableMemory;
 use ironstone_base::statistics::Ticker;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ironstone_base::sync::{Arc, Condvar, Mutex};
 use ironstone_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity, Statistics};
 use ironstone_compaction::{CompactionStyle, LevelShape, RunningCompactions, sorted_run_count};
-use ironstone_memtable::BlockPool;
 use ironstone_sst::{BlockCache, ReadContext, ReadTier};
 use ironstone_version::{Installed, ManifestWriter, VersionEdit, VersionSet, WalAddition};
 use ironstone_vfs::{Env, FileLock};
@@ -67,7 +67,7 @@ pub(crate) struct Engine {
     /// Wakes the thread that removes files; views that go away do.
     pub(crate) cleaner: Arc<Cleaner>,
     /// Where memtables have their memory from.
-    pub(crate) memory: Arc<BlockPool>,
+    pub(crate) memory: Arc<MemTableMemory>,
     /// The newest MANIFEST when old ones were last looked for.
     pub(crate) purged_manifest: AtomicU64,
     /// Raised when jobs must end early. Pairs with the executor's polling; Relaxed suffices, since
@@ -76,8 +76,8 @@ pub(crate) struct Engine {
     pub(crate) counters: Counters,
     pub(crate) db_id: String,
     pub(crate) session_id: String,
-    /// Held for as long as the database is open.
-    pub(crate) _lock: Option<Box<dyn FileLock>>,
+    /// Held for as long as the database is open, whoever has this value then.
+    pub(crate) lock: Mutex<Option<Box<dyn FileLock>>>,
 }
 
 /// Plain totals for properties and the LOG. Relaxed: statistics publish nothing.
@@ -368,6 +368,9 @@ impl Engine {
 
     /// A memtable has grown: writers slow down with the last one that there is room for.
     pub(crate) fn note_growth(&self) {
+        if let Some(manager) = &self.options.write_buffer_manager {
+            manager.relieve();
+        }
         let mut state = self.state.lock();
         let last = |family: &Family| {
             family.imm.len() + 1 >= family.data.options.stall_limits().max_write_buffer_number
@@ -375,6 +378,23 @@ impl Engine {
         if state.families.values().any(|family| !family.imm.is_empty() && last(family)) {
             self.update_stall(&mut state);
         }
+    }
+
+    /// The largest memtable that takes writes, and how many bytes it has; `None` if nothing can be flushed.
+    pub(crate) fn largest_memtable(&self) -> Option<(usize, ColumnFamilyId)> {
+        let state = self.state.lock();
+        if state.closing || self.read_only || state.background_error.is_some() {
+            return None;
+        }
+        let sizes = state.families.values().map(|family| (family.mem.table().memory_usage(), family.data.id));
+        sizes.max()
+    }
+    /// Flushes what is immutable of a column family, even if it is little.
+    pub(crate) fn request_flush(&self, cf: ColumnFamilyId) {
+        if let Some(family) = self.state.lock().families.get_mut(&cf) {
+            family.flush_requested |= !family.imm.is_empty();
+        }
+        self.work.notify_all();
     }
 
     /// Writes down the options that are in force, and removes what is older than the file before.

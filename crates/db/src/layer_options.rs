@@ -2,10 +2,11 @@
 
 use crate::options::{ColumnFamilyOptions, DbOptions};
 use crate::write::controller::StallLimits;
+use crate::write_buffer_manager::MemTableMemory;
 use ironstone_base::Result;
 use ironstone_base::sync::Arc;
 use ironstone_compaction::{CompactionOptions, CompactionStyle, FilterSource, Partitioning};
-use ironstone_memtable::{BlockPool, MemTableBloom, MemTableOptions};
+use ironstone_memtable::{MemTableBloom, MemTableOptions};
 use ironstone_sst::{BlockCache, TableOptions};
 
 fn count(value: i32) -> usize {
@@ -72,7 +73,7 @@ impl ColumnFamilyOptions {
         }
     }
 
-    pub(crate) fn memtable_options(&self, pool: &Arc<BlockPool>) -> MemTableOptions {
+    pub(crate) fn memtable_options(&self, memory: &MemTableMemory) -> MemTableOptions {
         let bloom = MemTableBloom {
             bytes: (self.write_buffer_size as f64 * self.memtable_prefix_bloom_size_ratio) as usize,
             whole_keys: self.memtable_whole_key_filtering,
@@ -83,7 +84,7 @@ impl ColumnFamilyOptions {
             huge_pages: self.memtable_huge_page_size > 0,
             // A filter hashes bytes: it would deny a key that is there in other bytes.
             bloom: Some(bloom).filter(|_| !self.comparator.different_bytes_may_be_equal()),
-            pool: Arc::clone(pool),
+            pool: Arc::clone(&memory.pool),
         }
     }
 

@@ -52,6 +52,7 @@ mod ttl_db;
 mod wal_files;
 mod write;
 mod write_batch;
+mod write_buffer_manager;
 
 pub use admin::{FlushOptions, LiveFile};
 pub use background::manual::{CompactFilesOptions, CompactRangeOptions};
@@ -81,6 +82,7 @@ pub use storage_files::StorageFile;
 pub use ttl_db::{ExpiredReads, TtlColumnFamily, TtlDb, TtlIterator, TtlValue};
 pub use wal_files::{WalFile, WalIterator, WalUpdate};
 pub use write_batch::{BatchIter, BatchRecord, MAX_SLICE_BYTES, WriteBatch};
+pub use write_buffer_manager::WriteBufferManager;
 
 pub use ironstone_base::checksum::ChecksumKind;
 pub use ironstone_base::{

@@ -1,6 +1,7 @@
 //! A column family's memtables, as the database sees them.
 
 use crate::options::ColumnFamilyOptions;
+use crate::write_buffer_manager::{Charge, STEP};
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use ironstone_base::{ColumnFamilyId, FileNumber, SequenceNumber, ValueType};
@@ -23,10 +24,19 @@ pub(crate) struct DbMemTable {
     /// The size at which its growth is worth a look, by the sixteenth; that somebody should look now. Relaxed: hints.
     next_mark: AtomicUsize,
     grown: AtomicBool,
+    /// What it counts as among the memtables of all databases.
+    charge: Option<Charge>,
 }
 
 impl DbMemTable {
-    pub(crate) fn new(table: MemTable, cf: ColumnFamilyId, size_limit: usize, merges: Merges) -> Arc<Self> {
+    pub(crate) fn new(
+        table: MemTable,
+        cf: ColumnFamilyId,
+        size_limit: usize,
+        merges: Merges,
+        charge: Option<Charge>,
+    ) -> Arc<Self> {
+        let step = growth_step(size_limit, charge.is_some());
         Arc::new(Self {
             table: Arc::new(table),
             cf,
@@ -35,8 +45,9 @@ impl DbMemTable {
             size_limit,
             merges,
             full: AtomicBool::new(false),
-            next_mark: AtomicUsize::new(size_limit / 16),
+            next_mark: AtomicUsize::new(step),
             grown: AtomicBool::new(false),
+            charge,
         })
     }
     pub(crate) fn table(&self) -> &Arc<MemTable> {
@@ -100,14 +111,23 @@ impl DbMemTable {
     }
     #[cold]
     fn note_growth(&self, used: usize) {
-        let step = (self.size_limit / 16).max(1);
+        let step = growth_step(self.size_limit, self.charge.is_some());
+        if let Some(charge) = &self.charge {
+            charge.grow_to(used);
+        }
         self.next_mark.store((used / step + 1) * step, Ordering::Relaxed);
         self.grown.store(true, Ordering::Relaxed);
         if used >= self.size_limit {
             self.full.store(true, Ordering::Relaxed);
         }
     }
-    /// Whether it has grown by a sixteenth of what it may take; asks once for each.
+    /// It takes no more writes.
+    pub(crate) fn seal(&self) {
+        if let Some(charge) = &self.charge {
+            charge.seal();
+        }
+    }
+    /// Whether it has grown by a sixteenth of what it may take, or less if it is counted; asks once for each.
     #[inline]
     pub(crate) fn take_grown(&self) -> bool {
         self.grown.load(Ordering::Relaxed) && self.grown.swap(false, Ordering::Relaxed)
@@ -120,6 +140,12 @@ impl DbMemTable {
     pub(crate) fn is_full(&self) -> bool {
         self.full.load(Ordering::Relaxed)
     }
+}
+
+/// By how much a memtable grows before somebody looks.
+fn growth_step(size_limit: usize, is_counted: bool) -> usize {
+    let step = (size_limit / 16).max(1);
+    if is_counted { step.min(STEP) } else { step }
 }
 
 /// What a memtable does with merge operands.

@@ -15,13 +15,13 @@ use crate::table_cache::{TableCache, TableOpener, open_all};
 use crate::write::commit::CommitPipeline;
 use crate::write::controller::WriteController;
 use crate::write::switch::{create_wal, new_memtable};
+use crate::write_buffer_manager::{MemTableMemory, WriteBufferManager};
 use crate::{ColumnFamilyDescriptor, Db};
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ironstone_base::sync::{Arc, Condvar, Mutex};
 use ironstone_base::{ColumnFamilyId, Error, FileKind, FileNumber, Result, file_name};
 use ironstone_cache::CacheOptions;
 use ironstone_compaction::RunningCompactions;
-use ironstone_memtable::BlockPool;
 use ironstone_sst::BlockCache;
 use ironstone_version::{
     ColumnFamilyConfig, ManifestOptions, ManifestWriter, RecoverOptions, VersionEdit, VersionSet,
@@ -93,6 +93,10 @@ pub(crate) fn open(
     let read_only = !matches!(mode, Mode::ReadWrite);
     let mut options = options.clone();
     let mut notes = options.sanitize();
+    if options.db_write_buffer_size > 0 && options.write_buffer_manager.is_none() {
+        options.write_buffer_manager =
+            Some(WriteBufferManager::new(options.db_write_buffer_size, None, false));
+    }
     let env = options.env.clone();
     if !descriptors.iter().any(|descriptor| descriptor.name == DEFAULT_COLUMN_FAMILY) {
         descriptors
@@ -171,7 +175,7 @@ pub(crate) fn open(
     let tables = TableCache::new(usize::try_from(options.max_open_files).ok());
     let block_cache = BlockCache::new(CacheOptions::default());
     let cleaner = Arc::new(Cleaner::default());
-    let memory = BlockPool::new();
+    let memory = MemTableMemory::new(options.write_buffer_manager.as_ref());
     let session_id = session_id(&env);
     let builder = FamilyBuilder {
         env: &env,
@@ -241,7 +245,7 @@ pub(crate) fn open(
     for family in families.values() {
         family.install_view(&versions);
     }
-    memory.release(); // Of what was replayed: a database that is only read needs none.
+    memory.pool.release(); // Of what was replayed: a database that is only read needs none.
 
     let directory = env.fs.open_directory(if read_only { path } else { &wal_dir })?;
     // These modes take a gap between two WALs for damage.
@@ -304,7 +308,7 @@ pub(crate) fn open(
         counters: Counters::default(),
         db_id,
         session_id,
-        _lock: lock,
+        lock: Mutex::new(lock),
     });
     if !read_only {
         // Before any job starts: what jobs are writing, no version names yet.
@@ -312,6 +316,9 @@ pub(crate) fn open(
     }
     let db = Db::start(Arc::clone(&engine));
     if !read_only {
+        if let Some(manager) = &engine.options.write_buffer_manager {
+            manager.join(&engine);
+        }
         if engine.options.create_missing_column_families {
             for descriptor in &descriptors {
                 if db.column_family(&descriptor.name).is_none() {
@@ -505,7 +512,7 @@ pub(crate) struct FamilyBuilder<'a> {
     pub(crate) tables: &'a Arc<TableCache>,
     pub(crate) block_cache: &'a Arc<BlockCache>,
     pub(crate) cleaner: &'a Arc<Cleaner>,
-    pub(crate) memory: &'a Arc<BlockPool>,
+    pub(crate) memory: &'a Arc<MemTableMemory>,
 }
 
 impl FamilyBuilder<'_> {

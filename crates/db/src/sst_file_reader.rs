@@ -9,10 +9,10 @@ use crate::read::read_options::ReadOptions;
 use crate::read::source::Places;
 use crate::read::view::{PokeWhenDropped, SuperVersion};
 use crate::write::switch::new_memtable;
+use crate::write_buffer_manager::MemTableMemory;
 use ironstone_base::sync::Arc;
 use ironstone_base::{ColumnFamilyId, FileNumber, InternalKeyComparator, Result, SequenceNumber};
 use ironstone_cache::CacheOptions;
-use ironstone_memtable::BlockPool;
 use ironstone_sst::{BlockCache, OpenOptions, TableProperties, TableReader};
 use ironstone_version::Version;
 use ironstone_vfs::OpenHints;
@@ -77,7 +77,8 @@ impl SstFileReader {
     /// The view of a column family without anything: the iterator brings its table along.
     fn view(&self, comparator: InternalKeyComparator) -> Arc<SuperVersion> {
         let cf = &self.options.cf;
-        let mem: Arc<DbMemTable> = new_memtable(ColumnFamilyId::DEFAULT, &comparator, cf, &BlockPool::new());
+        let mem: Arc<DbMemTable> =
+            new_memtable(ColumnFamilyId::DEFAULT, &comparator, cf, &MemTableMemory::new(None));
         Arc::new(SuperVersion {
             mem,
             imm: Vec::new(),

@@ -23,6 +23,7 @@ pub fn random_db_options(rng: &mut impl Rng, env: &Env) -> DbOptions {
         max_background_jobs: rng.random_range(1..6),
         max_subcompactions: rng.random_range(1..4),
         max_open_files: *[-1, -1, 4, 12].choose(rng).expect("not empty"),
+        db_write_buffer_size: *[0, 0, 0, 100_000].choose(rng).expect("not empty"),
         max_total_wal_size: *[0, 0, 20_000].choose(rng).expect("not empty"),
         max_manifest_file_size: *[1 << 30, 2_000].choose(rng).expect("not empty"),
         avoid_flush_during_recovery: rng.random_bool(0.3),

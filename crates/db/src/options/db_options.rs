@@ -5,6 +5,7 @@ use super::text::OptionError;
 use super::value::OptionValue;
 use crate::info_log::InfoLogLevel;
 use crate::listener::EventListener;
+use crate::write_buffer_manager::WriteBufferManager;
 use ironstone_base::Statistics;
 use ironstone_base::sync::Arc;
 use ironstone_compaction::{GenericRateLimiter, RateLimiter};
@@ -41,6 +42,9 @@ option_struct! {
         writable_file_max_buffer_size: usize = 1 << 20, Mutable, V7;
         /// Bytes per second that writes start from when they have to be slowed down; 0: 16 MiB.
         delayed_write_rate: u64 = 16 << 20, Mutable, V7;
+        /// Memtables of all column families together take so many bytes before the largest one is flushed; 0: any. With a
+        /// `write_buffer_manager`, that one decides.
+        db_write_buffer_size: usize = 0, Fixed, V7;
         /// When WALs take so many bytes, the memtables that keep the oldest one alive are flushed.
         /// 0: four times what all memtables may take.
         max_total_wal_size: u64 = 0, Mutable, V7;
@@ -124,7 +128,6 @@ option_struct! {
         statistics: Option<Arc<Statistics>> = None, Fixed, Later;
     }
     rows {
-        refused("db_write_buffer_size", "size", &["0"], Change::Fixed, Since::V7, "write buffer managers");
         ignored("max_write_batch_group_size_bytes", "uint64", "1048576", Change::Fixed, Since::V7, "a leader takes along what waits");
         ignored("stats_dump_period_sec", "uint", "600", Change::Mutable, Since::V7, "only the LOG depends on it");
         ignored("manifest_preallocation_size", "size", "4194304", Change::Fixed, Since::V7, "only speed depends on it");
@@ -213,6 +216,8 @@ option_struct! {
         /// Paces the writes of flushes and compactions. May be shared between databases. In text:
         /// `rate_limiter_bytes_per_sec`.
         rate_limiter: Option<Arc<dyn RateLimiter>> = None;
+        /// Bounds what memtables take, over all databases that have the same one.
+        write_buffer_manager: Option<Arc<WriteBufferManager>> = None;
         /// Told what happens in the background.
         listeners: Vec<Arc<dyn EventListener>> = Vec::new();
         /// Files and clock.

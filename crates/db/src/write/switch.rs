@@ -5,10 +5,11 @@ use crate::listener::{BackgroundErrorReason, Event, MemTableInfo};
 use crate::memtables::{DbMemTable, ImmutableMemTable, Merges};
 use crate::options::ColumnFamilyOptions;
 use crate::write::commit::Reserved;
+use crate::write_buffer_manager::MemTableMemory;
 use ironstone_base::sync::atomic::Ordering;
 use ironstone_base::sync::{Arc, MutexGuard};
 use ironstone_base::{ColumnFamilyId, FileNumber, InternalKeyComparator, Result, file_name};
-use ironstone_memtable::{BlockPool, MemTable};
+use ironstone_memtable::MemTable;
 use ironstone_vfs::{Env, WritableFile, WriteOptions};
 use std::path::Path;
 
@@ -157,6 +158,7 @@ impl Engine {
                     active.insert(memtable.cf(), Arc::clone(&memtable));
                     let family = families.get_mut(&memtable.cf()).expect("looked up above");
                     let memtable = std::mem::replace(&mut family.mem, memtable);
+                    memtable.seal();
                     family.imm.push_back(ImmutableMemTable { memtable, last_sequence, next_wal: number });
                     family.install_view(versions);
                 }
@@ -176,11 +178,11 @@ pub(crate) fn new_memtable(
     id: ColumnFamilyId,
     comparator: &InternalKeyComparator,
     options: &ColumnFamilyOptions,
-    memory: &Arc<BlockPool>,
+    memory: &MemTableMemory,
 ) -> Arc<DbMemTable> {
     let memtable_options = options.memtable_options(memory);
     let table = MemTable::new(options.memtable_factory, comparator.clone(), &memtable_options);
-    DbMemTable::new(table, id, options.write_buffer_size, Merges::of(options))
+    DbMemTable::new(table, id, options.write_buffer_size, Merges::of(options), memory.charge())
 }
 
 /// Creates WAL `number`, over the bytes of an old one if there is one to reuse.

@@ -27,3 +27,4 @@ mod stalls;
 mod wal;
 mod wal_files;
 mod write_batch;
+mod write_buffers;

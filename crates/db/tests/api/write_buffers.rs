@@ -1,0 +1,137 @@
+//! One bound on the memory of memtables, over column families and databases.
+
+use crate::disk::{Disk, all};
+use ironstone::{
+    BlockCache, CacheOptions, Code, Db, FlushOptions, Options, ReadOptions, WriteBufferManager, WriteOptions,
+};
+use std::sync::Arc;
+
+/// Memtables say what they have in steps of so many bytes, and one write goes on top.
+const SLACK: usize = (64 << 10) + (4 << 10);
+
+fn managed(disk: &Disk, manager: &Arc<WriteBufferManager>) -> Options {
+    let mut options = disk.options();
+    options.db.write_buffer_manager = Some(Arc::clone(manager));
+    options
+}
+
+/// Writes `count` values of a KiB.
+fn fill(db: &Db, count: usize) {
+    for number in 0..count {
+        db.put(format!("key{number:06}"), [b'v'; 1000]).unwrap();
+    }
+}
+
+fn tables(db: &Db) -> usize {
+    db.live_files().len()
+}
+
+#[test]
+fn a_bound_on_all_column_families_flushes_the_largest_memtable() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.db.db_write_buffer_size = 512 << 10;
+    let db = disk.open_with(&options);
+    let other = db.create_column_family("other", &options.cf).unwrap();
+    db.put_cf(&WriteOptions::default(), &other, "small", "v").unwrap();
+    fill(&db, 600);
+    disk.wait_until("a flush", || tables(&db) > 0);
+    let manager = db.options().write_buffer_manager.clone().expect("the option makes one");
+    assert_eq!(manager.buffer_size(), 512 << 10);
+    assert!(db.live_files().iter().all(|file| file.column_family == "default"));
+    assert_eq!(db.get_cf(&ReadOptions::default(), &other, "small").unwrap().as_deref(), Some(&b"v"[..]));
+    for _ in 0..5 {
+        fill(&db, 600);
+        assert!(manager.mutable_memtable_memory_usage() <= (512 << 10) + SLACK);
+    }
+    assert_eq!(db.iter().unwrap().entries().count(), 600);
+}
+
+#[test]
+fn an_idle_database_makes_room_for_a_busy_one() {
+    let (idle_disk, busy_disk) = (Disk::new(), Disk::new());
+    let manager = WriteBufferManager::new(1 << 20, None, false);
+    let idle = idle_disk.open_with(&managed(&idle_disk, &manager));
+    let busy = busy_disk.open_with(&managed(&busy_disk, &manager));
+    fill(&idle, 600);
+    assert_eq!(tables(&idle), 0);
+    assert!(manager.memory_usage() > 500 << 10);
+    fill(&busy, 400);
+    idle_disk.wait_until("the idle one is flushed", || tables(&idle) == 1);
+    assert_eq!(tables(&busy), 0, "its memtable is the smaller one");
+    idle_disk.wait_until("memory is free", || manager.memory_usage() < 600 << 10);
+    drop((idle, busy));
+    assert_eq!((manager.memory_usage(), manager.mutable_memtable_memory_usage()), (0, 0));
+}
+
+#[test]
+fn many_databases_stay_within_one_bound() {
+    let manager = WriteBufferManager::new(2 << 20, None, true);
+    let disks: Vec<Disk> = (0..20).map(|_| Disk::new()).collect();
+    let dbs: Vec<Db> = disks.iter().map(|disk| disk.open_with(&managed(disk, &manager))).collect();
+    let mut most = 0;
+    for _ in 0..3 {
+        for db in &dbs {
+            fill(db, 150);
+            most = most.max(manager.memory_usage());
+        }
+    }
+    assert!(most <= (2 << 20) + SLACK, "{most}");
+    assert!(most > 1 << 20, "{most}");
+    assert!(dbs.iter().all(|db| db.iter().unwrap().entries().count() == 150));
+}
+
+#[test]
+fn what_memtables_take_the_cache_does_not_have() {
+    let disk = Disk::new();
+    let cache = BlockCache::new(CacheOptions { capacity: 8 << 20, ..CacheOptions::default() });
+    let manager = WriteBufferManager::new(4 << 20, Some(cache.clone()), false);
+    let db = disk.open_with(&managed(&disk, &manager));
+    let before = cache.usage();
+    fill(&db, 1000);
+    assert!(manager.memory_usage() > 900 << 10);
+    assert_eq!(cache.usage() - before, manager.memory_usage());
+    drop(db);
+    assert_eq!(cache.usage(), before);
+}
+
+#[test]
+fn writers_wait_for_memory_if_they_are_to() {
+    let disk = Disk::new();
+    let manager = WriteBufferManager::new(256 << 10, None, true);
+    let db = disk.open_with(&managed(&disk, &manager));
+    db.pause_background_work().unwrap();
+    let impatient = WriteOptions { no_slowdown: true, ..WriteOptions::default() };
+    let mut accepted = 0;
+    let error = loop {
+        let written = db.put_cf(&impatient, db.default_column_family(), format!("{accepted:05}"), [0; 1000]);
+        match written {
+            Ok(()) => accepted += 1,
+            Err(error) => break error,
+        }
+        assert!(accepted < 10_000, "memory never runs out");
+    };
+    assert_eq!(error.code(), Code::Incomplete);
+    assert!(error.message().contains("write buffer manager"), "{error}");
+    assert!(manager.memory_usage() <= (256 << 10) + SLACK);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| db.put("patient", "v"));
+        db.continue_background_work().unwrap();
+        db.flush_cf(&FlushOptions { wait: true }, db.default_column_family()).unwrap();
+        waiting.join().unwrap().unwrap();
+    });
+    assert_eq!(db.iter().unwrap().entries().count(), accepted + 1);
+}
+
+#[test]
+fn a_bound_that_shrinks_is_kept_from_the_next_write_on() {
+    let disk = Disk::new();
+    let manager = WriteBufferManager::new(0, None, false);
+    let db = disk.open_with(&managed(&disk, &manager));
+    fill(&db, 1000);
+    assert_eq!(tables(&db), 0);
+    manager.set_buffer_size(128 << 10);
+    fill(&db, 100);
+    disk.wait_until("memory is free", || manager.memory_usage() < 256 << 10);
+    assert!(all(&db).contains("key000999"));
+}
