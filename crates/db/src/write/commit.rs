@@ -175,7 +175,7 @@ impl CommitPipeline {
 
     /// Says in the first WAL of all what was before it.
     pub(crate) fn begin_after(&self, before: &PredecessorWal) -> Result<()> {
-        self.log.lock().frame(&[&predecessor::record(before)]);
+        self.log.lock().frame_predecessor(before);
         self.write_beginning()
     }
     /// Writes what a WAL begins with, though nothing else may ever be written to it: a MANIFEST that lost its end is
@@ -459,7 +459,7 @@ impl CommitPipeline {
                 size: closed.bytes,
                 last_sequence: closed.last_sequence,
             };
-            log.frame(&[&predecessor::record(&before)]);
+            log.frame_predecessor(&before);
         }
         switch(&mut log.active, closed.last_sequence);
         let reserved = (reserve > 0).then(|| self.reserve_numbers(&mut log, reserve)).transpose()?;
@@ -508,6 +508,13 @@ impl LogTail {
         let added = (self.buffer.len() - before) as u64;
         self.end += added;
         self.wal_bytes += added;
+    }
+    /// Says what was before this WAL. Where sequence numbers are used up there is none for the record, and nothing will
+    /// be written behind it.
+    fn frame_predecessor(&mut self, before: &PredecessorWal) {
+        if before.last_sequence < SequenceNumber::MAX {
+            self.frame(&[&predecessor::record(before)]);
+        }
     }
 }
 
