@@ -460,10 +460,8 @@ impl LogReader {
         let rest = &self.window.bytes()[self.at..self.window.block_end(self.at)];
         let found = bit_flip::find(rest, self.log_number.0 as u32);
         let may_be_lost = found.is_some_and(|(byte, _)| is_unwritten_from(rest, byte, start));
-        let may_be_older = found.is_some_and(|(byte, _)| is_last_before_others(rest, byte));
         let flipped = found.map(|(byte, bit)| BitFlip { offset: start + byte as u64, bit });
         let later_record = self.seek_valid()?;
-        let may_be_lost = may_be_lost || (may_be_older && later_record.is_none());
         let verdict = match (flipped, later_record) {
             (Some(_), _) if !may_be_lost => Verdict::BitFlip,
             (_, Some(_)) => Verdict::Damaged,
@@ -577,14 +575,6 @@ fn is_unwritten_from(record: &[u8], at: usize, offset: u64) -> bool {
     let left = (SECTOR - (offset + at as u64) % SECTOR) as usize;
     let tail = &record[at..record.len().min(at + left)];
     [0, 0xff].iter().any(|fill| tail.iter().all(|byte| byte == fill))
-}
-
-/// Whether the byte at `at` is the last one of the record at the start of `bytes`, and something follows: in a file
-/// that was reused, that byte alone may not have been written, and what stands there be of an older record.
-fn is_last_before_others(bytes: &[u8], at: usize) -> bool {
-    let ends_there =
-        Header::parse(bytes).is_some_and(|header| header.log.is_some() && header.total_len() == at + 1);
-    ends_there && bytes[at + 1..].iter().any(|byte| *byte != 0)
 }
 
 fn add_timestamp_sizes(known: &mut Vec<(u32, u16)>, payload: &[u8]) -> Result<(), &'static str> {

@@ -122,27 +122,6 @@ fn every_prefix_gives_whole_records_and_tells_a_torn_tail() {
 }
 
 #[test]
-fn a_record_without_its_last_byte_over_older_ones_is_torn() {
-    let new = log_of(&[batch(1, 60)], true);
-    let last = new.len() - 1;
-    for bit in 0..8 {
-        // The file of an older log, whose byte in that place happens to differ in one bit.
-        let mut torn = new.clone();
-        torn[last] ^= 1 << bit;
-        let alone = read_with(&torn, ReaderOptions::default()).1;
-        assert_eq!(alone[0].verdict, Verdict::BitFlip, "nothing older is behind it");
-        torn.extend_from_slice(&[7; 900]);
-        let (read, damages, _) = read_with(&torn, ReaderOptions::default());
-        assert!(read.is_empty());
-        assert_eq!(damages[0].verdict, Verdict::TornTail, "{bit}: {}", damages[0]);
-        // A byte before the last one is not lost without it.
-        torn[last] ^= 1 << bit;
-        torn[last - 1] ^= 1 << bit;
-        assert_eq!(read_with(&torn, ReaderOptions::default()).1[0].verdict, Verdict::BitFlip, "{bit}");
-    }
-}
-
-#[test]
 fn an_end_before_the_synced_size_is_rot() {
     let (_, bytes) = sample(false);
     let options = ReaderOptions { synced_size: bytes.len() as u64, ..ReaderOptions::default() };
