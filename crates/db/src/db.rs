@@ -250,16 +250,8 @@ impl Db {
                 }
                 Ok(())
             }
-            Err(error) => {
-                if engine.pipeline.failure().is_some() {
-                    engine.stop_writes(
-                        &mut engine.state.lock(),
-                        error.clone(),
-                        BackgroundErrorReason::WriteCallback,
-                    );
-                }
-                Err(error)
-            }
+            Err(error) if engine.pipeline.failure().is_some() => self.note_wal_failure(Err(error)),
+            Err(error) => Err(error),
         }
     }
 

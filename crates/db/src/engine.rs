@@ -153,6 +153,23 @@ pub(crate) struct Family {
 }
 
 impl Family {
+    /// Of an open column family, with its first memtable.
+    pub(crate) fn new(data: Arc<ColumnFamilyData>, mem: Arc<DbMemTable>) -> Self {
+        Self {
+            running: RunningCompactions::new(data.options.comparator.clone()),
+            data,
+            mem,
+            imm: VecDeque::new(),
+            flushing: None,
+            flush_requested: false,
+            stall: WriteStallCondition::Normal,
+            exclusive_waits: 0,
+            pending_bytes: 0,
+            suggested: BTreeSet::new(),
+            compaction_due: true,
+        }
+    }
+
     /// Shows readers the memtables and the version as they are now.
     pub(crate) fn install_view(&self, versions: &VersionSet) {
         let Some(family) = versions.column_family(self.data.id) else { return };

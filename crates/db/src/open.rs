@@ -8,7 +8,7 @@ use crate::background::{self, Cleaner};
 use crate::column_family::{ColumnFamily, ColumnFamilyData};
 use crate::engine::{Counters, Engine, Family, State, WalState};
 use crate::info_log::{InfoLog, Rolling, info};
-use crate::listener::{Listeners, WriteStallCondition};
+use crate::listener::Listeners;
 use crate::options::{ColumnFamilyOptions, DbOptions, Options};
 use crate::snapshot::SnapshotList;
 use crate::table_cache::{TableCache, TableOpener, open_all};
@@ -21,7 +21,6 @@ use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ironstone_base::sync::{Arc, Condvar, Mutex};
 use ironstone_base::{ColumnFamilyId, Error, FileKind, FileNumber, Result, file_name};
 use ironstone_cache::CacheOptions;
-use ironstone_compaction::RunningCompactions;
 use ironstone_sst::BlockCache;
 use ironstone_version::{
     ColumnFamilyConfig, ManifestOptions, ManifestWriter, RecoverOptions, VersionEdit, VersionSet,
@@ -29,7 +28,7 @@ use ironstone_version::{
 };
 use ironstone_vfs::{Env, FileSystem};
 use ironstone_wal::WalRecoveryMode;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 
 pub(crate) const DEFAULT_COLUMN_FAMILY: &str = "default";
@@ -546,19 +545,7 @@ impl FamilyBuilder<'_> {
             Arc::clone(&family.current),
             Arc::clone(self.cleaner),
         );
-        Ok(Family {
-            running: RunningCompactions::new(options.comparator.clone()),
-            data,
-            mem,
-            imm: VecDeque::new(),
-            flushing: None,
-            flush_requested: false,
-            stall: WriteStallCondition::Normal,
-            exclusive_waits: 0,
-            pending_bytes: 0,
-            suggested: BTreeSet::new(),
-            compaction_due: true,
-        })
+        Ok(Family::new(data, mem))
     }
 }
 

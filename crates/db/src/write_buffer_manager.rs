@@ -121,10 +121,10 @@ impl WriteBufferManager {
         while self.should_flush() {
             let members: Vec<_> = self.members.lock().iter().filter_map(Weak::upgrade).collect();
             let largest = members.iter().filter_map(|engine| Some((engine.largest_memtable()?, engine)));
-            let Some(((bytes, cf), engine)) = largest.max_by_key(|((bytes, _), _)| *bytes) else { return };
+            let Some(((_, cf), engine)) = largest.max_by_key(|((bytes, _), _)| *bytes) else { return };
             let before = self.mutable_memtable_memory_usage();
             let switched = engine.switch_memtables(&Which::Of(vec![cf]));
-            if switched.is_err() || bytes == 0 || self.mutable_memtable_memory_usage() >= before {
+            if switched.is_err() || self.mutable_memtable_memory_usage() >= before {
                 return; // It is not to be had now; the next growth asks again.
             }
             engine.request_flush(cf);

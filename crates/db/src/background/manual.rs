@@ -2,14 +2,16 @@
 
 use super::compaction::{Claimed, carry_out, manual_compaction_canceled, pick_context};
 use crate::column_family::ColumnFamily;
-use crate::engine::{Engine, State};
-use ironstone_base::sync::Arc;
-use ironstone_base::sync::atomic::AtomicBool;
+use crate::engine::{Engine, Family, State};
+use ironstone_base::sync::atomic::{AtomicBool, Ordering};
+use ironstone_base::sync::{Arc, MutexGuard};
 use ironstone_base::{Code, Error, FileNumber, Result};
 use ironstone_compaction::picker::manual::{ManualCompaction, NamedFilesOptions};
 use ironstone_compaction::{
-    BottommostPolicy, ManualPick, Refit, pick_files, promote_level0 as pick_promotion, refit_last_level,
+    BottommostPolicy, CompactionPlan, ManualPick, Refit, pick_files, promote_level0 as pick_promotion,
+    refit_last_level,
 };
+use ironstone_version::Version;
 
 /// How a key range is compacted.
 #[derive(Clone, Debug, Default)]
@@ -63,10 +65,7 @@ pub(crate) fn compact_range(
     }
     let cancel: Vec<&AtomicBool> = options.canceled.iter().map(|flag| &**flag).collect();
     loop {
-        check(&state)?;
-        if cancel.iter().any(|flag| flag.load(ironstone_base::sync::atomic::Ordering::Relaxed)) {
-            return Err(manual_compaction_canceled());
-        }
+        check(&state, &cancel)?;
         let context = pick_context(engine);
         let State { families, versions, .. } = &mut *state;
         let family = families.get_mut(&cf.id()).ok_or_else(|| dropped(cf))?;
@@ -81,25 +80,12 @@ pub(crate) fn compact_range(
                 };
             }
             ManualPick::Wait => {
-                let exclusive = usize::from(manual.is_exclusive());
-                family.exclusive_waits += exclusive;
                 drop(version); // What becomes obsolete meanwhile must not wait for us.
-                engine.progress.wait(&mut state);
-                if let Some(family) = state.families.get_mut(&cf.id()) {
-                    family.exclusive_waits -= exclusive;
-                }
-                engine.work.notify_all();
+                wait_for_others(engine, &mut state, cf, manual.is_exclusive());
             }
             ManualPick::Plan(plan) => {
-                let id = family.running.add(&plan);
-                let claimed = Claimed { data: Arc::clone(&family.data), _version: version, plan: *plan, id };
-                state.running_compactions += 1;
-                drop(state);
-                let result = carry_out(engine, claimed, &cancel);
-                state = engine.state.lock();
-                state.running_compactions -= 1;
-                engine.progress.notify_all();
-                result?;
+                let claimed = claim(family, version, *plan);
+                carry_out_unlocked(engine, &mut state, claimed, &cancel)?;
                 manual.installed();
             }
         }
@@ -115,10 +101,7 @@ fn change_level(
 ) -> Result<()> {
     let mut state = engine.state.lock();
     loop {
-        check(&state)?;
-        if cancel.iter().any(|flag| flag.load(ironstone_base::sync::atomic::Ordering::Relaxed)) {
-            return Err(manual_compaction_canceled());
-        }
+        check(&state, cancel)?;
         let context = pick_context(engine);
         let State { families, versions, .. } = &mut *state;
         let family = families.get_mut(&cf.id()).ok_or_else(|| dropped(cf))?;
@@ -127,23 +110,12 @@ fn change_level(
         match refit_last_level(&version, compaction, &family.running, &context, options.target_level)? {
             Refit::Done => return Ok(()),
             Refit::Wait => {
-                family.exclusive_waits += 1;
                 drop(version);
-                engine.progress.wait(&mut state);
-                if let Some(family) = state.families.get_mut(&cf.id()) {
-                    family.exclusive_waits -= 1;
-                }
-                engine.work.notify_all();
+                wait_for_others(engine, &mut state, cf, true);
             }
             Refit::Plan(plan) => {
-                let id = family.running.add(&plan);
-                let claimed = Claimed { data: Arc::clone(&family.data), _version: version, plan: *plan, id };
-                state.running_compactions += 1;
-                drop(state);
-                let result = carry_out(engine, claimed, cancel);
-                engine.state.lock().running_compactions -= 1;
-                engine.progress.notify_all();
-                return result;
+                let claimed = claim(family, version, *plan);
+                return carry_out_unlocked(engine, &mut state, claimed, cancel);
             }
         }
     }
@@ -158,7 +130,7 @@ pub(crate) fn compact_files(
     options: &CompactFilesOptions,
 ) -> Result<()> {
     let mut state = engine.state.lock();
-    check(&state)?;
+    check(&state, &[])?;
     let context = pick_context(engine);
     let State { families, versions, .. } = &mut *state;
     let family = families.get_mut(&cf.id()).ok_or_else(|| dropped(cf))?;
@@ -177,20 +149,14 @@ pub(crate) fn compact_files(
         output_level,
         named,
     )?;
-    let id = family.running.add(&plan);
-    let claimed = Claimed { data: Arc::clone(&family.data), _version: version, plan, id };
-    state.running_compactions += 1;
-    drop(state);
-    let result = carry_out(engine, claimed, &[]);
-    engine.state.lock().running_compactions -= 1;
-    engine.progress.notify_all();
-    result
+    let claimed = claim(family, version, plan);
+    carry_out_unlocked(engine, &mut state, claimed, &[])
 }
 
 /// Moves the tables of level 0 to `target_level`.
 pub(crate) fn promote_level0(engine: &Arc<Engine>, cf: &ColumnFamily, target_level: usize) -> Result<()> {
     let mut state = engine.state.lock();
-    check(&state)?;
+    check(&state, &[])?;
     let context = pick_context(engine);
     let State { families, versions, .. } = &mut *state;
     let family = families.get_mut(&cf.id()).ok_or_else(|| dropped(cf))?;
@@ -198,21 +164,54 @@ pub(crate) fn promote_level0(engine: &Arc<Engine>, cf: &ColumnFamily, target_lev
     let options = &family.data.compaction;
     let plan = pick_promotion(&version, options, &family.running, &context, target_level)?;
     let Some(plan) = plan else { return Ok(()) };
+    let claimed = claim(family, version, plan);
+    carry_out_unlocked(engine, &mut state, claimed, &[])
+}
+
+fn claim(family: &mut Family, version: Arc<Version>, plan: CompactionPlan) -> Claimed {
     let id = family.running.add(&plan);
-    let claimed = Claimed { data: Arc::clone(&family.data), _version: version, plan, id };
+    Claimed { data: Arc::clone(&family.data), _version: version, plan, id }
+}
+
+/// Carries out a claimed plan on this thread, which lets go of the state meanwhile.
+fn carry_out_unlocked(
+    engine: &Arc<Engine>,
+    state: &mut MutexGuard<'_, State>,
+    claimed: Claimed,
+    cancel: &[&AtomicBool],
+) -> Result<()> {
     state.running_compactions += 1;
-    drop(state);
-    let result = carry_out(engine, claimed, &[]);
-    engine.state.lock().running_compactions -= 1;
+    let result = MutexGuard::unlocked(state, || carry_out(engine, claimed, cancel));
+    state.running_compactions -= 1;
     engine.progress.notify_all();
     result
 }
 
-fn check(state: &State) -> Result<()> {
+/// Waits until other work has ended; if `exclusive`, none of the column family is started until then.
+fn wait_for_others(engine: &Engine, state: &mut MutexGuard<'_, State>, cf: &ColumnFamily, exclusive: bool) {
+    let exclusive = usize::from(exclusive);
+    if let Some(family) = state.families.get_mut(&cf.id()) {
+        family.exclusive_waits += exclusive;
+    }
+    engine.progress.wait(state);
+    if let Some(family) = state.families.get_mut(&cf.id()) {
+        family.exclusive_waits -= exclusive;
+    }
+    engine.work.notify_all();
+}
+
+/// Whether to go on.
+fn check(state: &State, cancel: &[&AtomicBool]) -> Result<()> {
     if let Some(error) = &state.background_error {
         return Err(error.clone());
     }
-    if state.closing { Err(Error::shutdown()) } else { Ok(()) }
+    if state.closing {
+        return Err(Error::shutdown());
+    }
+    match cancel.iter().any(|flag| flag.load(Ordering::Relaxed)) {
+        true => Err(manual_compaction_canceled()),
+        false => Ok(()),
+    }
 }
 
 fn dropped(cf: &ColumnFamily) -> Error {

@@ -5,7 +5,6 @@ use super::{Mode, open};
 use crate::background::purge::remove_obsolete;
 use crate::column_family::ColumnFamilyData;
 use crate::engine::{Engine, Family};
-use crate::listener::WriteStallCondition;
 use crate::options::DbOptions;
 use crate::table_cache::open_all;
 use crate::write::switch::new_memtable;
@@ -13,10 +12,9 @@ use crate::{ColumnFamilyDescriptor, Db};
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::Ordering;
 use ironstone_base::{Error, Result};
-use ironstone_compaction::RunningCompactions;
 use ironstone_version::{ColumnFamilyConfig, ManifestOptions, RecoverOptions, VersionSet};
 use ironstone_wal::WalRecoveryMode;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -164,17 +162,6 @@ fn catch_up(engine: &Engine) -> Result<()> {
 }
 
 fn empty_family(data: &Arc<ColumnFamilyData>) -> Family {
-    Family {
-        mem: new_memtable(data.id, &data.comparator, &data.options, &data.memory),
-        data: Arc::clone(data),
-        imm: VecDeque::new(),
-        flushing: None,
-        flush_requested: false,
-        stall: WriteStallCondition::Normal,
-        running: RunningCompactions::new(data.options.comparator.clone()),
-        exclusive_waits: 0,
-        pending_bytes: 0,
-        suggested: BTreeSet::new(),
-        compaction_due: false,
-    }
+    let mem = new_memtable(data.id, &data.comparator, &data.options, &data.memory);
+    Family { compaction_due: false, ..Family::new(Arc::clone(data), mem) }
 }
