@@ -113,11 +113,16 @@ pub fn version() -> String {
     if changed.is_empty() { commit } else { commit + "-dirty" }
 }
 
+/// The date, UTC.
+pub fn today() -> String {
+    said("date", &["-u", "+%Y-%m-%d"])
+}
+
 /// Writes a record, with what it is of.
 pub fn keep(name: &str, mut figures: Value, seconds: u64) -> Result<(), String> {
     figures["seconds"] = seconds.into();
     figures["commit"] = version().into();
-    figures["date"] = said("date", &["-u", "+%Y-%m-%d"]).into();
+    figures["date"] = today().into();
     let path = Path::new(RECORDS).join(format!("{name}.json"));
     std::fs::write(&path, format!("{figures:#}\n")).map_err(|error| format!("{}: {error}", path.display()))
 }

@@ -3,7 +3,6 @@
 use serde_json::{Map, Value, json};
 use std::fmt;
 use std::path::Path;
-use std::process::Command;
 
 const FILE: &str = "docs/reliability/fuzz.json";
 
@@ -65,7 +64,7 @@ impl Outcome {
             "peak_rss_mib": self.peak_rss_mib,
             "crashes": self.crashes,
             "commit": self.commit,
-            "date": date(),
+            "date": crate::campaign::today(),
         })
     }
 }
@@ -90,15 +89,6 @@ fn number_after(line: &str, name: &str) -> u64 {
     let rest = line.split_once(name).map_or("", |(_, rest)| rest);
     let digits = rest.split(|c: char| !c.is_ascii_digit()).next().unwrap_or("");
     digits.parse().unwrap_or(0)
-}
-
-fn output(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).output();
-    output.map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
-}
-
-fn date() -> String {
-    output("date", &["-u", "+%Y-%m-%d"])
 }
 
 /// Puts `outcomes` in the place of what the file says about the same targets.

@@ -1,10 +1,10 @@
 //! What came of the mistakes, on the screen and in docs/reliability/mistakes.json.
 
 use super::catalogue::Mistake;
+use crate::campaign;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Command;
 
 const FILE: &str = "docs/reliability/mistakes.json";
 
@@ -55,7 +55,7 @@ pub fn store(
     let path = root.join(FILE);
     let old: Value =
         std::fs::read(&path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
-    let (commit, date) = (crate::campaign::version(), said("date", &["-u", "+%F"])?);
+    let (commit, date) = (campaign::version(), campaign::today());
     let entry = |mistake: &Mistake| -> Option<Value> {
         let Some(outcome) = outcomes.iter().find(|outcome| outcome.mistake.name == mistake.name) else {
             let known = old["mistakes"].as_array()?;
@@ -79,10 +79,4 @@ pub fn store(
     let text = serde_json::to_string_pretty(&report).map_err(|error| error.to_string())? + "\n";
     std::fs::create_dir_all(path.parent().expect("it is in docs")).map_err(|error| error.to_string())?;
     std::fs::write(&path, text).map_err(|error| format!("{FILE}: {error}"))
-}
-
-fn said(program: &str, arguments: &[&str]) -> Result<String, String> {
-    let output = Command::new(program).args(arguments).output();
-    let output = output.map_err(|error| format!("{program}: {error}"))?;
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }

@@ -107,7 +107,8 @@ fn run(bytes: &[u8]) {
 fn seeds() -> Vec<Seed> {
     let meta = |schema| real_backup(schema).pop().expect("it is the last").1;
     // Checksums are of other bytes each time, too; schema 2 does without.
-    let text = String::from_utf8(meta(1)).expect("it is text");
+    let schema_1 = meta(1);
+    let text = str::from_utf8(&schema_1).expect("it is text");
     let lines = text.lines().map(|line| line.split(" crc32").next().unwrap_or_default());
     let without = std::iter::once("schema_version 2.1")
         .chain(lines)
@@ -119,7 +120,7 @@ fn seeds() -> Vec<Seed> {
         ("later_schema", b"schema_version 2.7\n5\n6\nnew thing\n1\nprivate/1/CURRENT crc32 7 temp kHot size 9\n// FOOTER\nx y\n"),
         ("excluded", b"schema_version 2\n5\n6\n1\nprivate/1/CURRENT ni::excluded true\n"),
     ];
-    let real = [("schema_1", meta(1)), ("schema_2", meta(2)), ("without_checksums", without.into_bytes())]
+    let real = [("schema_1", schema_1), ("schema_2", meta(2)), ("without_checksums", without.into_bytes())]
         .map(|(name, bytes)| Seed::new(name, bytes));
     real.into_iter().chain(others.into_iter().map(|(name, bytes)| Seed::new(name, bytes))).collect()
 }
