@@ -1,8 +1,9 @@
 //! Every byte of every file of small databases damaged, and what reading them then gives.
 //!
 //! The regular run flips every byte once (those of OPTIONS and of the long files in steps) and takes
-//! lengths in steps; `IRONSTONE_DAMAGE=all` takes every bit of every byte and every length. Tables of
-//! the results go to standard output.
+//! lengths in steps; `IRONSTONE_DAMAGE=all` takes every bit of every byte and every length, of OPTIONS in
+//! one database, and of the WALs that are long for the sake of their blocks near the borders of these (in
+//! steps elsewhere: they are payload). Tables of the results go to standard output.
 //!
 //! What is tolerated, and why (the module `damage` says what each is held to):
 //!
@@ -29,21 +30,32 @@ fn exhaustive() -> bool {
     std::env::var("IRONSTONE_DAMAGE").is_ok_and(|value| value == "all")
 }
 
+/// Whether the place is of a kind that stands in another file a hundred times.
+fn is_repetition(sample: &Sample, path: &Path, place: u64) -> bool {
+    const BLOCK: u64 = 32 * 1024;
+    match kind(path) {
+        FileKind::Options(_) => sample.shape() != Shape::Plain, // Never read when a database is opened.
+        FileKind::Wal(_) if sample.shape() == Shape::Long => (place + 64) % BLOCK > 128,
+        _ => false,
+    }
+}
+
 /// Places in a file: every one, or so many of its kind that a run is short; `usual` is the step where
 /// nothing else is said.
 fn places(sample: &Sample, path: &Path, usual: u64) -> Vec<u64> {
     let len = sample.len(path);
-    let step = match kind(path) {
-        _ if exhaustive() => 1,
-        FileKind::Options(_) => 199, // Never read when a database is opened.
+    let seldom = match kind(path) {
+        FileKind::Options(_) => 199,
         FileKind::Current | FileKind::Identity => 1,
-        FileKind::Wal(_) if sample.shape() == Shape::Long => 997,
-        FileKind::Table(_) if sample.shape() == Shape::Long => 997,
+        FileKind::Wal(_) | FileKind::Table(_) if sample.shape() == Shape::Long => 997,
         _ => usual,
     };
     // A different start in each file, so that all places of a format have their turn.
-    let start = path.as_os_str().len() as u64 + len;
-    (start % step..len).step_by(step as usize).collect()
+    let start = (path.as_os_str().len() as u64 + len) % seldom;
+    let in_turn = |place: &u64| place % seldom == start;
+    let mut places: Vec<_> = (0..len).collect();
+    places.retain(|place| in_turn(place) || exhaustive() && !is_repetition(sample, path, *place));
+    places
 }
 
 fn trials<'a>(
