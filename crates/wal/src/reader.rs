@@ -90,6 +90,7 @@ pub struct LogReader {
     predecessor: Option<PredecessorWal>,
     timestamp_sizes: Vec<(u32, u16)>,
     marker: Option<DurabilityMarker>,
+    mended: Option<BitFlip>,
 }
 
 /// Where the bytes of the record found last are. A record of one fragment is not copied.
@@ -186,6 +187,7 @@ impl LogReader {
             predecessor: None,
             timestamp_sizes: Vec::new(),
             marker: None,
+            mended: None,
         }
     }
 
@@ -212,6 +214,10 @@ impl LogReader {
     /// The last marker that was read.
     pub fn marker(&self) -> Option<DurabilityMarker> {
         self.marker
+    }
+    /// The bit that was wrong in the last record, which was mended: see `docs/format/wal.md`.
+    pub fn mended(&self) -> Option<BitFlip> {
+        self.mended
     }
     /// Whether the log's records carry its number, as those of a file that may be reused do; `None`
     /// before the first record.
@@ -265,6 +271,7 @@ impl LogReader {
                         return Ok(self.report(Bad::new(DamageKind::OldRecords, what), start, next));
                     }
                 },
+                Physical::Bad(_) if self.mend_end(start) => {}
                 Physical::Bad(bad) => return self.take_damage(start, bad),
             }
         }
@@ -452,6 +459,23 @@ impl LogReader {
         }
     }
 
+    /// Mends the record at `at` in memory if one bit of its last byte is wrong and nothing valid follows, and says
+    /// whether it did. In a file that was reused, a power loss may leave the record without that byte, over one of the
+    /// file's earlier life; else the bit has rotted. Nobody can tell, but what was written is known in both cases.
+    fn mend_end(&mut self, start: u64) -> bool {
+        let rest = &self.window.bytes()[self.at..self.window.block_end(self.at)];
+        let Some(header) = Header::parse(rest).filter(|header| header.log.is_some()) else { return false };
+        let last = header.total_len() - 1;
+        let log = self.log_number.0 as u32;
+        let Some((_, bit)) = bit_flip::find(rest, log).filter(|&(at, _)| at == last) else { return false };
+        if self.expectation().next_in_block(rest, &mut { self.crc_budget }).is_some() {
+            return false;
+        }
+        self.window.flip(self.at + last, bit);
+        self.mended = Some(BitFlip { offset: start + last as u64, bit });
+        true
+    }
+
     fn take_damage(&mut self, start: u64, bad: Bad) -> Result<LogRead> {
         if let Some(len) = bad.whole_len {
             self.at += len;
@@ -472,15 +496,19 @@ impl LogReader {
         Ok(LogRead::Damage(self.damage(bad, start, end, verdict, flipped, later_record)))
     }
 
-    /// Moves to the next place from where on records are valid, and answers its offset in the file;
-    /// `None`, at the end of the file, if there is none.
-    fn seek_valid(&mut self) -> Result<Option<u64>> {
-        let expectation = Expectation {
+    fn expectation(&self) -> Expectation {
+        Expectation {
             log: self.log_number.0 as u32,
             recyclable: self.recyclable,
             payload: self.options.payload,
             last_sequence: self.last_sequence,
-        };
+        }
+    }
+
+    /// Moves to the next place from where on records are valid, and answers its offset in the file;
+    /// `None`, at the end of the file, if there is none.
+    fn seek_valid(&mut self) -> Result<Option<u64>> {
+        let expectation = self.expectation();
         let mut in_bad_block = true;
         while self.fill()? {
             let end = self.window.block_end(self.at);

@@ -30,6 +30,10 @@ impl Window {
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
+    /// Flips a bit of what is in memory.
+    pub fn flip(&mut self, at: usize, bit: u8) {
+        self.bytes[at] ^= 1 << bit;
+    }
     /// The offset in the file of the byte at `at`.
     pub fn file_offset(&self, at: usize) -> u64 {
         self.offset + at as u64

@@ -288,6 +288,11 @@ impl Recovery<'_> {
             records += 1;
             self.flush_full()?;
         }
+        if let Some(bit) = reader.mended() {
+            let what =
+                "one bit is wrong in the last byte of the last record, which is taken as it was written";
+            warning!(self.log, "{}", Error::corruption_at(path, bit.offset, what));
+        }
         info!(self.log, "{}: replayed {records} records, up to {last:?}", path.display());
         Ok((dropped, reader.valid_size()))
     }
@@ -365,7 +370,7 @@ impl Recovery<'_> {
         if family.mem.table().is_empty() {
             return Ok(());
         }
-        let fresh = new_memtable(id, &data.comparator, &data.options, &data.memory);
+        let fresh = new_memtable(data);
         let full: Arc<DbMemTable> = std::mem::replace(&mut family.mem, fresh);
         let epoch = self.versions.new_epoch_number(id);
         let job = crate::background::flush::FlushOf {
