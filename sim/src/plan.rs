@@ -75,8 +75,8 @@ pub enum Chore {
     CreateAndDrop,
     /// Sets the wall clock, in microseconds since 1970.
     JumpTo(u64),
-    /// Lets the others go on.
-    Idle,
+    /// Changes options of one, or of the database.
+    SetOptions(usize),
 }
 
 /// What goes wrong while the database works.
@@ -214,7 +214,7 @@ fn chore(rng: &mut StdRng, families: usize) -> Chore {
         12 => Chore::Suggest(family),
         13 => Chore::Promote(family, rng.random_range(1..4)),
         14 => Chore::JumpTo(*[0, 1, 1 << 40, 1 << 50, u64::MAX >> 12].choose(rng).expect("not empty")),
-        _ => Chore::Idle,
+        _ => Chore::SetOptions(family),
     }
 }
 

@@ -9,6 +9,7 @@ use ironstone::{
     DbOptions, Error, FlushOptions, ReadOptions, WriteBatch, WriteOptions,
 };
 use ironstone_base::sync::{Arc, thread};
+use ironstone_testkit::random_options::{random_db_changes, random_family_changes};
 use ironstone_vfs::fault::FaultFileSystem;
 use ironstone_vfs::mem::{CrashPolicy, MemFileSystem};
 use ironstone_vfs::{Clock, Env};
@@ -303,9 +304,17 @@ impl Stage {
                 self.clock.jump_to(micros);
                 (Ok(()), false)
             }
-            Chore::Idle => {
+            Chore::SetOptions(family) => {
+                let mut rng = self.plan.generator(400 + self.disk.op_count());
+                let changed = match rng.random_bool(0.3) {
+                    true => self.db.set_db_options(&random_db_changes(&mut rng)),
+                    false => self.db.set_options_cf(of(family), &random_family_changes(&mut rng)),
+                };
                 self.clock.sleep(Duration::from_millis(5));
-                (Ok(()), false)
+                // What makes no sense together is refused.
+                let refused =
+                    |error: &Error| matches!(error.code(), Code::InvalidArgument | Code::NotSupported);
+                (changed.or_else(|error| if refused(&error) { Ok(()) } else { Err(error) }), false)
             }
         }
     }

@@ -71,7 +71,7 @@ impl Db {
         engine.write_failure()?;
         let mut options = options.clone();
         options.sanitize();
-        crate::options::validate(&engine.options, &options)?;
+        crate::options::validate(&engine.options(), &options)?;
         let options = &options;
         if name.is_empty() {
             return Err(Error::invalid_argument("a column family must have a name"));
@@ -97,12 +97,9 @@ impl Db {
                 let installed = versions.install(change);
                 let id = installed.added.expect("the change created one");
                 let builder = FamilyBuilder {
-                    env: &engine.env,
-                    dir: &engine.dir,
-                    options: &engine.options,
+                    options: &engine.options(),
                     instance: engine.instance,
-                    tables: &engine.tables,
-                    block_cache: &engine.block_cache,
+                    place: &engine.place,
                     cleaner: &engine.cleaner,
                     memory: &engine.memory,
                 };
@@ -127,7 +124,7 @@ impl Db {
 
     /// The OPTIONS file is for those who open the database without options of their own: that it
     /// could not be written is said in LOG, and takes nothing back that is durable.
-    fn note_options(&self) {
+    pub(crate) fn note_options(&self) {
         if let Err(error) = self.engine().write_options_file() {
             warning!(self.engine().log, "OPTIONS file: {error}");
         }
@@ -269,7 +266,7 @@ impl Db {
             }
             let busy = state.running_flushes + state.running_compactions > 0
                 || state.families.values().any(|family| {
-                    let automatic = !family.data.options.disable_auto_compactions;
+                    let automatic = !family.data.settings().options.disable_auto_compactions;
                     (automatic && family.compaction_due) || family.flushing.is_some() || is_due(family)
                 });
             if !busy || state.paused > 0 {

@@ -12,6 +12,7 @@ pub(crate) mod resume;
 
 use crate::engine::{Engine, State};
 use crate::listener::BackgroundErrorReason;
+use crate::options::DbOptions;
 use crate::write::switch::Which;
 use ironstone_base::sync::atomic::Ordering;
 use ironstone_base::sync::{Arc, Condvar, Mutex, MutexGuard, thread};
@@ -23,6 +24,8 @@ use std::time::Duration;
 /// The threads of one database.
 pub(crate) struct Workers {
     threads: Vec<thread::JoinHandle<()>>,
+    /// How many of each of [`KINDS`] were started.
+    started: [usize; 2],
 }
 
 /// Wakes the thread that removes files, and after a full disk tries to go on.
@@ -94,32 +97,11 @@ impl Cleaner {
 
 impl Workers {
     pub(crate) fn start(engine: &Arc<Engine>) -> Self {
-        let mut threads = Vec::new();
-        let mut start = |name, count, kind: Kind| {
-            for index in 0..count {
-                let engine = Arc::clone(engine);
-                threads.push(thread::spawn_named(name, move || work(&engine, index, kind)));
-            }
-        };
-        start(
-            "ironstone:flush",
-            engine.options.flush_threads(),
-            Kind { running: |state| state.running_flushes, next: flush::next, look_again: |_| None },
-        );
-        start(
-            "ironstone:compact",
-            engine.options.compaction_threads(),
-            Kind {
-                running: |state| state.running_automatic,
-                next: compaction::next,
-                look_again: |engine| {
-                    Some(engine.options.max_compaction_trigger_wakeup_seconds).filter(|&seconds| seconds > 0)
-                },
-            },
-        );
+        let mut workers = Self { threads: Vec::new(), started: [0; 2] };
+        workers.start_missing(engine);
         let cleaning = Arc::clone(engine);
-        threads.push(thread::spawn_named("ironstone:clean", move || {
-            let interval = Duration::from_micros(cleaning.options.bgerror_resume_retry_interval);
+        workers.threads.push(thread::spawn_named("ironstone:clean", move || {
+            let interval = Duration::from_micros(cleaning.options().bgerror_resume_retry_interval);
             loop {
                 match cleaning.cleaner.wait(&*cleaning.env.clock, interval) {
                     Chore::Clean => {
@@ -138,7 +120,19 @@ impl Workers {
                 }
             }
         }));
-        Self { threads }
+        workers
+    }
+
+    /// Starts the threads that the options ask for and that were never started.
+    pub(crate) fn start_missing(&mut self, engine: &Arc<Engine>) {
+        let options = engine.options();
+        for (kind, started) in KINDS.iter().zip(&mut self.started) {
+            while *started < (kind.threads)(&options) {
+                let (engine, index) = (Arc::clone(engine), *started);
+                self.threads.push(thread::spawn_named(kind.name, move || work(&engine, index, kind)));
+                *started += 1;
+            }
+        }
     }
 }
 
@@ -146,8 +140,10 @@ impl Workers {
 pub(crate) type Job = Box<dyn FnOnce(&Arc<Engine>) + Send>;
 
 /// What a thread does.
-#[derive(Clone, Copy)]
 struct Kind {
+    name: &'static str,
+    /// How many threads of the kind may work.
+    threads: fn(&DbOptions) -> usize,
     /// How many jobs of the kind run.
     running: fn(&State) -> usize,
     /// Takes the next job, if one is due.
@@ -156,14 +152,34 @@ struct Kind {
     look_again: fn(&Engine) -> Option<u64>,
 }
 
+static KINDS: [Kind; 2] = [
+    Kind {
+        name: "ironstone:flush",
+        threads: DbOptions::flush_threads,
+        running: |state| state.running_flushes,
+        next: flush::next,
+        look_again: |_| None,
+    },
+    Kind {
+        name: "ironstone:compact",
+        threads: DbOptions::compaction_threads,
+        running: |state| state.running_automatic,
+        next: compaction::next,
+        look_again: |engine| {
+            Some(engine.options().max_compaction_trigger_wakeup_seconds).filter(|&seconds| seconds > 0)
+        },
+    },
+];
+
 /// Takes jobs and runs them until the database closes.
 ///
 /// Of the threads of a kind, the first ones work and the others only when these are busy: each keeps memory
 /// in an arena of the allocator, and processor caches are warm where the last job ran.
-fn work(engine: &Arc<Engine>, index: usize, kind: Kind) {
+fn work(engine: &Arc<Engine>, index: usize, kind: &Kind) {
     let mut state = engine.state.lock();
     while !state.closing {
-        let wanted = !state.is_held() && index <= (kind.running)(&state);
+        let may_work = index < (kind.threads)(&engine.options());
+        let wanted = !state.is_held() && may_work && index <= (kind.running)(&state);
         let job = if wanted { (kind.next)(engine, &mut state) } else { None };
         match job {
             Some(job) => {
@@ -231,7 +247,7 @@ pub(crate) fn close(engine: &Arc<Engine>, workers: Workers) -> Result<()> {
 /// Writes that went around the log would be lost: flushes the memtables that hold some. Whoever paused
 /// background work does not keep that from happening.
 fn flush_before_closing(engine: &Arc<Engine>) -> Result<()> {
-    if engine.options.avoid_flush_during_shutdown || engine.write_failure().is_err() {
+    if engine.options().avoid_flush_during_shutdown || engine.write_failure().is_err() {
         return Ok(());
     }
     let unlogged: Vec<_> = {

@@ -350,7 +350,7 @@ impl BackupEngine {
 
     fn copy_here(&self, db: &Db, file: &StorageFile, to: &Path) -> Result<u32> {
         let source = &*db.engine().env.fs;
-        let writing = WriteOptions { direct: false, ..write_options(db.options()) };
+        let writing = WriteOptions { direct: false, ..write_options(&db.options()) };
         copy_between((source, &file.path()), (self.fs(), to), file.size, writing, self.options.sync)
     }
 

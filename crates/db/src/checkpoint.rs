@@ -76,7 +76,7 @@ impl Db {
         let engine = self.engine();
         let fs = &*engine.env.fs;
         let (from, to) = (file.path(), staging.join(&file.name));
-        let writing = write_options(&engine.options);
+        let writing = write_options(&engine.options());
         match &file.replacement_contents {
             Some(contents) => fs.write_all_synced(&to, contents),
             // A table is never changed, and was synced before the MANIFEST named it.

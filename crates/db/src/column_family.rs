@@ -2,14 +2,12 @@
 
 use crate::background::Cleaner;
 use crate::memtables::DbMemTable;
-use crate::options::{ColumnFamilyOptions, DbOptions};
 use crate::read::view::{LevelView, PokeWhenDropped, SuperVersion};
-use crate::table_cache::TableOpener;
+use crate::settings::Settings;
 use crate::write_buffer_manager::MemTableMemory;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ironstone_base::sync::{Arc, Swap, SwapGuard};
-use ironstone_base::{Code, ColumnFamilyId, Error, InternalKeyComparator, MergeOperator, Result};
-use ironstone_compaction::CompactionOptions;
+use ironstone_base::{Code, ColumnFamilyId, Error, InternalKeyComparator, Result};
 use ironstone_version::Version;
 use std::fmt;
 
@@ -41,10 +39,8 @@ pub(crate) struct ColumnFamilyData {
     /// Which open database it belongs to.
     pub(crate) instance: u64,
     pub(crate) comparator: InternalKeyComparator,
-    pub(crate) options: ColumnFamilyOptions,
-    /// What the compaction layer needs of `options`.
-    pub(crate) compaction: CompactionOptions,
-    pub(crate) opener: Arc<TableOpener>,
+    /// Replaced under the state lock, loaded without any.
+    settings: Swap<Settings>,
     /// Where its memtables have their memory from.
     pub(crate) memory: Arc<MemTableMemory>,
     pub(crate) dropped: AtomicBool,
@@ -60,26 +56,20 @@ impl ColumnFamilyData {
         id: ColumnFamilyId,
         name: &str,
         instance: u64,
-        options: ColumnFamilyOptions,
-        db_options: &DbOptions,
-        opener: Arc<TableOpener>,
+        settings: Settings,
         memory: Arc<MemTableMemory>,
         mem: Arc<DbMemTable>,
         version: Arc<Version>,
         cleaner: Arc<Cleaner>,
     ) -> Arc<Self> {
-        let comparator = InternalKeyComparator::new(options.comparator.clone());
-        let merge_operator = options.merge_operator.clone();
-        let view =
-            build_view(mem, Vec::new(), version, None, &opener, &comparator, merge_operator, 0, &cleaner);
+        let comparator = InternalKeyComparator::new(settings.options.comparator.clone());
+        let view = build_view(mem, Vec::new(), version, None, &settings, &comparator, 0, &cleaner);
         Arc::new(Self {
             id,
             name: name.to_owned(),
             instance,
             comparator,
-            compaction: options.compaction_options(db_options),
-            options,
-            opener,
+            settings: Swap::new(settings),
             memory,
             dropped: AtomicBool::new(false),
             view: Swap::new(view),
@@ -88,6 +78,14 @@ impl ColumnFamilyData {
         })
     }
 
+    /// The options in force.
+    pub(crate) fn settings(&self) -> Arc<Settings> {
+        self.settings.load_full()
+    }
+    /// Replaces them. Called under the state lock.
+    pub(crate) fn set_settings(&self, settings: Settings) {
+        self.settings.store(Arc::new(settings));
+    }
     /// What a read sees now, for a moment.
     #[inline]
     pub(crate) fn peek(&self) -> SwapGuard<SuperVersion> {
@@ -116,18 +114,8 @@ impl ColumnFamilyData {
     pub(crate) fn install(&self, mem: Arc<DbMemTable>, imm: Vec<Arc<DbMemTable>>, version: Arc<Version>) {
         let number = self.installations.fetch_add(1, Ordering::Relaxed) + 1;
         let old = self.view.load();
-        let (comparator, operator) = (&self.comparator, self.options.merge_operator.clone());
-        let view = build_view(
-            mem,
-            imm,
-            version,
-            Some(&old),
-            &self.opener,
-            comparator,
-            operator,
-            number,
-            &self.cleaner,
-        );
+        let (settings, comparator) = (self.settings.load(), &self.comparator);
+        let view = build_view(mem, imm, version, Some(&old), &settings, comparator, number, &self.cleaner);
         self.view.store(Arc::new(view));
     }
 }
@@ -138,14 +126,15 @@ fn build_view(
     imm: Vec<Arc<DbMemTable>>,
     version: Arc<Version>,
     old: Option<&SuperVersion>,
-    opener: &Arc<TableOpener>,
+    settings: &Settings,
     comparator: &InternalKeyComparator,
-    merge_operator: Option<Arc<dyn MergeOperator>>,
     number: u64,
     cleaner: &Arc<Cleaner>,
 ) -> SuperVersion {
-    let level =
-        |(index, files)| LevelView::build(files, index, opener, old.and_then(|old| old.levels.get(index)));
+    let level = |(index, files)| {
+        LevelView::build(files, index, &settings.opener, old.and_then(|old| old.levels.get(index)))
+    };
+    let merge_operator = settings.options.merge_operator.clone();
     let levels = version.levels.iter().enumerate().map(level).collect();
     let (comparator, _poke) = (comparator.clone(), PokeWhenDropped(Arc::clone(cleaner)));
     SuperVersion { mem, imm, levels, version, comparator, merge_operator, number, _poke }

@@ -96,6 +96,12 @@ impl Db {
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
+    /// Starts the threads that the options ask for by now.
+    pub(crate) fn start_missing_workers(&self) {
+        if let Some(workers) = &mut *self.workers.lock() {
+            workers.start_missing(&self.engine);
+        }
+    }
 
     /// The column family `default`.
     pub fn default_column_family(&self) -> &ColumnFamily {
@@ -105,9 +111,14 @@ impl Db {
     pub fn path(&self) -> &Path {
         &self.engine.dir
     }
-    /// The options that it was opened with.
-    pub fn options(&self) -> &DbOptions {
-        &self.engine.options
+    /// The options in force: what the database was opened with, and what
+    /// [`set_db_options`](Self::set_db_options) changed since.
+    pub fn options(&self) -> Arc<DbOptions> {
+        self.engine.options.load_full()
+    }
+    /// The options in force of a column family.
+    pub fn column_family_options(&self, cf: &ColumnFamily) -> ColumnFamilyOptions {
+        cf.0.settings().options.clone()
     }
     /// The database's id, the same since it was created.
     pub fn identity(&self) -> &str {
@@ -218,7 +229,7 @@ impl Db {
         if engine.switch_wanted.load(Ordering::Relaxed) {
             engine.switch_memtables(&crate::write::switch::Which::Due)?;
         }
-        if let Some(manager) = &engine.options.write_buffer_manager {
+        if let Some(manager) = &engine.write_buffer_manager {
             manager.admit(engine, options.no_slowdown)?;
         }
         let bytes = batch.size_bytes() as u64;
@@ -421,7 +432,8 @@ impl Db {
     }
     fn iterator(&self, source: IteratorSource, places: Places) -> DbIterator {
         self.engine.count(Ticker::NoIteratorCreated, 1);
-        let bounds = Bounds::new(&source.options, &source.cf().options, source.prefix_seek.clone());
+        let bounds =
+            Bounds::new(&source.options, &source.cf().settings().options, source.prefix_seek.clone());
         DbIterator::new(places, bounds, Some(source))
     }
 
@@ -479,13 +491,12 @@ impl Engine {
     fn log_level(&self, options: &WriteOptions) -> Result<LogLevel> {
         match (options.disable_wal, options.sync) {
             (true, true) => Err(Error::invalid_argument("sync writes has to enable WAL.")),
-            (true, false) if self.options.recycle_log_file_num > 0 => Err(Error::invalid_argument(
+            (true, false) if self.options().recycle_log_file_num > 0 => Err(Error::invalid_argument(
                 "disable_wal cannot be used with recycle_log_file_num: stale records could be replayed",
             )),
             (true, false) => Ok(LogLevel::None),
             (false, true) => Ok(LogLevel::Synced),
-            (false, false) if self.options.manual_wal_flush => Ok(LogLevel::Buffered),
-            (false, false) => Ok(LogLevel::Written),
+            (false, false) => Ok(self.usual_log_level),
         }
     }
 

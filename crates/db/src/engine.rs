@@ -8,17 +8,17 @@ use crate::info_log::InfoLog;
 use crate::listener::{BackgroundErrorReason, Event, Listeners, WriteStallCondition, WriteStallInfo};
 use crate::memtables::{DbMemTable, ImmutableMemTable};
 use crate::options::{DbOptions, OptionsFile};
+use crate::settings::TablePlace;
 use crate::snapshot::SnapshotList;
-use crate::table_cache::TableCache;
-use crate::write::commit::CommitPipeline;
+use crate::write::commit::{CommitPipeline, LogLevel};
 use crate::write::controller::{Debt, StallState, WriteController};
-use crate::write_buffer_manager::MemTableMemory;
+use crate::write_buffer_manager::{MemTableMemory, WriteBufferManager};
 use ironstone_base::statistics::Ticker;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use ironstone_base::sync::{Arc, Condvar, Mutex};
+use ironstone_base::sync::{Arc, Condvar, Mutex, Swap, SwapGuard};
 use ironstone_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity, Statistics};
 use ironstone_compaction::{CompactionStyle, LevelShape, RunningCompactions, sorted_run_count};
-use ironstone_sst::{BlockCache, ReadContext, ReadTier};
+use ironstone_sst::{ReadContext, ReadTier};
 use ironstone_version::{Installed, ManifestWriter, VersionEdit, VersionSet, WalAddition};
 use ironstone_vfs::{Env, FileLock};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -26,14 +26,18 @@ use std::path::PathBuf;
 
 /// What the threads of an open database share.
 ///
-/// Lock order: `resuming`, `switching`, manifest, state, then the pipeline's io and log locks.
+/// Lock order: `changing_options`, `resuming`, `switching`, manifest, state, then the pipeline's io and log locks.
 pub(crate) struct Engine {
     pub(crate) env: Env,
     pub(crate) dir: PathBuf,
     pub(crate) wal_dir: PathBuf,
     /// Tells the open databases of this process apart.
     pub(crate) instance: u64,
-    pub(crate) options: DbOptions,
+    /// The options in force. Replaced as a whole under the state lock, loaded without any.
+    pub(crate) options: Swap<DbOptions>,
+    pub(crate) write_buffer_manager: Option<Arc<WriteBufferManager>>,
+    /// How far a write goes that says nothing of it.
+    pub(crate) usual_log_level: LogLevel,
     pub(crate) read_only: bool,
     /// Another process writes what is read here.
     pub(crate) secondary: bool,
@@ -43,9 +47,9 @@ pub(crate) struct Engine {
     pub(crate) pipeline: CommitPipeline,
     pub(crate) controller: WriteController,
     pub(crate) snapshots: Arc<SnapshotList>,
-    pub(crate) tables: Arc<TableCache>,
-    /// For the column families that have no block cache of their own.
-    pub(crate) block_cache: Arc<BlockCache>,
+    pub(crate) place: TablePlace,
+    /// Held by who changes options.
+    pub(crate) changing_options: Mutex<()>,
     /// Serializes memtable switches, whose file creation must not happen under the state lock.
     pub(crate) switching: Mutex<()>,
     /// Held by who resumes: one that comes late must not go on after another one has let writes in again.
@@ -156,7 +160,7 @@ impl Family {
     /// Of an open column family, with its first memtable.
     pub(crate) fn new(data: Arc<ColumnFamilyData>, mem: Arc<DbMemTable>) -> Self {
         Self {
-            running: RunningCompactions::new(data.options.comparator.clone()),
+            running: RunningCompactions::new(data.comparator.user.clone()),
             data,
             mem,
             imm: VecDeque::new(),
@@ -246,14 +250,20 @@ impl Engine {
         at: SequenceNumber,
     ) -> Option<Vec<u8>> {
         let data = Arc::clone(&self.state.lock().families.get(&cf)?.data);
-        let operator = data.options.merge_operator.as_deref()?;
-        let read_tier = match data.options.strict_max_successive_merges {
+        let settings = data.settings();
+        let operator = settings.options.merge_operator.as_deref()?;
+        let read_tier = match settings.options.strict_max_successive_merges {
             true => ReadTier::All,
             false => ReadTier::BlockCache,
         };
         let context = ReadContext { read_tier, ..ReadContext::default() };
         let existing = data.view().get(key, at, &context).ok()?;
         operator.full_merge(key, existing.as_deref(), &[operand])
+    }
+    /// The options in force.
+    #[inline]
+    pub(crate) fn options(&self) -> SwapGuard<DbOptions> {
+        self.options.load()
     }
     #[inline]
     pub(crate) fn count(&self, ticker: Ticker, by: u64) {
@@ -305,8 +315,8 @@ impl Engine {
         let mut pressing = false;
         for family in families.values_mut() {
             let Some(column_family) = versions.column_family(family.data.id) else { continue };
-            let options = &family.data.options;
-            let (version, compaction) = (&column_family.current, &family.data.compaction);
+            let settings = family.data.settings();
+            let (version, compaction) = (&column_family.current, &settings.compaction);
             // Only levelled compaction has a shape that bytes could be missing from.
             let levelled = compaction.style == CompactionStyle::Level;
             family.pending_bytes = match levelled {
@@ -324,7 +334,7 @@ impl Engine {
                 level0_files: runs,
                 pending_bytes: family.pending_bytes,
             };
-            let limits = options.stall_limits();
+            let limits = settings.options.stall_limits();
             let behind: Vec<_> = limits.debts(now).collect();
             self.note_stall(&family.data.name, &mut family.stall, &behind);
             debts.extend(behind);
@@ -385,12 +395,12 @@ impl Engine {
 
     /// A memtable has grown: writers slow down with the last one that there is room for.
     pub(crate) fn note_growth(&self) {
-        if let Some(manager) = &self.options.write_buffer_manager {
+        if let Some(manager) = &self.write_buffer_manager {
             manager.relieve();
         }
         let mut state = self.state.lock();
         let last = |family: &Family| {
-            family.imm.len() + 1 >= family.data.options.stall_limits().max_write_buffer_number
+            family.imm.len() + 1 >= family.data.settings().options.stall_limits().max_write_buffer_number
         };
         if state.families.values().any(|family| !family.imm.is_empty() && last(family)) {
             self.update_stall(&mut state);
@@ -421,8 +431,9 @@ impl Engine {
             let families: Vec<_> = state.families.values().map(|family| Arc::clone(&family.data)).collect();
             (state.versions.new_file_number(), families)
         };
-        let named = families.iter().map(|data| (data.name.as_str(), &data.options));
-        OptionsFile::save(&*self.env.fs, &self.dir, number, &self.options, named)?;
+        let all: Vec<_> = families.iter().map(|data| data.settings()).collect();
+        let named = families.iter().zip(&all).map(|(data, settings)| (data.name.as_str(), &settings.options));
+        OptionsFile::save(&*self.env.fs, &self.dir, number, &self.options(), named)?;
         crate::background::purge::remove_old_options(self)
     }
 
@@ -438,7 +449,7 @@ impl Engine {
             if error.severity() < Severity::Hard { error.with_severity(Severity::Hard) } else { error };
         crate::info_log::warning!(self.log, "{reason} failed, writes are stopped: {error}");
         self.tell_later(Event::Failed(reason, error.clone()));
-        if may_pass(&error) && self.options.max_bgerror_resume_count > 0 {
+        if may_pass(&error) && self.options().max_bgerror_resume_count > 0 {
             self.tell_later(Event::WillTryAgain(error.clone()));
             self.cleaner.resume_later();
         }

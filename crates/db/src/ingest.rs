@@ -281,7 +281,11 @@ impl ExternalFile {
         let file = engine.env.fs.open_random(path, OpenHints { direct: false, sequential: true })?;
         let size = file.size();
         // Blocks that are read now would be cached under the name of a file that may never come in.
-        let table = TableOptions { block_cache: None, no_block_cache: true, ..(*data.opener.table).clone() };
+        let table = TableOptions {
+            block_cache: None,
+            no_block_cache: true,
+            ..(*data.settings().opener.table).clone()
+        };
         let mut open = OpenOptions::new(Arc::new(table), FileNumber(0));
         open.skip_filters = true;
         let reader = Arc::new(TableReader::open(file, size, open)?);
@@ -440,7 +444,7 @@ fn bounds(reader: &Arc<TableReader>) -> Result<Option<(Bound, Bound)>> {
 /// Links or copies the files under numbers of this database, and makes them durable, names included.
 fn bring_in(engine: &Engine, jobs: &mut [Job]) -> Result<()> {
     let fs = &*engine.env.fs;
-    let writing = write_options(&engine.options);
+    let writing = write_options(&engine.options());
     for job in jobs {
         for file in &mut job.files {
             let number = engine.new_file_number();
@@ -584,7 +588,7 @@ struct Fits {
 fn search_levels(job: &Job) -> Result<Vec<Fits>> {
     let view = job.data.view();
     let order = &job.data.comparator.user;
-    let base = LevelShape::new(&view.version, &job.data.compaction).base_level;
+    let base = LevelShape::new(&view.version, &job.data.settings().compaction).base_level;
     let search = |file: &ExternalFile| {
         let mut fits = Fits { levels: Vec::new(), overlaps: false };
         for level in (0..view.levels.len()).filter(|&level| level == 0 || level >= base) {

@@ -43,6 +43,7 @@ mod open;
 pub mod options;
 mod properties;
 mod read;
+mod settings;
 mod snapshot;
 mod sst_file_reader;
 mod sst_file_writer;

@@ -16,8 +16,8 @@ pub(crate) struct DbMemTable {
     first_wal: AtomicU64,
     /// Whether some write in it is in no WAL. Set before the write is applied.
     unlogged: AtomicBool,
-    /// Bytes from which on the memtable counts as full.
-    size_limit: usize,
+    /// Bytes from which on the memtable counts as full. Relaxed, as what follows from it.
+    size_limit: AtomicUsize,
     merges: Merges,
     /// Set once, by the write that fills it. Relaxed: only a hint to switch.
     full: AtomicBool,
@@ -42,7 +42,7 @@ impl DbMemTable {
             cf,
             first_wal: AtomicU64::new(0),
             unlogged: AtomicBool::new(false),
-            size_limit,
+            size_limit: AtomicUsize::new(size_limit),
             merges,
             full: AtomicBool::new(false),
             next_mark: AtomicUsize::new(step),
@@ -111,14 +111,25 @@ impl DbMemTable {
     }
     #[cold]
     fn note_growth(&self, used: usize) {
-        let step = growth_step(self.size_limit, self.charge.is_some());
+        let size_limit = self.size_limit();
+        let step = growth_step(size_limit, self.charge.is_some());
         if let Some(charge) = &self.charge {
             charge.grow_to(used);
         }
         self.next_mark.store((used / step + 1) * step, Ordering::Relaxed);
         self.grown.store(true, Ordering::Relaxed);
-        if used >= self.size_limit {
+        if used >= size_limit {
             self.full.store(true, Ordering::Relaxed);
+        }
+    }
+    fn size_limit(&self) -> usize {
+        self.size_limit.load(Ordering::Relaxed)
+    }
+    /// Lets it count as full from `bytes` on, if that is less than before. (What it is made of may have room for no
+    /// more than what was said when it was made.)
+    pub(crate) fn shrink_limit(&self, bytes: usize) {
+        if self.size_limit.fetch_min(bytes, Ordering::Relaxed) > bytes {
+            self.next_mark.store(0, Ordering::Relaxed); // The next write looks.
         }
     }
     /// It takes no more writes.
@@ -134,7 +145,7 @@ impl DbMemTable {
     }
     /// How much of what it may take is used, of 1.
     pub(crate) fn fill(&self) -> f64 {
-        self.table.memory_usage() as f64 / self.size_limit.max(1) as f64
+        self.table.memory_usage() as f64 / self.size_limit().max(1) as f64
     }
     #[inline]
     pub(crate) fn is_full(&self) -> bool {

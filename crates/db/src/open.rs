@@ -10,15 +10,16 @@ use crate::engine::{Counters, Engine, Family, State, WalState};
 use crate::info_log::{InfoLog, Rolling, info};
 use crate::listener::Listeners;
 use crate::options::{ColumnFamilyOptions, DbOptions, Options};
+use crate::settings::{Settings, TablePlace};
 use crate::snapshot::SnapshotList;
-use crate::table_cache::{TableCache, TableOpener, open_all};
-use crate::write::commit::CommitPipeline;
+use crate::table_cache::{TableCache, open_all};
+use crate::write::commit::{CommitPipeline, LogLevel};
 use crate::write::controller::WriteController;
-use crate::write::switch::{create_wal, new_memtable};
+use crate::write::switch::{create_wal, memtable_of};
 use crate::write_buffer_manager::{MemTableMemory, WriteBufferManager};
 use crate::{ColumnFamilyDescriptor, Db};
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use ironstone_base::sync::{Arc, Condvar, Mutex};
+use ironstone_base::sync::{Arc, Condvar, Mutex, Swap};
 use ironstone_base::{ColumnFamilyId, Error, FileKind, FileNumber, Result, file_name};
 use ironstone_cache::CacheOptions;
 use ironstone_sst::BlockCache;
@@ -172,20 +173,17 @@ pub(crate) fn open(
     // The pipeline starts on a WAL that is only created once the old ones have been replayed.
     let instance = INSTANCES.fetch_add(1, Ordering::Relaxed);
     let tables = TableCache::new(usize::try_from(options.max_open_files).ok());
-    let block_cache = BlockCache::new(CacheOptions::default());
+    let place = TablePlace {
+        fs: Arc::clone(&env.fs),
+        dir: path.to_owned(),
+        tables,
+        block_cache: BlockCache::new(CacheOptions::default()),
+    };
     let cleaner = Arc::new(Cleaner::default());
     let memory = MemTableMemory::new(options.write_buffer_manager.as_ref());
     let session_id = session_id(&env);
-    let builder = FamilyBuilder {
-        env: &env,
-        dir: path,
-        options: &options,
-        instance,
-        tables: &tables,
-        block_cache: &block_cache,
-        cleaner: &cleaner,
-        memory: &memory,
-    };
+    let builder =
+        FamilyBuilder { options: &options, instance, place: &place, cleaner: &cleaner, memory: &memory };
     let mut families = BTreeMap::new();
     for family in versions.column_families() {
         let Some(descriptor) = descriptors.iter().find(|descriptor| descriptor.name == family.name) else {
@@ -270,13 +268,15 @@ pub(crate) fn open(
         statistics: options.statistics.clone(),
         controller: WriteController::new(options.delayed_write_rate),
         listeners: Listeners::new(&options.listeners, &log),
-        options,
+        write_buffer_manager: options.write_buffer_manager.clone(),
+        usual_log_level: if options.manual_wal_flush { LogLevel::Buffered } else { LogLevel::Written },
+        options: Swap::new(options),
         log,
         pipeline,
         snapshots: SnapshotList::new(&cleaner),
-        tables,
-        block_cache,
+        place,
         resuming: Mutex::new(()),
+        changing_options: Mutex::new(()),
         switching: Mutex::new(()),
         switch_wanted: AtomicBool::new(false),
         flushes_run: AtomicBool::new(false),
@@ -315,10 +315,10 @@ pub(crate) fn open(
     }
     let db = Db::start(Arc::clone(&engine));
     if !read_only {
-        if let Some(manager) = &engine.options.write_buffer_manager {
+        if let Some(manager) = &engine.write_buffer_manager {
             manager.join(&engine);
         }
-        if engine.options.create_missing_column_families {
+        if engine.options().create_missing_column_families {
             for descriptor in &descriptors {
                 if db.column_family(&descriptor.name).is_none() {
                     db.create_column_family(&descriptor.name, &descriptor.options)?;
@@ -504,12 +504,9 @@ fn install_recovered(
 
 /// Makes the in-memory side of a column family.
 pub(crate) struct FamilyBuilder<'a> {
-    pub(crate) env: &'a Env,
-    pub(crate) dir: &'a Path,
     pub(crate) options: &'a DbOptions,
     pub(crate) instance: u64,
-    pub(crate) tables: &'a Arc<TableCache>,
-    pub(crate) block_cache: &'a Arc<BlockCache>,
+    pub(crate) place: &'a TablePlace,
     pub(crate) cleaner: &'a Arc<Cleaner>,
     pub(crate) memory: &'a Arc<MemTableMemory>,
 }
@@ -523,23 +520,13 @@ impl FamilyBuilder<'_> {
         versions: &VersionSet,
     ) -> Result<Family> {
         let family = versions.column_family(id).expect("the caller found it there");
-        let opener = Arc::new(TableOpener {
-            fs: Arc::clone(&self.env.fs),
-            dir: self.dir.to_owned(),
-            table: Arc::new(options.table_options(self.options, self.block_cache)?),
-            direct: self.options.use_direct_reads,
-            verify_unique_id: self.options.verify_sst_unique_id_in_manifest,
-            cache: Arc::clone(self.tables),
-        });
         let comparator = ironstone_base::InternalKeyComparator::new(options.comparator.clone());
-        let mem = new_memtable(id, &comparator, options, self.memory);
+        let mem = memtable_of(id, &comparator, options, self.memory);
         let data = ColumnFamilyData::new(
             id,
             name,
             self.instance,
-            options.clone(),
-            self.options,
-            opener,
+            Settings::new(options.clone(), self.options, self.place)?,
             Arc::clone(self.memory),
             Arc::clone(&mem),
             Arc::clone(&family.current),

@@ -32,6 +32,7 @@ pub use file::{LoadOptions, OptionsFile};
 pub use spec::{Change, Kept, OptionSpec, OptionStruct, Since, Status};
 pub use style_options::{FifoCompactionOptions, UniversalCompactionOptions};
 pub use table_options::BlockBasedTableOptions;
+pub(crate) use text::set_by_rules;
 pub use text::{OptionError, SetRules};
 pub use validation::validate;
 

@@ -107,7 +107,7 @@ impl Db {
             "total-sst-files-size" | "live-sst-files-size" | "estimate-live-data-size" => {
                 view.version.total_bytes()
             }
-            "base-level" => LevelShape::new(&view.version, &cf.0.compaction).base_level as u64,
+            "base-level" => LevelShape::new(&view.version, &cf.0.settings().compaction).base_level as u64,
             "cur-size-active-mem-table" => view.mem.table().memory_usage() as u64,
             "cur-size-all-mem-tables" | "size-all-mem-tables" => {
                 view.memtables().map(|memtable| memtable.table().memory_usage() as u64).sum()
@@ -123,13 +123,18 @@ impl Db {
             "num-immutable-mem-table" => view.imm.len() as u64,
             "num-immutable-mem-table-flushed" | "num-blob-files" => 0,
             "block-cache-capacity" => {
-                cf.0.opener.table.block_cache.as_ref().map_or(0, |cache| cache.capacity() as u64)
+                cf.0.settings().opener.table.block_cache.as_ref().map_or(0, |cache| cache.capacity() as u64)
             }
             "block-cache-usage" => {
-                cf.0.opener.table.block_cache.as_ref().map_or(0, |cache| cache.usage() as u64)
+                cf.0.settings().opener.table.block_cache.as_ref().map_or(0, |cache| cache.usage() as u64)
             }
             "block-cache-pinned-usage" => {
-                cf.0.opener.table.block_cache.as_ref().map_or(0, |cache| cache.pinned_usage() as u64)
+                cf.0.settings()
+                    .opener
+                    .table
+                    .block_cache
+                    .as_ref()
+                    .map_or(0, |cache| cache.pinned_usage() as u64)
             }
             "background-errors" => self.engine().counters.background_errors.load(Ordering::Relaxed),
             "actual-delayed-write-rate" => self.engine().controller.state().1,
@@ -163,14 +168,15 @@ impl Db {
         let mut text = format!("\n** Compaction Stats [{}] **\n", cf.name());
         text += "Level    Files   Size(MB)   Score\n";
         text += "---------------------------------\n";
-        let shape = LevelShape::new(&view.version, &cf.0.compaction);
+        let shape = LevelShape::new(&view.version, &cf.0.settings().compaction);
         for (level, files) in view.version.levels.iter().enumerate() {
             if files.is_empty() {
                 continue;
             }
             let target = shape.max_bytes.get(level).copied().unwrap_or(0);
             let score = if level == 0 {
-                files.len() as f64 / cf.0.compaction.level0_file_num_compaction_trigger.max(1) as f64
+                files.len() as f64
+                    / cf.0.settings().compaction.level0_file_num_compaction_trigger.max(1) as f64
             } else if target > 0 && target < u64::MAX {
                 files.bytes() as f64 / target as f64
             } else {
@@ -216,7 +222,7 @@ impl Db {
             engine.controller.cause()
         )
         .expect("text grows");
-        writeln!(text, "Open tables: {}", engine.tables.open_count()).expect("text grows");
+        writeln!(text, "Open tables: {}", engine.place.tables.open_count()).expect("text grows");
         text
     }
 }

@@ -8,7 +8,7 @@ use crate::read::range_tombstones::Covering;
 use crate::read::read_options::ReadOptions;
 use crate::read::source::Places;
 use crate::read::view::{PokeWhenDropped, SuperVersion};
-use crate::write::switch::new_memtable;
+use crate::write::switch::memtable_of;
 use crate::write_buffer_manager::MemTableMemory;
 use ironstone_base::sync::Arc;
 use ironstone_base::{ColumnFamilyId, FileNumber, InternalKeyComparator, Result, SequenceNumber};
@@ -78,7 +78,7 @@ impl SstFileReader {
     fn view(&self, comparator: InternalKeyComparator) -> Arc<SuperVersion> {
         let cf = &self.options.cf;
         let mem: Arc<DbMemTable> =
-            new_memtable(ColumnFamilyId::DEFAULT, &comparator, cf, &MemTableMemory::new(None));
+            memtable_of(ColumnFamilyId::DEFAULT, &comparator, cf, &MemTableMemory::new(None));
         Arc::new(SuperVersion {
             mem,
             imm: Vec::new(),

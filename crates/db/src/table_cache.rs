@@ -13,8 +13,8 @@ use std::path::PathBuf;
 /// All tables of a database that some version refers to, and a bound on how many are open.
 pub(crate) struct TableCache {
     slots: Mutex<HashMap<FileNumber, Weak<TableSlot>>>,
-    /// How many may be open at once.
-    capacity: usize,
+    /// How many may be open at once. Relaxed: it bounds nothing to the last one.
+    capacity: AtomicUsize,
     open: AtomicUsize,
     /// Open tables in the order in which a clock hand comes by.
     clock: Mutex<VecDeque<Weak<TableSlot>>>,
@@ -50,7 +50,7 @@ impl TableCache {
     pub(crate) fn new(capacity: Option<usize>) -> Arc<Self> {
         Arc::new(Self {
             slots: Mutex::default(),
-            capacity: capacity.unwrap_or(usize::MAX),
+            capacity: AtomicUsize::new(capacity.unwrap_or(usize::MAX)),
             open: AtomicUsize::new(0),
             clock: Mutex::default(),
             retired: Mutex::default(),
@@ -98,19 +98,52 @@ impl TableCache {
 
     fn opened(&self, slot: &Arc<TableSlot>) {
         let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
-        if self.capacity == usize::MAX {
+        if !self.is_bounded() {
             return;
         }
         let mut clock = self.clock.lock();
         clock.push_back(Arc::downgrade(slot));
+        self.close_what_is_too_much(&mut clock, open, Some(slot));
+    }
+
+    fn is_bounded(&self) -> bool {
+        self.capacity.load(Ordering::Relaxed) != usize::MAX
+    }
+
+    /// Changes how many tables may be open at once; `None` for no bound.
+    pub(crate) fn set_capacity(&self, capacity: Option<usize>) {
+        let capacity = capacity.unwrap_or(usize::MAX);
+        if self.capacity.swap(capacity, Ordering::Relaxed) == capacity {
+            return;
+        }
+        // Without a bound nobody kept count. Of those that are opened meanwhile some may stand there twice.
+        let slots: Vec<_> = self.slots.lock().values().filter_map(Weak::upgrade).collect();
+        let open = slots.iter().filter(|slot| slot.open_reader().is_some());
+        let mut clock = self.clock.lock();
+        *clock = open.map(Arc::downgrade).collect();
+        if self.is_bounded() {
+            self.close_what_is_too_much(&mut clock, self.open_count(), None);
+        } else {
+            clock.clear();
+        }
+    }
+
+    fn close_what_is_too_much(
+        &self,
+        clock: &mut VecDeque<Weak<TableSlot>>,
+        open: usize,
+        spared: Option<&Arc<TableSlot>>,
+    ) {
         // Twice around: the first round may do no more than clear the marks.
         let mut steps = clock.len() * 2;
-        let mut excess = open.saturating_sub(self.capacity);
+        let mut excess = open.saturating_sub(self.capacity.load(Ordering::Relaxed));
         while excess > 0 && steps > 0 {
             steps -= 1;
             let Some(candidate) = clock.pop_front() else { break };
             let Some(victim) = candidate.upgrade() else { continue };
-            if Arc::ptr_eq(&victim, slot) || victim.touched.swap(false, Ordering::Relaxed) {
+            if spared.is_some_and(|slot| Arc::ptr_eq(&victim, slot))
+                || victim.touched.swap(false, Ordering::Relaxed)
+            {
                 clock.push_back(candidate);
             } else if victim.reader.swap(None).is_some() {
                 self.open.fetch_sub(1, Ordering::Relaxed);
@@ -158,7 +191,7 @@ impl TableSlot {
         read: impl FnOnce(&Arc<TableReader>) -> Result<T>,
     ) -> Result<T> {
         if let Some(reader) = &*self.reader.load() {
-            if self.opener.cache.capacity != usize::MAX {
+            if self.opener.cache.is_bounded() {
                 self.touched.store(true, Ordering::Relaxed);
             }
             return read(reader);

@@ -217,6 +217,58 @@ fn random_table_options(rng: &mut impl Rng, options: &mut ColumnFamilyOptions) {
     table.whole_key_filtering = rng.random_bool(0.8);
 }
 
+/// One to three changes out of `pool`.
+fn some_of(
+    rng: &mut impl Rng,
+    pool: &[(&'static str, &[&'static str])],
+) -> Vec<(&'static str, &'static str)> {
+    let count = rng.random_range(1..4);
+    let chosen = pool.choose_multiple(rng, count).copied().collect::<Vec<_>>();
+    chosen.into_iter().map(|(name, values)| (name, *values.choose(rng).expect("not empty"))).collect()
+}
+
+/// Changes for `set_options`. They may be `InvalidArgument` together with what is in force: a hash index needs
+/// a prefix extractor.
+pub fn random_family_changes(rng: &mut impl Rng) -> Vec<(&'static str, &'static str)> {
+    some_of(
+        rng,
+        &[
+            ("write_buffer_size", &["8K", "32K", "128K"]),
+            ("max_write_buffer_number", &["2", "3", "4"]),
+            ("disable_auto_compactions", &["true", "false", "false"]),
+            ("level0_file_num_compaction_trigger", &["1", "2", "4"]),
+            ("target_file_size_base", &["4K", "64K"]),
+            ("max_bytes_for_level_base", &["16K", "256K"]),
+            ("compression", &["kNoCompression", "kSnappyCompression", "kZSTD"]),
+            ("bottommost_compression", &["kDisableCompressionOption", "kLZ4Compression"]),
+            ("prefix_extractor", &["nullptr", "rocksdb.FixedPrefix.2", "rocksdb.CappedPrefix.3"]),
+            ("memtable_prefix_bloom_size_ratio", &["0", "0.1"]),
+            ("memtable_whole_key_filtering", &["true", "false"]),
+            ("max_successive_merges", &["0", "2"]),
+            ("max_sequential_skip_in_iterations", &["0", "8"]),
+            ("block_based_table_factory", &["{block_size=128}", "{block_size=4K;format_version=3}"]),
+            ("block_based_table_factory", &["{filter_policy=nullptr}", "{filter_policy=bloomfilter:10}"]),
+            ("block_based_table_factory", &["{index_type=kBinarySearch}", "{whole_key_filtering=false}"]),
+        ],
+    )
+}
+
+/// Changes for `set_db_options`.
+pub fn random_db_changes(rng: &mut impl Rng) -> Vec<(&'static str, &'static str)> {
+    some_of(
+        rng,
+        &[
+            ("max_background_jobs", &["1", "3", "6"]),
+            ("max_subcompactions", &["1", "3"]),
+            ("max_open_files", &["-1", "20"]),
+            ("max_total_wal_size", &["0", "20000"]),
+            ("max_manifest_file_size", &["2000", "1G"]),
+            ("delayed_write_rate", &["0", "1M"]),
+            ("wal_bytes_per_sync", &["0", "4096"]),
+        ],
+    )
+}
+
 /// One database with one column family, for tests that need no more.
 pub fn random_options(rng: &mut impl Rng, env: &Env) -> Options {
     Options { db: random_db_options(rng, env), cf: random_family_options(rng) }

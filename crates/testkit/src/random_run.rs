@@ -2,7 +2,9 @@
 //! the operations depend on nothing else.
 
 use crate::model::{Change, Entries, Model};
-use crate::random_options::{random_db_options, random_family_options};
+use crate::random_options::{
+    random_db_changes, random_db_options, random_family_changes, random_family_options,
+};
 use ironstone::options::DbOptions;
 use ironstone::{
     Code, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db, DbIterator,
@@ -156,8 +158,37 @@ impl RandomRun {
             972..980 => self.reopen(),
             980..985 => self.create_family(),
             985..988 => self.drop_family(),
-            988..994 => self.scan_all(),
+            988..992 => self.scan_all(),
+            992..994 => self.set_options(),
             _ => self.sync(),
+        }
+    }
+
+    /// Changes options of the open database; what makes no sense together is refused, and nothing has changed.
+    fn set_options(&mut self) -> Result<(), Failure> {
+        let result = if self.rng.random_bool(0.3) {
+            let changes = random_db_changes(&mut self.rng);
+            self.note(|| format!("set_db_options {changes:?}"));
+            self.db().set_db_options(&changes)
+        } else {
+            let (name, changes) = (self.any_family(), random_family_changes(&mut self.rng));
+            self.note(|| format!("set_options of {name} {changes:?}"));
+            let cf = self.family(&name);
+            let before = self.db().column_family_options(&cf);
+            let result = self.db().set_options_cf(&cf, &changes);
+            let options = self.db().column_family_options(&cf);
+            if result.is_err() && options.to_string() != before.to_string() {
+                return Err(format!("{result:?}, and yet the options are now {options}"));
+            }
+            self.families.insert(name, options);
+            result
+        };
+        self.db_options = (*self.db().options()).clone();
+        match result {
+            Err(error) if !matches!(error.code(), Code::InvalidArgument | Code::NotSupported) => {
+                Err(format!("set options: {error}"))
+            }
+            _ => Ok(()),
         }
     }
 

@@ -64,14 +64,14 @@ fn pick(engine: &Engine, state: &mut State) -> Option<Claimed> {
     let mut due: Vec<_> = families
         .values_mut()
         .filter(|family| family.compaction_due && family.exclusive_waits == 0)
-        .filter(|family| !family.data.options.disable_auto_compactions)
+        .filter(|family| !family.data.settings().options.disable_auto_compactions)
         .collect();
     due.sort_by_key(|family| std::cmp::Reverse(family.pending_bytes));
     for family in due {
         let version = Arc::clone(&versions.column_family(family.data.id)?.current);
         family.suggested.retain(|&number| version.file(number).is_some());
         let context = PickContext { suggested: Some(&family.suggested), ..moment };
-        match pick_automatic(&version, &family.data.compaction, &family.running, &context) {
+        match pick_automatic(&version, &family.data.settings().compaction, &family.running, &context) {
             Some(plan) => {
                 let id = family.running.add(&plan);
                 return Some(Claimed { data: Arc::clone(&family.data), _version: version, plan, id });
@@ -178,7 +178,8 @@ fn rewrite(
     let started = engine.env.clock.monotonic_nanos();
     log_start(engine, job_id, data, plan);
     let snapshots = engine.snapshots.sequences();
-    let build = build_options(data, &engine.db_id, &engine.session_id, &engine.options.host_id());
+    let (settings, options) = (data.settings(), engine.options.load_full());
+    let build = build_options(data, &settings, &engine.db_id, &engine.session_id, &options.host_id());
     let next_number = || engine.new_file_number();
     let gave_way = AtomicU64::new(0);
     let cancelled = || {
@@ -195,23 +196,23 @@ fn rewrite(
     let context = JobContext {
         env: &engine.env,
         comparator: &data.comparator,
-        tables: &Inputs { data, direct: engine.options.use_direct_io_for_flush_and_compaction },
+        tables: &Inputs { opener: &settings.opener, direct: options.use_direct_io_for_flush_and_compaction },
         outputs: &Outputs { dir: &engine.dir, next: &next_number },
         build: &build,
-        write: write_options(&engine.options),
+        write: write_options(&options),
         snapshots: &snapshots,
         earliest_write_conflict: None,
-        merge_operator: data.options.merge_operator.as_deref(),
-        enforce_single_del_contracts: engine.options.enforce_single_del_contracts,
+        merge_operator: settings.options.merge_operator.as_deref(),
+        enforce_single_del_contracts: options.enforce_single_del_contracts,
         cancelled: &cancelled,
-        skip_filters_at_bottom: data.options.optimize_filters_for_hits,
+        skip_filters_at_bottom: settings.options.optimize_filters_for_hits,
         tombstone_mark_ratio: TOMBSTONE_MARK_RATIO,
-        filter: data.options.filter_source(),
-        rate_limiter: engine.options.rate_limiter.as_ref(),
+        filter: settings.options.filter_source(),
+        rate_limiter: options.rate_limiter.as_ref(),
         workers: &ScopedThreads(plan.max_subcompactions.max(1)),
         progress: None,
-        readahead_size: engine.options.compaction_readahead_size,
-        verify_record_count: engine.options.compaction_verify_record_count,
+        readahead_size: options.compaction_readahead_size,
+        verify_record_count: options.compaction_verify_record_count,
         paranoid_file_checks: false,
     };
     let CompactionOutput { files, stats } = run_compaction(plan, &context)?;

@@ -93,7 +93,8 @@ pub(crate) fn next(engine: &Engine, state: &mut State) -> Option<Job> {
 
 /// Whether a flush of the column family can start and should.
 pub(crate) fn is_due(family: &Family) -> bool {
-    let merge = usize::try_from(family.data.options.min_write_buffer_number_to_merge).unwrap_or(1).max(1);
+    let merge =
+        usize::try_from(family.data.settings().options.min_write_buffer_number_to_merge).unwrap_or(1).max(1);
     family.flushing.is_none()
         && !family.imm.is_empty()
         && (family.flush_requested || family.imm.len() >= merge)
@@ -120,8 +121,9 @@ pub(crate) struct FlushOf<'a> {
 impl FlushOf<'_> {
     /// Writes the table. Nothing is installed.
     pub(crate) fn run(&self, next_number: &(dyn Fn() -> FileNumber + Sync)) -> Result<FlushOutput> {
-        let build = build_options(self.data, self.db_id, self.session_id, &self.options.host_id());
-        let compaction = &self.data.compaction;
+        let settings = self.data.settings();
+        let build = build_options(self.data, &settings, self.db_id, self.session_id, &self.options.host_id());
+        let compaction = &settings.compaction;
         let context = JobContext {
             env: self.env,
             comparator: &self.data.comparator,
@@ -131,12 +133,12 @@ impl FlushOf<'_> {
             write: write_options(self.options),
             snapshots: self.snapshots,
             earliest_write_conflict: None,
-            merge_operator: self.data.options.merge_operator.as_deref(),
+            merge_operator: settings.options.merge_operator.as_deref(),
             enforce_single_del_contracts: self.options.enforce_single_del_contracts,
             cancelled: self.cancelled,
             skip_filters_at_bottom: false,
             tombstone_mark_ratio: 0.0,
-            filter: self.data.options.filter_source(),
+            filter: settings.options.filter_source(),
             rate_limiter: self.options.rate_limiter.as_ref(),
             workers: &SerialWorkers,
             progress: self.progress,
@@ -254,7 +256,7 @@ fn write_table(engine: &Engine, job_id: u64, taken: &Taken) -> Result<Flushed> {
     let job = FlushOf {
         env: &engine.env,
         dir: &engine.dir,
-        options: &engine.options,
+        options: &engine.options(),
         data,
         db_id: &engine.db_id,
         session_id: &engine.session_id,

@@ -4,6 +4,8 @@ use crate::column_family::ColumnFamilyData;
 use crate::engine::Engine;
 use crate::listener::TableFileCreationInfo;
 use crate::options::DbOptions;
+use crate::settings::Settings;
+use crate::table_cache::TableOpener;
 use ironstone_base::sync::Arc;
 use ironstone_base::{FileNumber, Result, file_name};
 use ironstone_compaction::{OutputFiles, TableFileCreationReason, TableSource};
@@ -15,6 +17,7 @@ use std::path::{Path, PathBuf};
 /// What every table of a column family is built with.
 pub(crate) fn build_options(
     data: &ColumnFamilyData,
+    settings: &Settings,
     db_id: &str,
     session_id: &str,
     host: &str,
@@ -25,13 +28,13 @@ pub(crate) fn build_options(
         db_id: db_id.to_owned(),
         db_session_id: session_id.to_owned(),
         db_host_id: host.to_owned(),
-        merge_operator_name: data
+        merge_operator_name: settings
             .options
             .merge_operator
             .as_ref()
             .map_or("nullptr", |op| op.name())
             .to_owned(),
-        ..BuildOptions::new(Arc::clone(&data.opener.table))
+        ..BuildOptions::new(Arc::clone(&settings.opener.table))
     }
 }
 
@@ -63,14 +66,14 @@ impl OutputFiles for Outputs<'_> {
 /// Opens the inputs of a compaction: the readers that user reads share, or, with direct I/O for
 /// compactions, files of its own.
 pub(crate) struct Inputs<'a> {
-    pub(crate) data: &'a ColumnFamilyData,
+    pub(crate) opener: &'a Arc<TableOpener>,
     pub(crate) direct: bool,
 }
 
 impl TableSource for Inputs<'_> {
     fn open(&self, file: &FileMetaData, level: usize) -> Result<Arc<TableReader>> {
         let level = u32::try_from(level).expect("levels are few");
-        let opener = &self.data.opener;
+        let opener = self.opener;
         if self.direct {
             return Ok(Arc::new(opener.open_direct(file, level)?));
         }

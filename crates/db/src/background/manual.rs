@@ -47,7 +47,7 @@ pub(crate) fn compact_range(
     end: Option<&[u8]>,
     options: &CompactRangeOptions,
 ) -> Result<()> {
-    let levels = cf.0.compaction.num_levels;
+    let levels = cf.0.settings().compaction.num_levels;
     if let Some(target) = options.target_level.filter(|&target| options.change_level && target >= levels) {
         let what = format!("target level {target} exceeds the number of levels");
         return Err(Error::invalid_argument(what));
@@ -70,7 +70,7 @@ pub(crate) fn compact_range(
         let State { families, versions, .. } = &mut *state;
         let family = families.get_mut(&cf.id()).ok_or_else(|| dropped(cf))?;
         let version = versions.column_family(cf.id()).ok_or_else(|| dropped(cf))?.current.clone();
-        match manual.next(&version, &family.data.compaction, &family.running, &context) {
+        match manual.next(&version, &family.data.settings().compaction, &family.running, &context) {
             ManualPick::Done => {
                 drop((version, state));
                 return if options.change_level {
@@ -106,7 +106,8 @@ fn change_level(
         let State { families, versions, .. } = &mut *state;
         let family = families.get_mut(&cf.id()).ok_or_else(|| dropped(cf))?;
         let version = versions.column_family(cf.id()).ok_or_else(|| dropped(cf))?.current.clone();
-        let compaction = &family.data.compaction;
+        let settings = family.data.settings();
+        let compaction = &settings.compaction;
         match refit_last_level(&version, compaction, &family.running, &context, options.target_level)? {
             Refit::Done => return Ok(()),
             Refit::Wait => {
@@ -142,7 +143,7 @@ pub(crate) fn compact_files(
     };
     let plan = pick_files(
         &version,
-        &family.data.compaction,
+        &family.data.settings().compaction,
         &family.running,
         &context,
         numbers,
@@ -161,7 +162,8 @@ pub(crate) fn promote_level0(engine: &Arc<Engine>, cf: &ColumnFamily, target_lev
     let State { families, versions, .. } = &mut *state;
     let family = families.get_mut(&cf.id()).ok_or_else(|| dropped(cf))?;
     let version = versions.column_family(cf.id()).ok_or_else(|| dropped(cf))?.current.clone();
-    let options = &family.data.compaction;
+    let settings = family.data.settings();
+    let options = &settings.compaction;
     let plan = pick_promotion(&version, options, &family.running, &context, target_level)?;
     let Some(plan) = plan else { return Ok(()) };
     let claimed = claim(family, version, plan);

@@ -14,7 +14,7 @@ enum OldWal {
 
 /// Removes tables that no version holds, and WALs whose writes are all in tables.
 pub(crate) fn remove_obsolete(engine: &Engine) {
-    for table in engine.tables.take_retired() {
+    for table in engine.place.tables.take_retired() {
         let _ = table.uncache(); // Without its index in memory, its blocks leave the cache by age.
     }
     let (tables, wals, manifests) = {
@@ -29,7 +29,7 @@ pub(crate) fn remove_obsolete(engine: &Engine) {
         )
     };
     for table in tables {
-        engine.tables.forget(table.number);
+        engine.place.tables.forget(table.number);
         let path = file_name::table(&engine.dir, table.number);
         let legacy = file_name::leveldb_table(&engine.dir, table.number);
         let path = if matches!(engine.env.fs.exists(&path), Ok(false)) { legacy } else { path };
@@ -60,7 +60,7 @@ fn obsolete_wals(engine: &Engine, state: &mut State) -> Vec<OldWal> {
     // A WAL that the MANIFEST tells recovery to expect waits until a flush takes that back.
     let needed = state.oldest_needed_wal(|_| 0).unwrap_or_default().min(state.versions.min_log_number());
     let visible = engine.pipeline.visible();
-    let options = &engine.options;
+    let options = engine.options();
     let mut old = Vec::new();
     while let Some((&number, wal)) = state.wals.first_key_value() {
         // A WAL that is closed, of which every write has been applied, and none is needed.
@@ -94,7 +94,8 @@ fn try_remove(engine: &Engine, path: &Path) -> Result<()> {
 }
 
 fn keeps_archive(engine: &Engine) -> bool {
-    engine.options.wal_ttl_seconds > 0 || engine.options.wal_size_limit_mb > 0
+    let options = engine.options();
+    options.wal_ttl_seconds > 0 || options.wal_size_limit_mb > 0
 }
 
 fn archive(engine: &Engine, path: &Path) {
@@ -110,7 +111,7 @@ fn archive(engine: &Engine, path: &Path) {
 
 /// Drops archived WALs that are too old, and the oldest while all are too large together.
 fn trim_archive(engine: &Engine, archive: &Path) {
-    let options = &engine.options;
+    let options = engine.options();
     let now = engine.env.clock.now_seconds();
     let mut kept = Vec::new();
     let mut names = engine.env.fs.list(archive).unwrap_or_default();

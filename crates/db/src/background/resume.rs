@@ -50,7 +50,7 @@ pub(crate) fn try_again(engine: &Arc<Engine>, tries: u32) -> bool {
     let state = engine.state.lock();
     let wait = !state.closing && state.background_error.as_ref().is_some_and(may_pass);
     drop(state);
-    let limit = u32::try_from(engine.options.max_bgerror_resume_count).unwrap_or(0);
+    let limit = u32::try_from(engine.options().max_bgerror_resume_count).unwrap_or(0);
     if wait && tries >= limit {
         warning!(engine.log, "still not after {tries} tries, waiting for resume: {error}");
         return false;

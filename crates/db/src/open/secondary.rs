@@ -78,7 +78,7 @@ impl Db {
             return Err(Error::not_supported("catching up: the database is no secondary"));
         }
         let _one_at_a_time = engine.switching.lock();
-        retry(&engine.options, || catch_up(engine))
+        retry(&engine.options(), || catch_up(engine))
     }
 }
 
@@ -103,8 +103,8 @@ fn catch_up(engine: &Engine) -> Result<()> {
     };
     let config = |data: &Arc<ColumnFamilyData>| ColumnFamilyConfig {
         name: data.name.clone(),
-        comparator: data.options.comparator.clone(),
-        num_levels: data.options.num_levels as usize,
+        comparator: data.comparator.user.clone(),
+        num_levels: data.settings().options.num_levels as usize,
     };
     let recover =
         RecoverOptions { column_families: known.iter().map(config).collect(), allow_unlisted: true };
@@ -121,7 +121,7 @@ fn catch_up(engine: &Engine) -> Result<()> {
         env: &engine.env,
         dir: &engine.dir,
         wal_dir: &engine.wal_dir,
-        options: &engine.options,
+        options: &engine.options(),
         log: &engine.log,
         db_id: &engine.db_id,
         session_id: &engine.session_id,
@@ -138,7 +138,7 @@ fn catch_up(engine: &Engine) -> Result<()> {
         let version = versions.column_family(family.data.id).map(|family| Arc::clone(&family.current));
         for (level, file) in version.iter().flat_map(|version| version.all_files()) {
             let level = u32::try_from(level).expect("levels are few");
-            slots.push(engine.tables.slot(file, level, &family.data.opener));
+            slots.push(engine.place.tables.slot(file, level, &family.data.settings().opener));
         }
     }
     open_all(&slots)?;
@@ -162,6 +162,6 @@ fn catch_up(engine: &Engine) -> Result<()> {
 }
 
 fn empty_family(data: &Arc<ColumnFamilyData>) -> Family {
-    let mem = new_memtable(data.id, &data.comparator, &data.options, &data.memory);
+    let mem = new_memtable(data);
     Family { compaction_due: false, ..Family::new(Arc::clone(data), mem) }
 }

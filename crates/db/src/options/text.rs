@@ -25,7 +25,7 @@ impl OptionError {
         self
     }
 
-    pub(super) fn into_error(self) -> Error {
+    pub(crate) fn into_error(self) -> Error {
         if self.unsupported {
             Error::not_supported(self.message)
         } else {

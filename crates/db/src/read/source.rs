@@ -49,7 +49,8 @@ impl IteratorSource {
         Ok(Self {
             engine: Arc::downgrade(engine),
             cf: Arc::clone(cf),
-            prefix_seek: options.prefix_seek(&cf.options, engine.options.prefix_seek_opt_in_only),
+            prefix_seek: options
+                .prefix_seek(&cf.settings().options, engine.options().prefix_seek_opt_in_only),
             options: options.clone(),
         })
     }

@@ -104,7 +104,7 @@ pub(crate) struct WriteController {
     /// When the bytes admitted so far have been paid for, by the monotonic clock.
     paid_until: AtomicU64,
     /// Rate below which slowing never goes (`delayed_write_rate`).
-    floor: u64,
+    floor: AtomicU64,
     /// What compactions take out of level 0.
     compacted: Drain,
     /// What flushes take out of memtables.
@@ -138,10 +138,10 @@ impl Drain {
 
 impl WriteController {
     pub(crate) fn new(delayed_write_rate: u64) -> Self {
-        Self {
+        let controller = Self {
             rate: AtomicU64::new(0),
             paid_until: AtomicU64::new(0),
-            floor: if delayed_write_rate == 0 { 16 << 20 } else { delayed_write_rate },
+            floor: AtomicU64::new(0),
             compacted: Drain::default(),
             flushed: Drain::default(),
             cause: Mutex::default(),
@@ -150,7 +150,15 @@ impl WriteController {
             delayed_micros: AtomicU64::new(0),
             stops: AtomicU64::new(0),
             delays: AtomicU64::new(0),
-        }
+        };
+        controller.set_floor(delayed_write_rate);
+        controller
+    }
+
+    /// Sets the rate below which slowing never goes; 0: 16 MiB per second.
+    pub(crate) fn set_floor(&self, delayed_write_rate: u64) {
+        let floor = if delayed_write_rate == 0 { 16 << 20 } else { delayed_write_rate };
+        self.floor.store(floor, Ordering::Relaxed);
     }
 
     /// Learns that a compaction took `bytes` out of level 0 in `nanos`.
@@ -188,7 +196,7 @@ impl WriteController {
                 self.compacted.rate()
             }
         };
-        let drain = drain.max(self.floor as f64);
+        let drain = drain.max(self.floor.load(Ordering::Relaxed) as f64);
         Some(((drain * 4f64.powf(1.0 - 2.0 * debt.amount)) as u64).clamp(64 << 10, STOPPED - 1))
     }
 

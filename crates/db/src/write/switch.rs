@@ -1,5 +1,6 @@
 //! Full memtables make room: they become immutable, and a new memtable and a new WAL take over.
 
+use crate::column_family::ColumnFamilyData;
 use crate::engine::{Engine, Family, State, WalState};
 use crate::listener::{BackgroundErrorReason, Event, MemTableInfo};
 use crate::memtables::{DbMemTable, ImmutableMemTable, Merges};
@@ -57,7 +58,7 @@ impl Engine {
             let reusable = state.recyclable.pop_front();
             (state.versions.new_file_number(), reusable)
         };
-        let wal = create_wal(&self.env, &self.wal_dir, number, reusable, &self.options)?;
+        let wal = create_wal(&self.env, &self.wal_dir, number, reusable, &self.options())?;
         if self.pipeline.syncs_before_next() && self.pipeline.failure().is_none() {
             self.pipeline.sync_log()?; // So that little is left to sync when everybody has to wait for it.
         }
@@ -118,10 +119,10 @@ impl Engine {
 
     /// How large the WALs may be together: as set, or four times what the memtables may take.
     pub(crate) fn wal_limit(&self, state: &State) -> u64 {
-        match self.options.max_total_wal_size {
+        match self.options().max_total_wal_size {
             0 => {
                 let buffers = state.families.values().map(|family| {
-                    let options = &family.data.options;
+                    let options = &family.data.settings().options;
                     (options.write_buffer_size as u64).saturating_mul(options.max_write_buffer_number as u64)
                 });
                 buffers.fold(0u64, u64::saturating_add).saturating_mul(4)
@@ -143,7 +144,7 @@ impl Engine {
         let mut fresh = Vec::new();
         for id in ids {
             let data = &state.family(*id)?.data;
-            fresh.push(new_memtable(*id, &data.comparator, &data.options, &data.memory));
+            fresh.push(new_memtable(data));
         }
         let State { families, versions, wals, .. } = &mut **state;
         let rotated = self.pipeline.rotate(
@@ -173,8 +174,13 @@ impl Engine {
     }
 }
 
-/// An empty memtable of a column family.
-pub(crate) fn new_memtable(
+/// An empty memtable of a column family, by the options in force.
+pub(crate) fn new_memtable(data: &ColumnFamilyData) -> Arc<DbMemTable> {
+    memtable_of(data.id, &data.comparator, &data.settings().options, &data.memory)
+}
+
+/// An empty memtable of a column family with `options`.
+pub(crate) fn memtable_of(
     id: ColumnFamilyId,
     comparator: &InternalKeyComparator,
     options: &ColumnFamilyOptions,

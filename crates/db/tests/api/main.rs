@@ -21,6 +21,7 @@ mod prefix_seek;
 mod reads;
 mod refresh;
 mod secondary;
+mod set_options;
 mod snapshots;
 mod sst_files;
 mod stalls;

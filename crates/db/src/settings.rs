@@ -1,0 +1,173 @@
+//! The options of an open column family, and what follows from them.
+
+use crate::Db;
+use crate::column_family::ColumnFamily;
+use crate::info_log::info;
+use crate::options::{
+    ColumnFamilyOptions, DbOptions, OptionError, OptionStruct, SetRules, set_by_rules, validate,
+};
+use crate::table_cache::{TableCache, TableOpener};
+use ironstone_base::sync::Arc;
+use ironstone_base::sync::atomic::Ordering;
+use ironstone_base::{Error, Result};
+use ironstone_compaction::CompactionOptions;
+use ironstone_sst::BlockCache;
+use ironstone_vfs::FileSystem;
+use std::path::PathBuf;
+
+/// The options in force, with what the layers need of them. Replaced as a whole when one of them changes;
+/// a job or an iterator keeps those that it began with.
+pub(crate) struct Settings {
+    pub(crate) options: ColumnFamilyOptions,
+    /// What the compaction layer needs.
+    pub(crate) compaction: CompactionOptions,
+    /// How tables that nobody knows yet are opened. Those that are known keep to what they were opened with.
+    pub(crate) opener: Arc<TableOpener>,
+}
+
+/// Where the tables of a database are, and who opens them.
+#[derive(Clone)]
+pub(crate) struct TablePlace {
+    pub(crate) fs: Arc<dyn FileSystem>,
+    pub(crate) dir: PathBuf,
+    pub(crate) tables: Arc<TableCache>,
+    /// For the column families that have no block cache of their own.
+    pub(crate) block_cache: Arc<BlockCache>,
+}
+
+impl Settings {
+    /// Of a column family with `options` in a database with those of `db`.
+    pub(crate) fn new(options: ColumnFamilyOptions, db: &DbOptions, place: &TablePlace) -> Result<Self> {
+        let opener = Arc::new(TableOpener {
+            fs: Arc::clone(&place.fs),
+            dir: place.dir.clone(),
+            table: Arc::new(options.table_options(db, &place.block_cache)?),
+            direct: db.use_direct_reads,
+            verify_unique_id: db.verify_sst_unique_id_in_manifest,
+            cache: Arc::clone(&place.tables),
+        });
+        Ok(Self { compaction: options.compaction_options(db), opener, options })
+    }
+}
+
+/// Accepts only what may change while the database is open.
+const LIVE: SetRules = SetRules { ignore_unknown: false, ignore_unsupported: false, mutable_only: true };
+
+/// `options` after `changes`, or the first reason why they cannot be made.
+fn changed<T: OptionStruct>(options: &T, changes: &[(&str, &str)]) -> Result<T> {
+    if changes.is_empty() {
+        return Err(Error::invalid_argument("no options to change"));
+    }
+    let mut options = options.clone();
+    let set = |(name, value): &(&str, &str)| set_by_rules(&mut options, name, value, LIVE);
+    changes.iter().try_for_each(set).map_err(OptionError::into_error)?;
+    Ok(options)
+}
+
+impl Db {
+    /// Changes options of the column family `default`, see [`set_options_cf`](Self::set_options_cf).
+    pub fn set_options(&self, changes: &[(&str, &str)]) -> Result<()> {
+        self.set_options_cf(self.default_column_family(), changes)
+    }
+
+    /// Changes options of an open column family: RocksDB's names and texts of values, all of them or none.
+    /// `docs/options.md` says which may change. They hold for what begins after the call: memtables, tables, jobs
+    /// and iterators that are there keep what they were made with; but a smaller `write_buffer_size` closes the
+    /// memtable that takes writes as soon as it is larger. The new values are written to the OPTIONS file;
+    /// that this failed is said in LOG only.
+    ///
+    /// ```
+    /// # use ironstone::{Db, Options};
+    /// # fn main() -> ironstone::Result<()> {
+    /// # let db = Db::open(&Options::in_memory(), "/db")?;
+    /// db.set_options(&[
+    ///     ("disable_auto_compactions", "true"),
+    ///     ("block_based_table_factory", "{block_size=16K;filter_policy=bloomfilter:10}"),
+    /// ])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` if there is no such option, if it cannot change while the database is open, or if the values
+    /// make no sense, alone or together. `NotSupported` for what is not built.
+    pub fn set_options_cf(&self, cf: &ColumnFamily, changes: &[(&str, &str)]) -> Result<()> {
+        self.check_handle(cf)?;
+        let engine = self.engine();
+        let _changing = self.begin_change()?;
+        let db = engine.options();
+        let mut options = changed(&cf.0.settings().options, changes)?;
+        let notes = options.sanitize();
+        validate(&db, &options)?;
+        let settings = Settings::new(options, &db, &engine.place)?;
+        {
+            let mut state = engine.state.lock();
+            let family = state.family_mut(cf.id())?;
+            family.mem.shrink_limit(settings.options.write_buffer_size);
+            family.compaction_due = true;
+            cf.0.set_settings(settings);
+            engine.update_stall(&mut state);
+        }
+        engine.work.notify_all();
+        let changes = text_of(changes);
+        info!(engine.log, "options of column family {:?} changed: {changes}", cf.name());
+        for note in notes {
+            info!(engine.log, "option adjusted: {note}");
+        }
+        self.note_options();
+        Ok(())
+    }
+
+    /// Changes options of the database as [`set_options_cf`](Self::set_options_cf) does those of a column family.
+    /// More threads start at once; fewer take no more jobs.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_db_options(&self, changes: &[(&str, &str)]) -> Result<()> {
+        let engine = self.engine();
+        let _changing = self.begin_change()?;
+        let mut options = changed(&**engine.options(), changes)?;
+        let notes = options.sanitize();
+        let mut manifest = engine.manifest.lock();
+        {
+            let mut state = engine.state.lock();
+            let renew = |family: &crate::engine::Family| {
+                let known = family.data.settings();
+                validate(&options, &known.options)?;
+                Settings::new(known.options.clone(), &options, &engine.place)
+            };
+            let renewed = state.families.values().map(renew).collect::<Result<Vec<_>>>()?;
+            for (family, settings) in state.families.values_mut().zip(renewed) {
+                family.data.set_settings(settings);
+                family.compaction_due = true;
+            }
+            engine.controller.set_floor(options.delayed_write_rate);
+            engine.place.tables.set_capacity(usize::try_from(options.max_open_files).ok());
+            manifest.set_max_file_size(options.max_manifest_file_size);
+            engine.options.store(Arc::new(options));
+            engine.wal_check.store(0, Ordering::Relaxed);
+            engine.update_stall(&mut state);
+        }
+        drop(manifest);
+        self.start_missing_workers();
+        engine.work.notify_all();
+        info!(engine.log, "options of the database changed: {}", text_of(changes));
+        for note in notes {
+            info!(engine.log, "option adjusted: {note}");
+        }
+        self.note_options();
+        Ok(())
+    }
+
+    /// One change at a time: each starts from what the one before left.
+    fn begin_change(&self) -> Result<ironstone_base::sync::MutexGuard<'_, ()>> {
+        if self.engine().read_only {
+            return Err(Error::not_supported("changing options of a database that is open for reading only"));
+        }
+        Ok(self.engine().changing_options.lock())
+    }
+}
+
+fn text_of(changes: &[(&str, &str)]) -> String {
+    changes.iter().map(|(name, value)| format!("{name}={value};")).collect()
+}
