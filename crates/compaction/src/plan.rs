@@ -145,6 +145,11 @@ impl CompactionPlan {
     pub fn grandparents(&self) -> &[Arc<FileMetaData>] {
         self.below.first().map_or(&[], Vec::as_slice)
     }
+    /// How many sorted runs the inputs are: each file of level 0 is one, and each other level.
+    pub fn sorted_runs(&self) -> usize {
+        let runs = |inputs: &LevelInputs| if inputs.level == 0 { inputs.files.len() } else { 1 };
+        self.inputs.iter().filter(|inputs| !inputs.files.is_empty()).map(runs).sum()
+    }
     /// The bytes of all input files.
     pub fn input_bytes(&self) -> u64 {
         self.inputs.iter().map(LevelInputs::bytes).sum()

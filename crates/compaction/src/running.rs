@@ -19,6 +19,7 @@ struct Claim {
     smallest: Vec<u8>,
     largest: Vec<u8>,
     exclusive: bool,
+    sorted_runs: usize,
 }
 
 /// The compactions of one column family that run now. Plain data: the owner keeps it under its own lock,
@@ -44,6 +45,14 @@ impl RunningCompactions {
     pub fn len(&self) -> usize {
         self.claims.len()
     }
+    /// Whether one of them reads files of `level`.
+    pub fn reads_level(&self, level: usize) -> bool {
+        self.claims.values().any(|claim| claim.start_level == level && !claim.files.is_empty())
+    }
+    /// How many sorted runs they read: each file of level 0 is one, and each other level.
+    pub fn sorted_runs(&self) -> usize {
+        self.claims.values().map(|claim| claim.sorted_runs).sum()
+    }
     /// Whether a compaction runs that tolerates no other.
     pub fn has_exclusive(&self) -> bool {
         self.claims.values().any(|claim| claim.exclusive)
@@ -61,6 +70,7 @@ impl RunningCompactions {
             output_level: plan.output_level,
             smallest: smallest.to_vec(),
             largest: largest.to_vec(),
+            sorted_runs: plan.sorted_runs(),
             exclusive: plan.exclusive,
         };
         self.busy.extend(&claim.files);
@@ -80,6 +90,7 @@ impl RunningCompactions {
             smallest: smallest.to_vec(),
             largest: largest.to_vec(),
             exclusive: false,
+            sorted_runs: 0,
         };
         let id = CompactionId(self.next);
         self.next += 1;

@@ -28,7 +28,7 @@ pub(crate) struct Workers {
     started: [usize; 2],
 }
 
-/// Wakes the thread that removes files, and after a full disk tries to go on.
+/// Wakes the thread that removes files, tries to go on after a full disk, and tells LOG how things stand.
 #[derive(Default)]
 pub(crate) struct Cleaner {
     wanted: Mutex<Wanted>,
@@ -41,6 +41,8 @@ struct Wanted {
     stop: bool,
     /// The number of the next try to go on after a full disk, and since when it waits.
     next_try: Option<(u32, Option<u64>)>,
+    /// When LOG was told how things stand, by the monotonic clock.
+    dumped_at: Option<u64>,
 }
 
 /// What the thread does next.
@@ -48,6 +50,8 @@ enum Chore {
     Clean,
     /// The so many-th try.
     Resume(u32),
+    /// Tells LOG how things stand.
+    DumpStats,
     Stop,
 }
 
@@ -69,8 +73,9 @@ impl Cleaner {
     fn try_again(&self, tries: u32) {
         self.wanted.lock().next_try = Some((tries, None));
     }
-    /// Waits until there is something to do; for a try to go on, at least `interval`.
-    fn wait(&self, clock: &dyn Clock, interval: Duration) -> Chore {
+    /// Waits until there is something to do: for a try to go on, at least `interval`; at most until it is `dump_every`
+    /// since LOG was told how things stand.
+    fn wait(&self, clock: &dyn Clock, interval: Duration, dump_every: Option<Duration>) -> Chore {
         let mut wanted = self.wanted.lock();
         loop {
             if wanted.stop {
@@ -80,17 +85,26 @@ impl Cleaner {
                 return Chore::Clean;
             }
             let now = clock.monotonic_nanos();
-            let Some((number, since)) = &mut wanted.next_try else {
-                self.wake.wait(&mut wanted);
-                continue;
+            let Wanted { next_try, dumped_at, .. } = &mut *wanted;
+            let left = |since: &mut Option<u64>, whole: Duration| {
+                whole.saturating_sub(Duration::from_nanos(now - *since.get_or_insert(now)))
             };
-            let passed = Duration::from_nanos(now - *since.get_or_insert(now));
-            if passed >= interval {
-                let number = *number;
+            let until_try = next_try.as_mut().map(|(_, since)| left(since, interval));
+            let until_dump = dump_every.map(|every| left(dumped_at, every));
+            if let Some((number, _)) = next_try.filter(|_| until_try == Some(Duration::ZERO)) {
                 wanted.next_try = None;
                 return Chore::Resume(number);
             }
-            self.wake.wait_for(&mut wanted, interval - passed);
+            if until_dump == Some(Duration::ZERO) {
+                wanted.dumped_at = Some(now);
+                return Chore::DumpStats;
+            }
+            match until_try.into_iter().chain(until_dump).min() {
+                None => self.wake.wait(&mut wanted),
+                Some(longest) => {
+                    self.wake.wait_for(&mut wanted, longest);
+                }
+            }
         }
     }
 }
@@ -103,7 +117,9 @@ impl Workers {
         workers.threads.push(thread::spawn_named("ironstone:clean", move || {
             let interval = Duration::from_micros(cleaning.options().bgerror_resume_retry_interval);
             loop {
-                match cleaning.cleaner.wait(&*cleaning.env.clock, interval) {
+                let seconds = u64::from(cleaning.options().stats_dump_period_sec);
+                let dump_every = Some(Duration::from_secs(seconds)).filter(|every| !every.is_zero());
+                match cleaning.cleaner.wait(&*cleaning.env.clock, interval, dump_every) {
                     Chore::Clean => {
                         cleaning.listeners.deliver();
                         purge::remove_obsolete(&cleaning);
@@ -116,6 +132,7 @@ impl Workers {
                             cleaning.cleaner.try_again(tries.saturating_add(1));
                         }
                     }
+                    Chore::DumpStats => cleaning.dump_stats(),
                     Chore::Stop => break,
                 }
             }

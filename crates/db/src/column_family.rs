@@ -2,11 +2,13 @@
 
 use crate::background::Cleaner;
 use crate::memtables::DbMemTable;
+use crate::properties::report::Shown;
 use crate::read::view::{LevelView, PokeWhenDropped, SuperVersion};
 use crate::settings::Settings;
+use crate::totals::Totals;
 use crate::write_buffer_manager::MemTableMemory;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use ironstone_base::sync::{Arc, Swap, SwapGuard};
+use ironstone_base::sync::{Arc, Mutex, Swap, SwapGuard, Weak};
 use ironstone_base::{Code, ColumnFamilyId, Error, InternalKeyComparator, Result};
 use ironstone_version::Version;
 use std::fmt;
@@ -48,6 +50,11 @@ pub(crate) struct ColumnFamilyData {
     view: Swap<SuperVersion>,
     installations: AtomicU64,
     cleaner: Arc<Cleaner>,
+    /// What was done to it.
+    pub(crate) totals: Mutex<Totals>,
+    pub(crate) shown: Mutex<Shown>,
+    /// Versions that somebody may still read.
+    versions: Mutex<Vec<Weak<Version>>>,
 }
 
 impl ColumnFamilyData {
@@ -63,6 +70,7 @@ impl ColumnFamilyData {
         cleaner: Arc<Cleaner>,
     ) -> Arc<Self> {
         let comparator = InternalKeyComparator::new(settings.options.comparator.clone());
+        let versions = Mutex::new(vec![Arc::downgrade(&version)]);
         let view = build_view(mem, Vec::new(), version, None, &settings, &comparator, 0, &cleaner);
         Arc::new(Self {
             id,
@@ -75,6 +83,9 @@ impl ColumnFamilyData {
             view: Swap::new(view),
             installations: AtomicU64::new(0),
             cleaner,
+            totals: Mutex::default(),
+            shown: Mutex::default(),
+            versions,
         })
     }
 
@@ -99,6 +110,10 @@ impl ColumnFamilyData {
     pub(crate) fn views(&self) -> &Swap<SuperVersion> {
         &self.view
     }
+    /// How many versions somebody still reads, the current one included.
+    pub(crate) fn live_versions(&self) -> usize {
+        self.versions.lock().iter().filter(|version| version.strong_count() > 0).count()
+    }
     pub(crate) fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Acquire)
     }
@@ -114,6 +129,11 @@ impl ColumnFamilyData {
     pub(crate) fn install(&self, mem: Arc<DbMemTable>, imm: Vec<Arc<DbMemTable>>, version: Arc<Version>) {
         let number = self.installations.fetch_add(1, Ordering::Relaxed) + 1;
         let old = self.view.load();
+        if !Arc::ptr_eq(&old.version, &version) {
+            let mut versions = self.versions.lock();
+            versions.retain(|version| version.strong_count() > 0);
+            versions.push(Arc::downgrade(&version));
+        }
         let (settings, comparator) = (self.settings.load(), &self.comparator);
         let view = build_view(mem, imm, version, Some(&old), &settings, comparator, number, &self.cleaner);
         self.view.store(Arc::new(view));

@@ -80,6 +80,10 @@ pub(crate) struct Engine {
     pub(crate) counters: Counters,
     pub(crate) db_id: String,
     pub(crate) session_id: String,
+    /// When it was opened, by the monotonic clock.
+    pub(crate) opened_at: u64,
+    /// The last write before that.
+    pub(crate) first_sequence: SequenceNumber,
     /// Held for as long as the database is open, whoever has this value then.
     pub(crate) lock: Mutex<Option<Box<dyn FileLock>>>,
 }
@@ -113,6 +117,8 @@ pub(crate) struct State {
     pub(crate) running_compactions: usize,
     /// How many of them no caller asked for.
     pub(crate) running_automatic: usize,
+    /// Where the numbers of files begin that running jobs may be writing; `None` if none runs.
+    pub(crate) oldest_output: Option<FileNumber>,
     /// Whether several of those may run at once.
     pub(crate) compaction_is_pressing: bool,
     /// How many callers keep background work from starting.
@@ -227,6 +233,12 @@ impl State {
         edit.needed_wals.extend(listed);
     }
 
+    /// A flush or a compaction began or ended.
+    pub(crate) fn jobs_changed(&mut self) {
+        let runs = self.running_flushes + self.running_compactions > 0;
+        let next = self.versions.next_file_number();
+        self.oldest_output = runs.then(|| self.oldest_output.unwrap_or(next));
+    }
     /// Whether background work may not start.
     pub(crate) fn is_held(&self) -> bool {
         self.paused > 0 || self.closing
@@ -336,7 +348,7 @@ impl Engine {
             };
             let limits = settings.options.stall_limits();
             let behind: Vec<_> = limits.debts(now).collect();
-            self.note_stall(&family.data.name, &mut family.stall, &behind);
+            self.note_stall(&family.data, &mut family.stall, &family.running, &behind);
             debts.extend(behind);
             pressing |= limits.is_pressing(now);
         }
@@ -349,7 +361,13 @@ impl Engine {
     }
 
     /// Tells listeners if the writers of a column family are held up in another way than before.
-    fn note_stall(&self, cf_name: &str, stall: &mut WriteStallCondition, debts: &[Debt]) {
+    fn note_stall(
+        &self,
+        data: &ColumnFamilyData,
+        stall: &mut WriteStallCondition,
+        running: &RunningCompactions,
+        debts: &[Debt],
+    ) {
         let worst = debts.iter().max_by(|a, b| a.amount.total_cmp(&b.amount));
         let current = match worst {
             None => WriteStallCondition::Normal,
@@ -358,7 +376,17 @@ impl Engine {
         };
         let previous = std::mem::replace(stall, current);
         if previous != current {
-            let (cf_name, cause) = (cf_name.to_owned(), worst.map(|debt| debt.cause));
+            let (cf_name, cause) = (data.name.clone(), worst.map(|debt| debt.cause));
+            if let Some(cause) = cause {
+                let compacts = u64::from(running.reads_level(0));
+                let mut totals = data.totals.lock();
+                let counts = totals.stalls_mut(cause);
+                let (count, during) = match current {
+                    WriteStallCondition::Stopped => (&mut counts.stops, &mut counts.stops_during_compaction),
+                    _ => (&mut counts.delays, &mut counts.delays_during_compaction),
+                };
+                (*count, *during) = (*count + 1, *during + compacts);
+            }
             self.tell_later(Event::Stalls(WriteStallInfo { cf_name, previous, current, cause }));
         }
     }
@@ -372,10 +400,12 @@ impl Engine {
 
     pub(crate) fn flush_begins(&self, state: &mut State) {
         state.running_flushes += 1;
+        state.jobs_changed();
         self.flushes_run.store(true, Ordering::Relaxed);
     }
     pub(crate) fn flush_ended(&self, state: &mut State) {
         state.running_flushes -= 1;
+        state.jobs_changed();
         self.flushes_run.store(state.running_flushes > 0, Ordering::Relaxed);
     }
 

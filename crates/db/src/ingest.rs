@@ -185,6 +185,7 @@ struct Job {
 struct ExternalFile {
     source: PathBuf,
     size: u64,
+    entries: u64,
     tail_size: u64,
     unique_id: [u64; 2],
     /// The first user key, and what stands there.
@@ -316,6 +317,7 @@ impl ExternalFile {
         Ok(Self {
             source: path.to_owned(),
             size,
+            entries: reader.properties().num_entries,
             tail_size: if tail == 0 { 0 } else { size.saturating_sub(tail) },
             unique_id: id.unwrap_or_default(),
             smallest,
@@ -554,6 +556,9 @@ fn commit(engine: &Engine, jobs: &mut [Job], first: SequenceNumber) -> Result<()
             let State { families, versions, .. } = &mut *state;
             for job in jobs.iter() {
                 if let Some(family) = families.get_mut(&job.data.id) {
+                    let mut totals = job.data.totals.lock();
+                    job.files.iter().for_each(|file| totals.note_added(file.level, file.size, file.entries));
+                    drop(totals);
                     family.compaction_due = true;
                     family.install_view(versions);
                 }

@@ -49,6 +49,7 @@ mod sst_file_reader;
 mod sst_file_writer;
 mod storage_files;
 mod table_cache;
+mod totals;
 mod ttl_db;
 mod wal_files;
 mod write;

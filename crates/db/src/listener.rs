@@ -258,6 +258,20 @@ pub enum WriteStallCause {
     PendingCompactionBytes,
 }
 
+impl WriteStallCause {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::MemtableLimit, Self::L0FileCountLimit, Self::PendingCompactionBytes];
+
+    /// The name in RocksDB's properties.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::MemtableLimit => "memtable-limit",
+            Self::L0FileCountLimit => "l0-file-count-limit",
+            Self::PendingCompactionBytes => "pending-compaction-bytes",
+        }
+    }
+}
+
 /// A change of how much the writers of a column family are held up.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]

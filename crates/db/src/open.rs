@@ -293,6 +293,7 @@ pub(crate) fn open(
             running_flushes: 0,
             running_compactions: 0,
             running_automatic: 0,
+            oldest_output: None,
             compaction_is_pressing: false,
             paused: 0,
             deletions_disabled: 0,
@@ -307,6 +308,8 @@ pub(crate) fn open(
         counters: Counters::default(),
         db_id,
         session_id,
+        opened_at: started,
+        first_sequence: last_sequence,
         lock: Mutex::new(lock),
     });
     if !read_only {

@@ -1,14 +1,19 @@
 //! What a database says about itself, under RocksDB's property names.
 
+pub(crate) mod report;
+
 use crate::Db;
 use crate::column_family::ColumnFamily;
 use crate::read::view::SuperVersion;
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::Ordering;
-use ironstone_compaction::LevelShape;
+use ironstone_compaction::{CompactionStyle, LevelShape};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 const PREFIX: &str = "rocksdb.";
+const NO_BLOBS: &str =
+    "Number of blob files: 0\nTotal size of blob files: 0\nTotal size of garbage in blob files: 0\n";
 
 /// The properties that are numbers, without the prefix.
 const NUMBERS: &[&str] = &[
@@ -44,18 +49,47 @@ const NUMBERS: &[&str] = &[
     "block-cache-capacity",
     "block-cache-usage",
     "block-cache-pinned-usage",
+    "num-live-versions",
+    "min-obsolete-sst-number-to-keep",
+    "obsolete-sst-files-size",
+    "num-running-compaction-sorted-runs",
+    "compaction-abort-count",
+    "estimate-oldest-key-time",
     "num-blob-files",
+    "total-blob-file-size",
+    "live-blob-file-size",
+    "live-blob-file-garbage-size",
 ];
 /// The properties that are text, without the prefix. Those that end with `level` take a number behind.
 const TEXTS: &[&str] = &[
     "stats",
     "cfstats",
+    "cfstats-no-file-histogram",
+    "cf-write-stall-stats",
     "dbstats",
+    "db-write-stall-stats",
     "levelstats",
     "sstables",
     "num-files-at-level",
+    "compression-ratio-at-level",
     "options-statistics",
     "aggregated-table-properties",
+    "aggregated-table-properties-at-level",
+    "block-cache-entry-stats",
+    "fast-block-cache-entry-stats",
+    "live-sst-files-size-at-temperature",
+    "blob-stats",
+];
+/// The texts that [`Db::map_property`] knows as well, without the prefix and the number of a level.
+const MAPS: &[&str] = &[
+    "cfstats",
+    "cf-write-stall-stats",
+    "dbstats",
+    "db-write-stall-stats",
+    "aggregated-table-properties",
+    "aggregated-table-properties-at-level",
+    "block-cache-entry-stats",
+    "fast-block-cache-entry-stats",
 ];
 
 impl Db {
@@ -72,24 +106,81 @@ impl Db {
         if let Some(number) = self.int_property_cf(cf, name) {
             return Some(number.to_string());
         }
-        let name = name.strip_prefix(PREFIX)?;
-        if let Some(level) = name.strip_prefix("num-files-at-level") {
-            let level: usize = level.parse().ok()?;
-            let view = cf.0.view();
-            return (level < view.version.num_levels()).then(|| view.version.files(level).len().to_string());
+        let (full, name) = (name, name.strip_prefix(PREFIX)?);
+        let view = cf.0.view();
+        if let Some((name, level)) = of_level(name) {
+            return self.level_property(&view, name, level);
         }
         match name {
-            "stats" => Some(format!("{}{}", self.column_family_stats(cf), self.database_stats())),
-            "cfstats" => Some(self.column_family_stats(cf)),
-            "dbstats" => Some(self.database_stats()),
-            "levelstats" => Some(level_stats(&cf.0.view())),
-            "sstables" => Some(tables(&cf.0.view())),
+            "stats" => Some(format!(
+                "{}{}",
+                self.engine().column_family_stats(&cf.0),
+                self.engine().database_stats()
+            )),
+            "cfstats" | "cfstats-no-file-histogram" => Some(self.engine().column_family_stats(&cf.0)),
+            "dbstats" => Some(self.engine().database_stats()),
+            "cf-write-stall-stats" | "db-write-stall-stats" => {
+                self.map_property_cf(cf, full).map(|map| lines(&map))
+            }
+            "block-cache-entry-stats" | "fast-block-cache-entry-stats" => {
+                self.map_property_cf(cf, full).map(|map| lines(&map))
+            }
+            "levelstats" => Some(level_stats(&view)),
+            "sstables" => Some(tables(&view)),
             "options-statistics" => {
                 Some(self.engine().statistics.as_ref().map_or_else(String::new, |s| s.to_string()))
             }
-            "aggregated-table-properties" => Some(aggregated(&cf.0.view())),
+            "aggregated-table-properties" => Some(report::text_of(&report::aggregated(&view.levels))),
+            "blob-stats" => Some(NO_BLOBS.to_owned()),
             _ => None,
         }
+    }
+    fn level_property(&self, view: &SuperVersion, name: &str, number: usize) -> Option<String> {
+        if name == "live-sst-files-size-at-temperature" {
+            // No file system here keeps files warm or cold: all are of temperature 0, which is unknown.
+            return Some(if number == 0 { view.version.total_bytes() } else { 0 }.to_string());
+        }
+        let level = view.levels.get(number)?;
+        Some(match name {
+            "num-files-at-level" => level.files.len().to_string(),
+            "compression-ratio-at-level" => report::compression_ratio(level).to_string(),
+            _ => report::text_of(&report::aggregated(std::slice::from_ref(level))),
+        })
+    }
+
+    /// A property of `default` in parts, under RocksDB's keys; `None` for names that are unknown or have no parts.
+    pub fn map_property(&self, name: &str) -> Option<BTreeMap<String, String>> {
+        self.map_property_cf(self.default_column_family(), name)
+    }
+    /// A property of `cf` in parts, under RocksDB's keys; `None` for names that are unknown or have no parts.
+    pub fn map_property_cf(&self, cf: &ColumnFamily, name: &str) -> Option<BTreeMap<String, String>> {
+        let name = name.strip_prefix(PREFIX)?;
+        let view = cf.0.view();
+        if let Some((name, level)) = of_level(name).filter(|(name, _)| MAPS.contains(name)) {
+            debug_assert_eq!(name, "aggregated-table-properties-at-level");
+            return Some(report::aggregated(std::slice::from_ref(view.levels.get(level)?)));
+        }
+        match name {
+            "cfstats" => Some(self.engine().column_family_map(&cf.0)),
+            "cf-write-stall-stats" => Some(self.engine().stall_map(&cf.0)),
+            "dbstats" => Some(self.engine().database_map()),
+            "db-write-stall-stats" => Some(self.engine().database_stall_map()),
+            "aggregated-table-properties" => Some(report::aggregated(&view.levels)),
+            "block-cache-entry-stats" | "fast-block-cache-entry-stats" => {
+                let settings = cf.0.settings();
+                Some(report::cache_entries(settings.opener.table.block_cache.as_ref()?))
+            }
+            _ => None,
+        }
+    }
+
+    /// A property that is a number, added up over all column families; `None` for names that are unknown or no numbers.
+    pub fn aggregated_int_property(&self, name: &str) -> Option<u64> {
+        let families: Vec<_> = {
+            let state = self.engine().state.lock();
+            state.families.values().map(|family| ColumnFamily(Arc::clone(&family.data))).collect()
+        };
+        families.iter().map(|cf| self.int_property_cf(cf, name)).sum()
     }
     /// A property of `default` as a number; `None` for names that are unknown or no numbers.
     pub fn int_property(&self, name: &str) -> Option<u64> {
@@ -121,7 +212,15 @@ impl Db {
                 view.imm.iter().map(|memtable| memtable.table().num_deletes()).sum()
             }
             "num-immutable-mem-table" => view.imm.len() as u64,
-            "num-immutable-mem-table-flushed" | "num-blob-files" => 0,
+            // Memtables go when they are flushed, nothing aborts all compactions, and there are no blob files.
+            "num-immutable-mem-table-flushed"
+            | "compaction-abort-count"
+            | "num-blob-files"
+            | "total-blob-file-size"
+            | "live-blob-file-size"
+            | "live-blob-file-garbage-size" => 0,
+            "num-live-versions" => cf.0.live_versions() as u64,
+            "estimate-oldest-key-time" => self.oldest_key_time(cf, &view)?,
             "block-cache-capacity" => {
                 cf.0.settings().opener.table.block_cache.as_ref().map_or(0, |cache| cache.capacity() as u64)
             }
@@ -148,6 +247,17 @@ impl Db {
         })
     }
 
+    /// When the oldest key was written, as far as tables say; only FIFO compaction that merges nothing keeps that apart.
+    fn oldest_key_time(&self, cf: &ColumnFamily, view: &SuperVersion) -> Option<u64> {
+        let settings = cf.0.settings();
+        let fifo = settings.options.compaction_style == CompactionStyle::Fifo;
+        if !fifo || settings.options.compaction_options_fifo.allow_compaction {
+            return None;
+        }
+        let times = view.version.all_files().map(|(_, file)| file.oldest_ancester_time);
+        times.filter(|time| *time > 0).min()
+    }
+
     fn state_property(&self, cf: &ColumnFamily, name: &str) -> Option<u64> {
         let state = self.engine().state.lock();
         let family = state.families.get(&cf.id())?;
@@ -155,6 +265,9 @@ impl Db {
             "mem-table-flush-pending" => u64::from(!family.imm.is_empty()),
             "num-running-flushes" => state.running_flushes as u64,
             "num-running-compactions" => state.running_compactions as u64,
+            "num-running-compaction-sorted-runs" => family.running.sorted_runs() as u64,
+            "obsolete-sst-files-size" => state.versions.obsolete_bytes(),
+            "min-obsolete-sst-number-to-keep" => state.oldest_output.map_or(u64::MAX, |number| number.0),
             "compaction-pending" => u64::from(family.compaction_due),
             "is-file-deletions-enabled" => u64::from(state.deletions_disabled == 0),
             "estimate-pending-compaction-bytes" => family.pending_bytes,
@@ -162,69 +275,18 @@ impl Db {
             _ => return None,
         })
     }
+}
 
-    fn column_family_stats(&self, cf: &ColumnFamily) -> String {
-        let view = cf.0.view();
-        let mut text = format!("\n** Compaction Stats [{}] **\n", cf.name());
-        text += "Level    Files   Size(MB)   Score\n";
-        text += "---------------------------------\n";
-        let shape = LevelShape::new(&view.version, &cf.0.settings().compaction);
-        for (level, files) in view.version.levels.iter().enumerate() {
-            if files.is_empty() {
-                continue;
-            }
-            let target = shape.max_bytes.get(level).copied().unwrap_or(0);
-            let score = if level == 0 {
-                files.len() as f64
-                    / cf.0.settings().compaction.level0_file_num_compaction_trigger.max(1) as f64
-            } else if target > 0 && target < u64::MAX {
-                files.bytes() as f64 / target as f64
-            } else {
-                0.0
-            };
-            let megabytes = files.bytes() as f64 / (1 << 20) as f64;
-            writeln!(text, "  L{level:<4} {:>7} {megabytes:>10.2} {score:>7.2}", files.len())
-                .expect("text grows");
-        }
-        let total = view.version.total_bytes() as f64 / (1 << 20) as f64;
-        writeln!(text, " Sum   {:>7} {total:>10.2}", view.version.num_files()).expect("text grows");
-        text
-    }
+/// Splits `num-files-at-level3` in name and number.
+fn of_level(name: &str) -> Option<(&'static str, usize)> {
+    let of_levels =
+        TEXTS.iter().filter(|known| known.ends_with("at-level") || known.ends_with("at-temperature"));
+    of_levels.filter_map(|known| Some((*known, name.strip_prefix(known)?.parse().ok()?))).next()
+}
 
-    fn database_stats(&self) -> String {
-        let engine = self.engine();
-        let load = |counter: &ironstone_base::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-        let c = &engine.counters;
-        let (delayed, stops, delays) = engine.controller.totals();
-        let (stopped, rate) = engine.controller.state();
-        let mut text = String::from("\n** DB Stats **\n");
-        writeln!(
-            text,
-            "Flushes: {} jobs, {} bytes, {} us",
-            load(&c.flushes),
-            load(&c.flush_bytes),
-            load(&c.flush_micros)
-        )
-        .expect("text grows");
-        writeln!(
-            text,
-            "Compactions: {} jobs, {} bytes read, {} bytes written, {} us",
-            load(&c.compactions),
-            load(&c.compaction_read_bytes),
-            load(&c.compaction_write_bytes),
-            load(&c.compaction_micros)
-        )
-        .expect("text grows");
-        writeln!(
-            text,
-            "Stalls: {stops} stops, {delays} delayed writes, {delayed} us waited; now {}, cause {:?}",
-            if stopped { "stopped".to_owned() } else { format!("{rate} bytes/s (0: no limit)") },
-            engine.controller.cause()
-        )
-        .expect("text grows");
-        writeln!(text, "Open tables: {}", engine.place.tables.open_count()).expect("text grows");
-        text
-    }
+/// A map as text: a pair in each line.
+fn lines(map: &BTreeMap<String, String>) -> String {
+    map.iter().map(|(key, value)| format!("{key}: {value}\n")).collect()
 }
 
 fn level_stats(view: &SuperVersion) -> String {
@@ -268,25 +330,4 @@ fn estimate_keys(view: &SuperVersion) -> u64 {
 fn readers_memory(view: &SuperVersion) -> u64 {
     let slots = view.levels.iter().flat_map(|level| &level.tables);
     slots.filter_map(|slot| slot.open_reader()).map(|reader: Arc<_>| reader.memory_usage() as u64).sum()
-}
-
-fn aggregated(view: &SuperVersion) -> String {
-    let (mut data, mut index, mut filter, mut raw_keys, mut raw_values, mut entries, mut blocks) =
-        (0u64, 0u64, 0u64, 0u64, 0u64, 0u64, 0u64);
-    for slot in view.levels.iter().flat_map(|level| &level.tables) {
-        if let Ok(reader) = slot.reader() {
-            let properties = reader.properties();
-            data += properties.data_size;
-            index += properties.index_size;
-            filter += properties.filter_size;
-            raw_keys += properties.raw_key_size;
-            raw_values += properties.raw_value_size;
-            entries += properties.num_entries;
-            blocks += properties.num_data_blocks;
-        }
-    }
-    format!(
-        "# data blocks={blocks}; # entries={entries}; raw key size={raw_keys}; raw value size={raw_values}; \
-         data block size={data}; index block size={index}; filter block size={filter};"
-    )
 }

@@ -151,6 +151,7 @@ impl Db {
         drop(manifest);
         self.start_missing_workers();
         engine.work.notify_all();
+        engine.cleaner.poke();
         info!(engine.log, "options of the database changed: {}", text_of(changes));
         for note in notes {
             info!(engine.log, "option adjusted: {note}");

@@ -179,6 +179,10 @@ pub(crate) fn open_all(slots: &[Arc<TableSlot>]) -> Result<()> {
 }
 
 impl TableSlot {
+    /// The size of the file.
+    pub(crate) fn file_size(&self) -> u64 {
+        self.meta.file_size
+    }
     /// The table, if it is open.
     pub(crate) fn open_reader(&self) -> Option<Arc<TableReader>> {
         self.reader.load_full()

@@ -24,7 +24,7 @@
 
 use crate::engine::Engine;
 use crate::write::switch::Which;
-use ironstone_base::sync::atomic::{AtomicUsize, Ordering};
+use ironstone_base::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use ironstone_base::sync::{Arc, Condvar, Mutex, Weak};
 use ironstone_base::{Error, Result};
 use ironstone_cache::{ChargeTarget, MemoryBudget, MemoryRole, Reservation};
@@ -40,6 +40,8 @@ use std::time::Duration;
 pub struct WriteBufferManager {
     buffer_size: AtomicUsize,
     allow_stall: bool,
+    /// How often a writer began to wait.
+    stops: AtomicU64,
     budget: Arc<MemoryBudget>,
     /// What memtables have that take writes. Relaxed, as all counts here: only decisions of size hang on it.
     active: AtomicUsize,
@@ -65,6 +67,7 @@ impl WriteBufferManager {
         Arc::new(Self {
             buffer_size: AtomicUsize::new(buffer_size),
             allow_stall,
+            stops: AtomicU64::new(0),
             budget,
             active: AtomicUsize::new(0),
             members: Mutex::default(),
@@ -95,6 +98,10 @@ impl WriteBufferManager {
         self.active.load(Ordering::Relaxed)
     }
 
+    /// How often a writer began to wait.
+    pub(crate) fn stops(&self) -> u64 {
+        self.stops.load(Ordering::Relaxed)
+    }
     pub(crate) fn join(&self, engine: &Arc<Engine>) {
         let mut members = self.members.lock();
         members.retain(|member| member.strong_count() > 0);
@@ -142,6 +149,7 @@ impl WriteBufferManager {
                 "writes are stalled: memtables take all that the write buffer manager gives",
             ));
         }
+        self.stops.fetch_add(1, Ordering::Relaxed);
         self.relieve();
         let mut waiting = self.waiting.lock();
         while self.is_exceeded() {

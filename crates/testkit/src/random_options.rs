@@ -35,6 +35,7 @@ pub fn random_db_options(rng: &mut impl Rng, env: &Env) -> DbOptions {
         recycle_log_file_num: *[0, 0, 2].choose(rng).expect("not empty"),
         // Nobody waits so long, and a simulated wait is not allowed to end by itself for ever.
         max_compaction_trigger_wakeup_seconds: 0,
+        stats_dump_period_sec: 0,
         rate_limiter: random_rate_limiter(rng, env),
         ..DbOptions::default()
     }

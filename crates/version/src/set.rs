@@ -553,6 +553,11 @@ impl VersionSet {
         live.extend(self.retired_blobs.iter().map(|file| file.addition.number));
         live
     }
+    /// The bytes of those tables that no version holds any more and nobody has taken yet.
+    pub fn obsolete_bytes(&self) -> u64 {
+        let free = self.retired_tables.iter().filter(|file| Arc::strong_count(file) == 1);
+        free.map(|file| file.file_size).sum()
+    }
     /// Tables that no version holds any more. They are the caller's to delete, and not named again.
     pub fn take_obsolete_files(&mut self) -> Vec<Arc<FileMetaData>> {
         let candidates = std::mem::take(&mut self.retired_tables);

@@ -42,12 +42,14 @@ pub(crate) fn next(engine: &Engine, state: &mut State) -> Option<Job> {
     }
     let claimed = pick(engine, state)?;
     state.running_compactions += 1;
+    state.jobs_changed();
     state.running_automatic += 1;
     let data = Arc::clone(&claimed.data);
     Some(Box::new(move |engine| {
         let result = carry_out(engine, claimed, &[]);
         let mut state = engine.state.lock();
         state.running_compactions -= 1;
+        state.jobs_changed();
         state.running_automatic -= 1;
         if let Err(error) = result
             && !engine.cancelled.load(Ordering::Relaxed)
@@ -163,6 +165,9 @@ fn change_files(engine: &Engine, claimed: &Claimed) -> Result<()> {
     let Claimed { data, plan, .. } = claimed;
     let edit = plan.edit(data.id, Vec::new());
     install(engine, data.id, edit)?;
+    if plan.kind == PlanKind::TrivialMove {
+        data.totals.lock().note_move(plan.output_level, plan.input_bytes());
+    }
     info!(engine.log, "[{}] {plan}: {}", data.name, plan.reason.name());
     Ok(())
 }
@@ -227,6 +232,7 @@ fn rewrite(
     install(engine, data.id, edit)?;
     let nanos = engine.env.clock.monotonic_nanos() - started;
     let nanos = nanos.saturating_sub(gave_way.into_inner() / stats.num_subcompactions.max(1) as u64);
+    data.totals.lock().note_compaction(plan.output_level, &stats, nanos / 1000);
     count(engine, plan, &stats, nanos);
     log_end(engine, job_id, data, plan, &stats, &numbers, nanos);
     (info.output_files, info.stats) = (outputs, stats);

@@ -321,6 +321,7 @@ fn report(engine: &Engine, flushed: &Flushed) {
     engine.counters.flushes.fetch_add(1, Ordering::Relaxed);
     engine.counters.flush_bytes.fetch_add(bytes, Ordering::Relaxed);
     engine.counters.flush_micros.fetch_add(nanos / 1000, Ordering::Relaxed);
+    data.totals.lock().note_flush(bytes, info.num_entries, nanos / 1000);
     engine.count(Ticker::FlushWriteBytes, bytes);
     if let Some(statistics) = &engine.statistics {
         statistics.measure(Histogram::FlushTime, nanos / 1000);

@@ -183,8 +183,10 @@ fn carry_out_unlocked(
     cancel: &[&AtomicBool],
 ) -> Result<()> {
     state.running_compactions += 1;
+    state.jobs_changed();
     let result = MutexGuard::unlocked(state, || carry_out(engine, claimed, cancel));
     state.running_compactions -= 1;
+    state.jobs_changed();
     engine.progress.notify_all();
     result
 }

@@ -61,6 +61,8 @@ option_struct! {
         /// Look for tables that got too old (`ttl`, `periodic_compaction_seconds`) after so many seconds in which
         /// nothing else made compactions look; 0: never.
         max_compaction_trigger_wakeup_seconds: u64 = 43200, Mutable, Later;
+        /// Write statistics to LOG after each so many seconds; 0: never.
+        stats_dump_period_sec: u32 = 600, Mutable, V7;
         /// Tell the system that table files are read at random.
         advise_random_on_open: bool = true, Fixed, V7;
         /// Reserve disk space for files before they are written.
@@ -129,7 +131,6 @@ option_struct! {
     }
     rows {
         ignored("max_write_batch_group_size_bytes", "uint64", "1048576", Change::Fixed, Since::V7, "a leader takes along what waits");
-        ignored("stats_dump_period_sec", "uint", "600", Change::Mutable, Since::V7, "only the LOG depends on it");
         ignored("manifest_preallocation_size", "size", "4194304", Change::Fixed, Since::V7, "only speed depends on it");
         ignored("delete_obsolete_files_period_micros", "uint64", "21600000000", Change::Mutable, Since::V7, "files are removed as soon as nobody needs them");
         ignored("strict_bytes_per_sync", "bool", "false", Change::Mutable, Since::V7, "only the pace of writing back depends on it");

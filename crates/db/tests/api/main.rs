@@ -18,6 +18,7 @@ mod merge;
 mod open;
 mod options;
 mod prefix_seek;
+mod properties;
 mod reads;
 mod refresh;
 mod secondary;

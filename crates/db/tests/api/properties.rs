@@ -1,0 +1,225 @@
+//! What a database says about itself.
+
+use crate::disk::{DIR, Disk, fresh};
+use ironstone::vfs::FileSystem;
+use ironstone::{CompactRangeOptions, CompactionStyle, Db, IngestOptions, ReadOptions, SstFileWriter};
+use std::collections::BTreeMap;
+
+fn number(db: &Db, property: &str) -> u64 {
+    db.int_property(&format!("rocksdb.{property}")).unwrap_or_else(|| panic!("{property}"))
+}
+fn text(db: &Db, property: &str) -> String {
+    db.property(&format!("rocksdb.{property}")).unwrap_or_else(|| panic!("{property}"))
+}
+fn parts(db: &Db, property: &str) -> BTreeMap<String, String> {
+    db.map_property(&format!("rocksdb.{property}")).unwrap_or_else(|| panic!("{property}"))
+}
+fn part(map: &BTreeMap<String, String>, key: &str) -> f64 {
+    map.get(key).unwrap_or_else(|| panic!("{key} in {map:?}")).parse().unwrap()
+}
+
+/// Two tables of the same hundred keys.
+fn two_tables(db: &Db) {
+    for round in 0..2 {
+        for key in 0..100 {
+            db.put(format!("key{key:03}"), format!("{round}{}", "v".repeat(200))).unwrap();
+        }
+        db.flush().unwrap();
+    }
+}
+fn compact(db: &Db) {
+    let all = CompactRangeOptions::default();
+    db.compact_range(&all, db.default_column_family(), None, None).unwrap();
+}
+
+#[test]
+fn every_name_is_answered_and_no_other() {
+    let (_disk, db) = fresh();
+    two_tables(&db);
+    for name in Db::property_names() {
+        // Those of levels take a number behind; the age of keys is only known with FIFO compaction.
+        let of_level = name.ends_with("at-level") || name.ends_with("at-temperature");
+        let asked = if of_level { format!("{name}0") } else { name.clone() };
+        let known = db.property(&asked).is_some();
+        assert_eq!(known, name != "rocksdb.estimate-oldest-key-time", "{asked}");
+        assert!(!of_level || db.property(&name).is_none(), "{name}");
+    }
+    for name in
+        ["rocksdb.no-such", "num-snapshots", "rocksdb.", "rocksdb.num-files-at-level99", "rocksdb.statsx"]
+    {
+        assert_eq!(db.property(name), None, "{name}");
+        assert_eq!(db.map_property(name), None, "{name}");
+    }
+    assert_eq!(db.map_property("rocksdb.num-snapshots"), None, "it has no parts");
+}
+
+#[test]
+fn work_is_counted_on_the_level_that_it_writes_to() {
+    let (_disk, db) = fresh();
+    two_tables(&db);
+    let flushed = parts(&db, "cfstats");
+    assert_eq!(part(&flushed, "compaction.L0.NumFiles"), 2.0);
+    assert_eq!(part(&flushed, "compaction.L0.CompCount"), 2.0);
+    assert_eq!(part(&flushed, "compaction.L0.KeyIn"), 200.0);
+    assert_eq!(part(&flushed, "compaction.L0.WriteAmp"), 1.0);
+    compact(&db);
+    let compacted = parts(&db, "cfstats");
+    let last = (1..7).rev().find(|level| compacted.contains_key(&format!("compaction.L{level}.NumFiles")));
+    let key = |name: &str| format!("compaction.L{}.{name}", last.unwrap());
+    assert_eq!(part(&compacted, &key("NumFiles")), 1.0);
+    assert_eq!(part(&compacted, &key("KeyIn")), 200.0);
+    assert_eq!(part(&compacted, &key("KeyDrop")), 100.0);
+    assert_eq!(part(&compacted, "compaction.Sum.CompCount"), 3.0);
+    assert_eq!(part(&compacted, "compaction.Sum.SizeBytes"), number(&db, "total-sst-files-size") as f64);
+
+    let table = text(&db, "cfstats");
+    let row = |name: &str| -> Vec<String> {
+        let line = table.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
+        line.split_whitespace().map(str::to_owned).collect()
+    };
+    let header = table.lines().find(|line| line.starts_with("Level")).unwrap();
+    // The size has its unit apart, and the name of the first column stands alone.
+    assert_eq!(row("Sum").len(), header.split_whitespace().count() + 1, "{table}");
+    assert_eq!(row("Sum")[17], "3", "jobs: {table}");
+    assert_eq!(row("Int")[17], "3", "since it was opened: {table}");
+    let again = text(&db, "cfstats");
+    assert!(again.lines().any(|line| line.starts_with(" Int") && line.contains("     0  ")), "{again}");
+    assert_eq!(part(&parts(&db, "dbstats"), "db.user_keys_written"), 200.0);
+    assert!(part(&parts(&db, "dbstats"), "db.wal_bytes_written") > 200.0 * 200.0);
+}
+
+#[test]
+fn files_from_outside_are_counted_apart() {
+    let (disk, db) = fresh();
+    let mut writer = SstFileWriter::new(&disk.options());
+    writer.open("/outside.sst").unwrap();
+    writer.put(b"a", b"v").unwrap();
+    writer.put(b"b", b"v").unwrap();
+    writer.finish().unwrap();
+    db.ingest_external_files(db.default_column_family(), &["/outside.sst"], &IngestOptions::default())
+        .unwrap();
+    let stats = text(&db, "cfstats");
+    assert!(stats.contains("AddFile(Total Files): cumulative 1, interval 1"), "{stats}");
+    assert!(stats.contains("AddFile(Keys): cumulative 2, interval 2"), "{stats}");
+}
+
+#[test]
+fn stalls_are_counted_by_cause() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.cf.disable_auto_compactions = false;
+    options.cf.level0_file_num_compaction_trigger = 100;
+    options.cf.level0_slowdown_writes_trigger = 100;
+    options.cf.level0_stop_writes_trigger = 100;
+    let db = disk.open_with(&options);
+    two_tables(&db);
+    assert_eq!(part(&parts(&db, "cf-write-stall-stats"), "l0-file-count-limit-stops"), 0.0);
+    db.pause_background_work().unwrap();
+    db.set_options(&[
+        ("level0_file_num_compaction_trigger", "2"),
+        ("level0_slowdown_writes_trigger", "2"),
+        ("level0_stop_writes_trigger", "2"),
+    ])
+    .unwrap();
+    let stalls = parts(&db, "cf-write-stall-stats");
+    assert_eq!(part(&stalls, "l0-file-count-limit-stops"), 1.0);
+    assert_eq!(part(&stalls, "total-stops"), 1.0);
+    assert_eq!(part(&parts(&db, "cfstats"), "io_stalls.total-stops"), 1.0);
+    db.continue_background_work().unwrap();
+    db.wait_for_compact().unwrap();
+    assert_eq!(number(&db, "is-write-stopped"), 0);
+}
+
+#[test]
+fn what_iterators_hold_and_what_is_obsolete() {
+    let (disk, db) = fresh();
+    two_tables(&db);
+    disk.wait_until("nobody reads an old version", || number(&db, "num-live-versions") == 1);
+    let iter = db.iter().unwrap();
+    compact(&db);
+    assert!(number(&db, "num-live-versions") >= 2);
+    assert_eq!(number(&db, "obsolete-sst-files-size"), 0, "the iterator still reads them");
+    db.disable_file_deletions();
+    drop(iter);
+    disk.wait_until("they are obsolete", || number(&db, "obsolete-sst-files-size") > 0);
+    db.enable_file_deletions();
+    disk.wait_until("they are gone", || number(&db, "obsolete-sst-files-size") == 0);
+    assert_eq!(number(&db, "min-obsolete-sst-number-to-keep"), u64::MAX);
+    assert_eq!(number(&db, "num-running-compaction-sorted-runs"), 0);
+}
+
+#[test]
+fn the_block_cache_by_kind_of_block() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.cf.table.cache_index_and_filter_blocks = true;
+    options.cf.table.filter_policy = Some(ironstone::FilterPolicy::bloom(10.0));
+    let db = disk.open_with(&options);
+    two_tables(&db);
+    db.get("key050").unwrap();
+    let entries = parts(&db, "block-cache-entry-stats");
+    assert_eq!(part(&entries, "count.data-block"), 1.0);
+    assert!(part(&entries, "count.index-block") > 0.0 && part(&entries, "count.filter-block") > 0.0);
+    let bytes: f64 =
+        ["data", "index", "filter"].map(|kind| part(&entries, &format!("bytes.{kind}-block"))).iter().sum();
+    assert_eq!(bytes, number(&db, "block-cache-usage") as f64);
+    assert_eq!(part(&entries, "capacity"), number(&db, "block-cache-capacity") as f64);
+}
+
+#[test]
+fn tables_of_a_level() {
+    let (_disk, db) = fresh();
+    two_tables(&db);
+    let level0 = parts(&db, "aggregated-table-properties-at-level0");
+    assert_eq!(part(&level0, "num_entries"), 200.0);
+    assert_eq!(level0, parts(&db, "aggregated-table-properties"));
+    assert!(text(&db, "aggregated-table-properties-at-level0").contains("# entries=200;"));
+    assert!(text(&db, "aggregated-table-properties-at-level1").contains("# entries=0;"));
+    assert!(text(&db, "compression-ratio-at-level0").parse::<f64>().unwrap() > 2.0);
+    assert_eq!(text(&db, "compression-ratio-at-level1"), "-1");
+    let all = number(&db, "total-sst-files-size").to_string();
+    assert_eq!(text(&db, "live-sst-files-size-at-temperature0"), all);
+    assert_eq!(text(&db, "live-sst-files-size-at-temperature4"), "0");
+}
+
+#[test]
+fn numbers_are_added_up_over_column_families() {
+    let (disk, db) = fresh();
+    let cf = db.create_column_family("other", &disk.options().cf).unwrap();
+    db.put("a", "v").unwrap();
+    db.put_cf(&Default::default(), &cf, "a", "v").unwrap();
+    db.put_cf(&Default::default(), &cf, "b", "v").unwrap();
+    assert_eq!(db.aggregated_int_property("rocksdb.num-entries-active-mem-table"), Some(3));
+    assert_eq!(db.aggregated_int_property("rocksdb.stats"), None);
+}
+
+#[test]
+fn fifo_compaction_knows_its_oldest_key() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.cf.compaction_style = CompactionStyle::Fifo;
+    let db = disk.open_with(&options);
+    two_tables(&db);
+    let oldest = number(&db, "estimate-oldest-key-time");
+    let now = disk.env().clock.now_seconds();
+    assert!(oldest > 0 && oldest <= now && now - oldest < 1000, "{oldest} at {now}");
+}
+
+#[test]
+fn the_log_is_told_from_time_to_time() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.db.stats_dump_period_sec = 0;
+    let db = disk.open_with(&options);
+    two_tables(&db);
+    db.iter_cf(&ReadOptions::default(), db.default_column_family()).unwrap();
+    let log =
+        || String::from_utf8_lossy(&disk.fs.read_all(format!("{DIR}/LOG").as_ref()).unwrap()).into_owned();
+    assert!(!log().contains("DUMPING STATS"));
+    db.set_db_options(&[("stats_dump_period_sec", "1")]).unwrap();
+    disk.wait_until("statistics are in LOG", || log().contains("DUMPING STATS"));
+    let log = log();
+    for part in ["** DB Stats **", "** Compaction Stats [default] **", "Cumulative compaction"] {
+        assert!(log.contains(part), "{part} in {log}");
+    }
+}
