@@ -2,8 +2,11 @@
 
 use std::path::Path;
 
+use ironstone::options::DbOptions;
+use ironstone::vfs::os::OsFileSystem;
+use ironstone::{ColumnFamilyDescriptor, Db, FileChecksum, FileChecksumGenCrc32cFactory};
 use ironstone_compat::directory::{Scratch, files};
-use ironstone_compat::driver::{Driver, Writes, tool};
+use ironstone_compat::driver::{Driver, Options, Writes, ran, tool};
 use ironstone_compat::formats::FORMATS;
 use ironstone_compat::workload::{Contents, Workload};
 
@@ -123,5 +126,58 @@ fn sst_dump_checks_every_table() {
                 assert!(properties.contains(property), "{}: {properties}", FORMATS[format].name);
             }
         }
+    }
+}
+
+const FILE_CHECKSUMS: Options<'_> = Options {
+    db: "file_checksum_gen_factory=FileChecksumGenCrc32cFactory",
+    cf: "block_based_table_factory={format_version=5}",
+};
+
+fn with_file_checksums(driver: Driver, db: &Scratch) -> Option<()> {
+    let after = "compact,flush,flush";
+    let writes = Writes { workload: WORKLOAD, rounds: 0..3, after, abrupt: false, options: FILE_CHECKSUMS };
+    ran(driver.write(&db.db(), &writes))
+}
+
+#[test]
+fn ldb_dumps_the_checksums_of_whole_files() {
+    let db = Scratch::new();
+    with_file_checksums(IRONSTONE, &db).expect("Ironstone is here");
+    let manifest = files(&db.db(), "MANIFEST-", "").pop().expect("there is one");
+    let arguments = [
+        "file_checksum_dump",
+        &format!("--db={}", text(&db.db())),
+        &format!("--path={}", text(&manifest)),
+        "--hex",
+    ];
+    let Some(output) = accepts("ldb", &arguments) else { return };
+    let tables = files(&db.db(), "", ".sst");
+    assert!(!tables.is_empty());
+    for table in tables {
+        let number: u64 =
+            table.file_stem().and_then(|stem| stem.to_str()).expect("a number").parse().expect("one");
+        let factory = FileChecksumGenCrc32cFactory;
+        let checksum = FileChecksum::of_file(&OsFileSystem::new(), &table, &factory, None).expect("readable");
+        let hex = checksum.checksum.iter().map(|byte| format!("{byte:02X}")).collect::<String>();
+        let line = format!("{number}, {}, 0x{hex}", checksum.function);
+        assert!(output.lines().any(|found| found == line), "{line} in {output}");
+    }
+}
+
+#[test]
+fn checksums_of_whole_files_by_rocksdb_hold() {
+    for driver in [Driver::RocksDb10, Driver::RocksDb11] {
+        let db = Scratch::new();
+        let Some(()) = with_file_checksums(driver, &db) else { continue };
+        let mut options = DbOptions::default();
+        options.update(FILE_CHECKSUMS.db).expect("known");
+        let families = Db::list_column_families(&options, db.db()).expect("a database");
+        let families =
+            families.iter().map(|name| ColumnFamilyDescriptor::new(name, Default::default())).collect();
+        let opened = Db::open_read_only(&options, db.db(), families).expect("it opens");
+        let all = opened.live_files();
+        assert!(!all.is_empty() && all.iter().all(|file| file.file_checksum.len() == 4), "{all:?}");
+        opened.verify_file_checksums().expect("they are right");
     }
 }

@@ -50,7 +50,7 @@ pub struct LiveFile {
     pub largest_sequence: SequenceNumber,
     /// Whether a compaction reads it now.
     pub being_compacted: bool,
-    /// The whole file's checksum, as the MANIFEST has it; empty if it has none. Ironstone writes none.
+    /// The whole file's checksum, as the MANIFEST has it; empty if it has none.
     pub file_checksum: Vec<u8>,
     /// The function that made it; `Unknown` if there is none.
     pub file_checksum_func_name: String,

@@ -32,7 +32,7 @@ use ironstone_compaction::{CompactionId, LevelShape};
 use ironstone_iter::InternalIterator;
 use ironstone_sst::properties::{EXTERNAL_SST_GLOBAL_SEQNO, EXTERNAL_SST_VERSION, UNKNOWN_COLUMN_FAMILY};
 use ironstone_sst::unique_id::unique_id;
-use ironstone_sst::{OpenOptions, TableOptions, TableReadOptions, TableReader};
+use ironstone_sst::{FileChecksum, OpenOptions, TableOptions, TableReadOptions, TableReader};
 use ironstone_version::{FileMetaData, VersionEdit};
 use ironstone_vfs::OpenHints;
 use std::path::{Path, PathBuf};
@@ -186,6 +186,7 @@ struct ExternalFile {
     source: PathBuf,
     size: u64,
     entries: u64,
+    checksum: FileChecksum,
     tail_size: u64,
     unique_id: [u64; 2],
     /// The first user key, and what stands there.
@@ -293,6 +294,10 @@ impl ExternalFile {
         if options.verify_checksums_before_ingest {
             reader.verify_checksums()?;
         }
+        let checksum = match &engine.options().file_checksum_gen_factory {
+            Some(factory) => FileChecksum::of_file(&*engine.env.fs, path, &**factory, None)?,
+            None => FileChecksum::default(),
+        };
         let properties = reader.properties();
         let own = |name: &str| properties.user_collected.get(name);
         match own(EXTERNAL_SST_VERSION).and_then(|bytes| bytes.first_chunk::<4>()) {
@@ -318,6 +323,7 @@ impl ExternalFile {
             source: path.to_owned(),
             size,
             entries: reader.properties().num_entries,
+            checksum,
             tail_size: if tail == 0 { 0 } else { size.saturating_sub(tail) },
             unique_id: id.unwrap_or_default(),
             smallest,
@@ -405,6 +411,8 @@ impl ExternalFile {
             epoch_number: epoch,
             unique_id: self.unique_id,
             tail_size: self.tail_size,
+            file_checksum: self.checksum.checksum.clone(),
+            file_checksum_func_name: self.checksum.function.clone(),
             ..FileMetaData::new(number, self.size, smallest, largest)
         }
     }

@@ -51,6 +51,7 @@ mod storage_files;
 mod table_cache;
 mod totals;
 mod ttl_db;
+mod verify;
 mod wal_files;
 mod write;
 mod write_batch;
@@ -101,8 +102,9 @@ pub use ironstone_compaction::{
 pub use ironstone_compress::{CompressionKind, CompressionOptions};
 pub use ironstone_memtable::MemTableKind;
 pub use ironstone_sst::{
-    BlockCache, DataBlockIndexType, FilterKind, FilterPolicy, IndexShortening, IndexType, ReadTier,
-    TableProperties,
+    BlockCache, DataBlockIndexType, FileChecksum, FileChecksumContext, FileChecksumGenCrc32cFactory,
+    FileChecksumGenFactory, FileChecksumGenerator, FilterKind, FilterPolicy, IndexShortening, IndexType,
+    ReadTier, TableProperties,
 };
 pub use ironstone_vfs as vfs;
 pub use ironstone_wal::WalRecoveryMode;

@@ -83,6 +83,10 @@ pub struct ExternalSstFileInfo {
     pub num_range_del_entries: u64,
     /// The version of external files: 2.
     pub version: u32,
+    /// The whole file's checksum; empty without `file_checksum_gen_factory`.
+    pub file_checksum: Vec<u8>,
+    /// The function that made it.
+    pub file_checksum_func_name: String,
 }
 
 impl SstFileWriter {
@@ -145,6 +149,7 @@ impl SstFileWriter {
             ],
             merge_operator_name: cf.merge_operator.as_ref().map_or("nullptr", |op| op.name()).to_owned(),
             property_collectors_names: "[]".to_owned(),
+            file_checksum: self.options.db.file_checksum_gen_factory.clone(),
             ..BuildOptions::new(table)
         })
     }
@@ -244,7 +249,10 @@ impl SstFileWriter {
             let begin = InternalKeyBuf::new(&tombstone.begin, SequenceNumber::ZERO, ValueType::RangeDeletion);
             builder.add_range_tombstone(begin.as_key(), &tombstone.end)?;
         }
-        info.file_size = builder.finish(true)?.file_size;
+        let built = builder.finish(true)?;
+        info.file_size = built.file_size;
+        info.file_checksum = built.file_checksum.checksum;
+        info.file_checksum_func_name = built.file_checksum.function;
         Ok(info)
     }
 }

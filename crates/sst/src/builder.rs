@@ -13,6 +13,7 @@ mod dictionary;
 mod writer;
 
 use crate::block_builder::BlockBuilder;
+use crate::file_checksum::{ChecksumSoFar, FileChecksum, watched};
 use crate::filter::{FULL_FILTER_PREFIX, PARTITIONED_FILTER_PREFIX};
 use crate::filter_block::FilterBlockBuilder;
 use crate::footer::Footer;
@@ -59,6 +60,7 @@ pub struct TableBuilder {
     /// The failure that ended the building.
     failed: Option<Error>,
     unique_id: [u64; 2],
+    file_checksum: ChecksumSoFar,
 }
 
 /// What was built.
@@ -80,6 +82,8 @@ pub struct BuiltTable {
     pub largest_sequence: SequenceNumber,
     /// RocksDB's unique id of the table, for the MANIFEST; zeros if the options lack what it is made of.
     pub unique_id: [u64; 2],
+    /// Of the whole file, if it was asked for.
+    pub file_checksum: FileChecksum,
 }
 
 impl TableBuilder {
@@ -93,6 +97,7 @@ impl TableBuilder {
             data_block = data_block.with_hash_index(table.data_block_hash_table_util_ratio);
         }
         let filter = if options.skip_filters { None } else { FilterBlockBuilder::new(&table, options.level) };
+        let (file, file_checksum) = watched(file, options.file_checksum.as_ref());
         let id = unique_id(&options.db_id, &options.db_session_id, options.file_number.0);
         Ok(Self {
             order: InternalKeyComparator::new(table.comparator.clone()),
@@ -109,6 +114,7 @@ impl TableBuilder {
             last_key_len: 0,
             failed: None,
             unique_id: id.unwrap_or_default(),
+            file_checksum,
             writer: BlockWriter::new(options, file)?,
             table,
         })
@@ -430,6 +436,7 @@ impl TableBuilder {
             smallest_sequence: self.smallest_sequence,
             largest_sequence: self.largest_sequence,
             unique_id: self.unique_id,
+            file_checksum: self.file_checksum.get(),
         }
     }
 

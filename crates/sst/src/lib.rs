@@ -9,6 +9,7 @@ pub mod block;
 pub mod block_builder;
 pub mod builder;
 pub mod cached_block;
+pub mod file_checksum;
 pub mod filter;
 pub mod filter_block;
 pub mod footer;
@@ -24,6 +25,10 @@ pub mod unique_id;
 
 pub use builder::{BuiltTable, TableBuilder};
 pub use cached_block::{BlockCache, CachedBlock, PinnedBytes};
+pub use file_checksum::{
+    FileChecksum, FileChecksumContext, FileChecksumGenCrc32cFactory, FileChecksumGenFactory,
+    FileChecksumGenerator,
+};
 pub use filter::{FilterBuilder, FilterKind, FilterPolicy, FilterReader};
 pub use ironstone_compress::{CompressionKind, CompressionOptions};
 pub use options::{

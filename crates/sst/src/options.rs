@@ -1,6 +1,7 @@
 //! What a table is built with, and how it is opened and read.
 
 use crate::cached_block::BlockCache;
+use crate::file_checksum::FileChecksumGenFactory;
 use crate::filter::FilterPolicy;
 use ironstone_base::checksum::ChecksumKind;
 use ironstone_base::sync::Arc;
@@ -231,6 +232,8 @@ pub struct BuildOptions {
     pub merge_operator_name: String,
     /// The names of the collectors of properties, as RocksDB prints them.
     pub property_collectors_names: String,
+    /// Makes the checksum of the whole file, if there is to be one.
+    pub file_checksum: Option<Arc<dyn FileChecksumGenFactory>>,
 }
 
 impl BuildOptions {
@@ -256,6 +259,7 @@ impl BuildOptions {
             user_properties: Vec::new(),
             merge_operator_name: "nullptr".to_owned(),
             property_collectors_names: "[]".to_owned(),
+            file_checksum: None,
         }
     }
 }

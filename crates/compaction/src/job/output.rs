@@ -216,6 +216,8 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
         file.file_creation_time = built.properties.file_creation_time;
         file.epoch_number = self.settings.epoch_number;
         file.unique_id = built.unique_id;
+        file.file_checksum = built.file_checksum.checksum;
+        file.file_checksum_func_name = built.file_checksum.function;
         file.tail_size = built.tail_size;
         let (entries, deletions) = (built.properties.num_entries, built.properties.num_deletions);
         let ratio = self.context.tombstone_mark_ratio;

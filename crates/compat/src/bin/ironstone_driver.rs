@@ -142,7 +142,7 @@ impl Arguments {
     fn dump(&self, db: &Db) -> Result<()> {
         let options = db.options();
         let names: BTreeSet<String> =
-            Db::list_column_families(options, self.text("dir"))?.into_iter().collect();
+            Db::list_column_families(&options, self.text("dir"))?.into_iter().collect();
         for name in names {
             let digest = self.digest(db, &column_family(db, &name)?)?;
             println!("{}", digest.line(&name));

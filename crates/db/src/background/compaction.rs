@@ -184,7 +184,7 @@ fn rewrite(
     log_start(engine, job_id, data, plan);
     let snapshots = engine.snapshots.sequences();
     let (settings, options) = (data.settings(), engine.options.load_full());
-    let build = build_options(data, &settings, &engine.db_id, &engine.session_id, &options.host_id());
+    let build = build_options(data, &settings, &engine.db_id, &engine.session_id, &options);
     let next_number = || engine.new_file_number();
     let gave_way = AtomicU64::new(0);
     let cancelled = || {
@@ -218,7 +218,7 @@ fn rewrite(
         progress: None,
         readahead_size: options.compaction_readahead_size,
         verify_record_count: options.compaction_verify_record_count,
-        paranoid_file_checks: false,
+        paranoid_file_checks: settings.options.paranoid_file_checks,
     };
     let CompactionOutput { files, stats } = run_compaction(plan, &context)?;
 

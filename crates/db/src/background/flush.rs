@@ -1,7 +1,7 @@
 //! Flush: immutable memtables become a table of level 0.
 
 use super::Job;
-use super::job::{Outputs, build_options, write_options};
+use super::job::{Inputs, Outputs, build_options, write_options};
 use crate::column_family::ColumnFamilyData;
 use crate::engine::{Engine, Family, State};
 use crate::info_log::info;
@@ -15,11 +15,9 @@ use ironstone_base::sync::atomic::Ordering;
 use ironstone_base::{ColumnFamilyId, FileNumber, Result, SequenceNumber};
 use ironstone_compaction::flush::FlushInput;
 use ironstone_compaction::{
-    CompactionProgress, FlushOutput, JobContext, SerialWorkers, TableFileCreationReason, TableSource,
-    run_flush,
+    CompactionProgress, FlushOutput, JobContext, SerialWorkers, TableFileCreationReason, run_flush,
 };
 use ironstone_iter::BoxedIterator;
-use ironstone_sst::TableReader;
 use ironstone_version::{FileMetaData, VersionEdit, VersionSet};
 use ironstone_vfs::Env;
 use std::path::Path;
@@ -122,12 +120,12 @@ impl FlushOf<'_> {
     /// Writes the table. Nothing is installed.
     pub(crate) fn run(&self, next_number: &(dyn Fn() -> FileNumber + Sync)) -> Result<FlushOutput> {
         let settings = self.data.settings();
-        let build = build_options(self.data, &settings, self.db_id, self.session_id, &self.options.host_id());
+        let build = build_options(self.data, &settings, self.db_id, self.session_id, self.options);
         let compaction = &settings.compaction;
         let context = JobContext {
             env: self.env,
             comparator: &self.data.comparator,
-            tables: &NoInputs,
+            tables: &Inputs { opener: &settings.opener, direct: false }, // To read back what was written.
             outputs: &Outputs { dir: self.dir, next: next_number },
             build: &build,
             write: write_options(self.options),
@@ -144,7 +142,7 @@ impl FlushOf<'_> {
             progress: self.progress,
             readahead_size: JobContext::DEFAULT_READAHEAD,
             verify_record_count: self.options.flush_verify_memtable_count,
-            paranoid_file_checks: false,
+            paranoid_file_checks: settings.options.paranoid_file_checks,
         };
         let (compression, compression_options) = compaction.compression_of_flush();
         let now = self.env.clock.now_seconds();
@@ -167,14 +165,6 @@ impl FlushOf<'_> {
             compression_options,
         };
         run_flush(input, &context)
-    }
-}
-
-/// A flush reads no tables.
-struct NoInputs;
-impl TableSource for NoInputs {
-    fn open(&self, _file: &FileMetaData, _level: usize) -> Result<Arc<TableReader>> {
-        Err(ironstone_base::Error::not_supported("a flush that reads tables"))
     }
 }
 

@@ -20,14 +20,15 @@ pub(crate) fn build_options(
     settings: &Settings,
     db_id: &str,
     session_id: &str,
-    host: &str,
+    options: &DbOptions,
 ) -> BuildOptions {
     BuildOptions {
         column_family_id: data.id,
         column_family_name: data.name.clone(),
         db_id: db_id.to_owned(),
         db_session_id: session_id.to_owned(),
-        db_host_id: host.to_owned(),
+        db_host_id: options.host_id(),
+        file_checksum: options.file_checksum_gen_factory.clone(),
         merge_operator_name: settings
             .options
             .merge_operator

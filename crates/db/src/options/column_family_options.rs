@@ -103,6 +103,8 @@ option_struct! {
         max_sequential_skip_in_iterations: u64 = 8, Mutable, V7;
         /// No filters on the last level: most reads find their key.
         optimize_filters_for_hits: bool = false, Fixed, V7;
+        /// Read each table back after it was written, and compare it with what was put in.
+        paranoid_file_checks: bool = false, Mutable, V7;
         /// Check after each change of the tree that files of a level do not overlap.
         force_consistency_checks: bool = true, Fixed, V7;
     }
@@ -153,7 +155,6 @@ option_struct! {
         ignored("memtable_insert_with_hint_prefix_extractor", "SliceTransform", "nullptr", Change::Fixed, Since::V7, "only the speed of inserts depends on it");
         ignored("memtable_batch_lookup_optimization", "bool", "false", Change::Fixed, Since::Later, "only the speed of reads depends on it");
         ignored("persist_user_defined_timestamps", "bool", "true", Change::Fixed, Since::Later, "there are no user-defined timestamps");
-        refused("paranoid_file_checks", "bool", &["false"], Change::Mutable, Since::V7, "reading new files back");
         refused("verify_output_flags", "uint32", &["0"], Change::Mutable, Since::Later, "reading new files back");
         refused("read_triggered_compaction_threshold", "double", &["0.000000"], Change::Mutable, Since::Later, "compactions triggered by reads");
         refused("preclude_last_level_data_seconds", "uint64", &["0"], Change::Mutable, Since::V7, "tiered storage");

@@ -9,6 +9,7 @@ use crate::write_buffer_manager::WriteBufferManager;
 use ironstone_base::Statistics;
 use ironstone_base::sync::Arc;
 use ironstone_compaction::{GenericRateLimiter, RateLimiter};
+use ironstone_sst::FileChecksumGenFactory;
 use ironstone_vfs::Env;
 use ironstone_wal::WalRecoveryMode;
 use std::path::PathBuf;
@@ -126,6 +127,8 @@ option_struct! {
         enforce_single_del_contracts: bool = true, Fixed, V7;
         /// Iterators find every key, as with `total_order_seek`, unless they ask for `prefix_same_as_start`.
         prefix_seek_opt_in_only: bool = false, Fixed, Later;
+        /// Makes checksums of whole tables, which the MANIFEST keeps; none: there are none.
+        file_checksum_gen_factory: Option<Arc<dyn FileChecksumGenFactory>> = None, Fixed, V7;
         /// Where to count; none: nowhere.
         statistics: Option<Arc<Statistics>> = None, Fixed, Later;
     }
@@ -191,7 +194,6 @@ option_struct! {
                 set: |options, text| options.set_rate(text),
             },
         };
-        refused("file_checksum_gen_factory", "FileChecksumGenFactory", &["nullptr", ""], Change::Fixed, Since::V7, "checksums of whole files");
         refused("listeners", "list of EventListener", &["", "nullptr"], Change::Fixed, Since::Later, "event listeners by name; set them in code");
         refused("env", "Env", &["", "default", "nullptr", "id=default", "id=DefaultEnv", "DefaultEnv", "PosixEnv"], Change::Fixed, Since::Later, "an env by name; set it in code");
         deprecated("rate_limiter", "RateLimiter");

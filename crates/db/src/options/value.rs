@@ -17,6 +17,7 @@ use ironstone_sst::{
     BlockCache, CompressionKind, CompressionOptions, DataBlockIndexType, FilterPolicy, IndexShortening,
     IndexType,
 };
+use ironstone_sst::{FileChecksumGenCrc32cFactory, FileChecksumGenFactory};
 use ironstone_wal::WalRecoveryMode;
 use std::path::PathBuf;
 
@@ -373,6 +374,25 @@ impl OptionValue for Option<Arc<dyn SstPartitionerFactory>> {
     }
     fn print(&self) -> String {
         self.as_ref().map_or_else(|| NULL.to_owned(), |factory| factory.text())
+    }
+}
+
+/// RocksDB's built-in factory; the application's own has to be set in code.
+impl OptionValue for Option<Arc<dyn FileChecksumGenFactory>> {
+    const KIND: &'static str = "FileChecksumGenFactory";
+    fn parse(text: &str) -> Result<Self, OptionError> {
+        if is_null(text) {
+            return Ok(None);
+        }
+        match text::unescape(&text::object_id(text)?) {
+            id if id == FileChecksumGenCrc32cFactory::NAME => {
+                Ok(Some(Arc::new(FileChecksumGenCrc32cFactory)))
+            }
+            id => Err(OptionError::not_supported(format!("file checksums by {id}; set them in code"))),
+        }
+    }
+    fn print(&self) -> String {
+        self.as_ref().map_or_else(|| NULL.to_owned(), |factory| text::escape(factory.name()))
     }
 }
 

@@ -26,6 +26,7 @@ mod set_options;
 mod snapshots;
 mod sst_files;
 mod stalls;
+mod verify;
 mod wal;
 mod wal_files;
 mod write_batch;

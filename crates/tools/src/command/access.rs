@@ -97,7 +97,7 @@ pub fn stats(place: &Place) -> Result<ExitCode> {
     let mut text = format!("database       {}\n", place.dir.display());
     text += &format!("identity       {}\n", db.identity());
     text += &format!("last sequence  {}\n", db.latest_sequence());
-    let names = Db::list_column_families(db.options(), &place.dir)?;
+    let names = Db::list_column_families(&db.options(), &place.dir)?;
     text += &format!("families       {}\n", names.join(", "));
     text += &format!("\ncolumn family {}\n", family.name());
     text += &format!("{}\n", levels(&db, &family));

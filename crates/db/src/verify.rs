@@ -1,0 +1,71 @@
+//! Looks at everything that is stored, on demand.
+
+use crate::Db;
+use crate::table_cache::TableSlot;
+use ironstone_base::sync::Arc;
+use ironstone_base::{Error, Result, file_name};
+use ironstone_sst::FileChecksum;
+use ironstone_version::FileMetaData;
+
+impl Db {
+    /// Reads all blocks of all tables and checks their checksums; past the block cache.
+    ///
+    /// # Errors
+    /// `Corruption` that names the file and the place, of the first bad block that is found.
+    pub fn verify_checksum(&self) -> Result<()> {
+        self.each_live_table(|slot, _| slot.reader()?.verify_checksums())
+    }
+
+    /// Reads all tables and compares the checksums of the whole files with those in the MANIFEST. Tables without one
+    /// are passed over.
+    ///
+    /// # Errors
+    /// `Corruption` that names the file. `InvalidArgument` without `file_checksum_gen_factory`, or if that does
+    /// not know the function that made a checksum.
+    pub fn verify_file_checksums(&self) -> Result<()> {
+        let engine = self.engine();
+        let Some(factory) = engine.options().file_checksum_gen_factory.clone() else {
+            return Err(Error::invalid_argument(
+                "file checksums cannot be verified without file_checksum_gen_factory",
+            ));
+        };
+        self.each_live_table(|_, file| {
+            let function = &*file.file_checksum_func_name;
+            if file.file_checksum.is_empty() {
+                return Ok(());
+            }
+            let path = file_name::table(&engine.dir, file.number);
+            let found = FileChecksum::of_file(&*engine.env.fs, &path, &*factory, Some(function))?;
+            if found.function != function {
+                return Err(Error::invalid_argument(format!(
+                    "{}: its checksum is by {function}, but {} makes those of {}",
+                    path.display(),
+                    factory.name(),
+                    found.function
+                )));
+            }
+            if found.checksum != file.file_checksum {
+                let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+                let (now, then) = (hex(&found.checksum), hex(&file.file_checksum));
+                let what = format!("the whole file's checksum is {now}, but the MANIFEST says {then}");
+                return Err(Error::corruption_at(&path, 0, what));
+            }
+            Ok(())
+        })
+    }
+
+    /// All tables of all column families, as of one moment each, which stay meanwhile.
+    fn each_live_table(&self, check: impl Fn(&Arc<TableSlot>, &FileMetaData) -> Result<()>) -> Result<()> {
+        let views: Vec<_> = {
+            let state = self.engine().state.lock();
+            state.families.values().map(|family| family.data.view()).collect()
+        };
+        for level in views.iter().flat_map(|view| &view.levels) {
+            for (slot, file) in level.tables.iter().zip(level.files.files()) {
+                self.engine().check_cancelled()?;
+                check(slot, file)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,174 @@
+//! Checksums of whole files, which the MANIFEST keeps: whoever copies or stores a table can check it without
+//! knowing its format.
+
+use ironstone_base::Result;
+use ironstone_base::checksum::crc32c_extend;
+use ironstone_base::sync::{Arc, Mutex};
+use ironstone_vfs::{FileSystem, WritableFile};
+use std::path::Path;
+
+/// For what a checksum is to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct FileChecksumContext<'a> {
+    /// The file.
+    pub file_name: &'a Path,
+    /// The function that is asked for, since the MANIFEST has a checksum by it; `None` for a new file.
+    pub requested_function: Option<&'a str>,
+}
+
+/// Makes [`FileChecksumGenerator`]s. Called by several threads at once.
+pub trait FileChecksumGenFactory: Send + Sync {
+    /// Its name, for the OPTIONS file.
+    fn name(&self) -> &str;
+    /// A generator for a file.
+    fn create(&self, context: &FileChecksumContext<'_>) -> Box<dyn FileChecksumGenerator>;
+}
+
+/// Makes the checksum of one file from its bytes, front to back.
+pub trait FileChecksumGenerator: Send {
+    /// The name of the function, which the MANIFEST keeps.
+    fn name(&self) -> &str;
+    /// The next bytes.
+    fn update(&mut self, bytes: &[u8]);
+    /// The checksum of all bytes so far.
+    fn checksum(&self) -> Vec<u8>;
+}
+
+/// RocksDB's built-in factory: CRC-32C, as four bytes, the highest first.
+pub struct FileChecksumGenCrc32cFactory;
+
+impl FileChecksumGenCrc32cFactory {
+    /// The name that OPTIONS files have.
+    pub const NAME: &str = "FileChecksumGenCrc32cFactory";
+}
+
+impl FileChecksumGenFactory for FileChecksumGenCrc32cFactory {
+    fn name(&self) -> &str {
+        Self::NAME
+    }
+    fn create(&self, _context: &FileChecksumContext<'_>) -> Box<dyn FileChecksumGenerator> {
+        Box::new(Crc32c(0))
+    }
+}
+
+struct Crc32c(u32);
+
+impl FileChecksumGenerator for Crc32c {
+    fn name(&self) -> &str {
+        "FileChecksumCrc32c"
+    }
+    fn update(&mut self, bytes: &[u8]) {
+        self.0 = crc32c_extend(self.0, bytes);
+    }
+    fn checksum(&self) -> Vec<u8> {
+        self.0.to_be_bytes().to_vec()
+    }
+}
+
+/// A checksum, and the name of the function that made it; both empty if there is none.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct FileChecksum {
+    /// The bytes.
+    pub checksum: Vec<u8>,
+    /// The function.
+    pub function: String,
+}
+
+impl FileChecksum {
+    fn of(generator: &dyn FileChecksumGenerator) -> Self {
+        Self { checksum: generator.checksum(), function: generator.name().to_owned() }
+    }
+
+    /// Reads the file at `path` and makes the checksum that `function` names, or whichever `factory` likes.
+    pub fn of_file(
+        fs: &dyn FileSystem,
+        path: &Path,
+        factory: &dyn FileChecksumGenFactory,
+        function: Option<&str>,
+    ) -> Result<Self> {
+        let mut generator =
+            factory.create(&FileChecksumContext { file_name: path, requested_function: function });
+        let mut file = fs.open_sequential(path)?;
+        let mut chunk = vec![0; 1 << 20];
+        loop {
+            match file.read(&mut chunk)? {
+                0 => return Ok(Self::of(&*generator)),
+                count => generator.update(&chunk[..count]),
+            }
+        }
+    }
+}
+
+type Shared = Arc<Mutex<Box<dyn FileChecksumGenerator>>>;
+
+/// Sees the bytes of a file on their way.
+pub(crate) struct FileWithChecksum {
+    file: Box<dyn WritableFile>,
+    generator: Shared,
+}
+
+/// Answers the checksum of what was appended to a file so far.
+pub(crate) struct ChecksumSoFar(Option<Shared>);
+
+impl ChecksumSoFar {
+    pub(crate) fn get(&self) -> FileChecksum {
+        self.0.as_ref().map_or_else(FileChecksum::default, |generator| FileChecksum::of(&**generator.lock()))
+    }
+}
+
+/// Lets a generator of `factory` see what goes to `file`, if there is one.
+pub(crate) fn watched(
+    file: Box<dyn WritableFile>,
+    factory: Option<&Arc<dyn FileChecksumGenFactory>>,
+) -> (Box<dyn WritableFile>, ChecksumSoFar) {
+    let Some(factory) = factory else { return (file, ChecksumSoFar(None)) };
+    let context = FileChecksumContext { file_name: file.path(), requested_function: None };
+    let generator: Shared = Arc::new(Mutex::new(factory.create(&context)));
+    let file = FileWithChecksum { file, generator: Arc::clone(&generator) };
+    (Box::new(file), ChecksumSoFar(Some(generator)))
+}
+
+impl WritableFile for FileWithChecksum {
+    fn append(&mut self, data: &[u8]) -> Result<()> {
+        self.generator.lock().update(data);
+        self.file.append(data)
+    }
+    fn flush(&mut self) -> Result<()> {
+        self.file.flush()
+    }
+    fn sync(&mut self) -> Result<()> {
+        self.file.sync()
+    }
+    fn size(&self) -> u64 {
+        self.file.size()
+    }
+    fn allocate(&mut self, offset: u64, len: u64) -> Result<()> {
+        self.file.allocate(offset, len)
+    }
+    fn truncate(&mut self, size: u64) -> Result<()> {
+        self.file.truncate(size)
+    }
+    fn close(&mut self) -> Result<()> {
+        self.file.close()
+    }
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_function_is_crc32c_with_the_highest_byte_first() {
+        let path = Path::new("1.sst");
+        let context = FileChecksumContext { file_name: path, requested_function: None };
+        let mut generator = FileChecksumGenCrc32cFactory.create(&context);
+        generator.update(b"1234");
+        generator.update(b"56789");
+        // The check value of CRC-32C.
+        assert_eq!(generator.checksum(), [0xe3, 0x06, 0x92, 0x83]);
+        assert_eq!(generator.name(), "FileChecksumCrc32c");
+    }
+}
