@@ -18,6 +18,11 @@ pub(crate) fn find(bytes: &[u8], log: u32) -> Option<(usize, u8)> {
         .or_else(|| in_kind(bytes, log))
 }
 
+/// How long the record at the start of `bytes` is once that bit is flipped back.
+pub(crate) fn len_without(bytes: &[u8], at: usize, bit: u8) -> Option<usize> {
+    Header::parse(&flipped_head(bytes, at, bit)).map(|header| header.total_len())
+}
+
 /// The length is right: the checksum, the kind, the log number or the payload differs by a bit.
 fn in_checksum_or_body(bytes: &[u8], header: &Header, log: u32) -> Option<(usize, u8)> {
     let actual = header.actual_crc(bytes)?;

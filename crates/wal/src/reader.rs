@@ -264,7 +264,7 @@ impl LogReader {
                 }
                 Physical::Zeros => self.pass_zeros(start),
                 Physical::Trailer => self.at = self.window.block_end(self.at),
-                Physical::Old => match self.seek_valid()? {
+                Physical::Old => match self.seek_valid(None)? {
                     None => self.finished = true,
                     Some(next) => {
                         let what = "records from the file's earlier life stand before its own";
@@ -468,7 +468,7 @@ impl LogReader {
         let last = header.total_len() - 1;
         let log = self.log_number.0 as u32;
         let Some((_, bit)) = bit_flip::find(rest, log).filter(|&(at, _)| at == last) else { return false };
-        if self.expectation().next_in_block(rest, &mut { self.crc_budget }).is_some() {
+        if self.expectation().next_in_block(rest, None, &mut { self.crc_budget }).is_some() {
             return false;
         }
         self.window.flip(self.at + last, bit);
@@ -485,7 +485,9 @@ impl LogReader {
         let found = bit_flip::find(rest, self.log_number.0 as u32);
         let may_be_lost = found.is_some_and(|(byte, _)| is_unwritten_from(rest, byte, start));
         let flipped = found.map(|(byte, bit)| BitFlip { offset: start + byte as u64, bit });
-        let later_record = self.seek_valid()?;
+        // A flipped bit of the length could lead over good records to another one.
+        let true_len = found.and_then(|(byte, bit)| bit_flip::len_without(rest, byte, bit));
+        let later_record = self.seek_valid(true_len)?;
         let verdict = match (flipped, later_record) {
             (Some(_), _) if !may_be_lost => Verdict::BitFlip,
             (_, Some(_)) => Verdict::Damaged,
@@ -506,8 +508,9 @@ impl LogReader {
     }
 
     /// Moves to the next place from where on records are valid, and answers its offset in the file;
-    /// `None`, at the end of the file, if there is none.
-    fn seek_valid(&mut self) -> Result<Option<u64>> {
+    /// `None`, at the end of the file, if there is none. `true_len`: how long the bad record is that begins here, if
+    /// that is known.
+    fn seek_valid(&mut self, true_len: Option<usize>) -> Result<Option<u64>> {
         let expectation = self.expectation();
         let mut in_bad_block = true;
         while self.fill()? {
@@ -515,7 +518,7 @@ impl LogReader {
             let rest = &self.window.bytes()[self.at..end];
             let skip = match expectation.valid_len(rest) {
                 Some(_) if !in_bad_block => Some(0),
-                _ => expectation.next_in_block(rest, &mut self.crc_budget),
+                _ => expectation.next_in_block(rest, true_len.filter(|_| in_bad_block), &mut self.crc_budget),
             };
             if let Some(skip) = skip {
                 self.at += skip;

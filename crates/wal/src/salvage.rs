@@ -40,10 +40,16 @@ impl Expectation {
     }
 
     /// Finds the first place behind the bad record at the start of `block` (which ends with its
-    /// block) from where on everything is valid.
-    pub fn next_in_block(&self, block: &[u8], crc_budget: &mut usize) -> Option<usize> {
+    /// block) from where on everything is valid. `true_len` is how long the record is, if that is known better than
+    /// its header says.
+    pub fn next_in_block(
+        &self,
+        block: &[u8],
+        true_len: Option<usize>,
+        crc_budget: &mut usize,
+    ) -> Option<usize> {
         // Only the payload is bad, and the length leads to the next record.
-        let announced = Header::parse(block).map(|header| header.total_len());
+        let announced = true_len.or_else(|| Header::parse(block).map(|header| header.total_len()));
         if let Some(at) = announced.filter(|&at| at < block.len() && self.valid_len(&block[at..]).is_some()) {
             return Some(at);
         }

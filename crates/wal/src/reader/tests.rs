@@ -154,6 +154,30 @@ fn a_last_record_whose_last_byte_is_one_bit_off_is_read_as_it_was_written() {
     assert_eq!(damages[0].verdict, Verdict::BitFlip);
 }
 
+/// A length that is wrong by one bit may lead to the beginning of a record that is not the next one.
+#[test]
+fn a_flipped_bit_of_a_length_takes_one_record_only() {
+    for recyclable in [false, true] {
+        let header = if recyclable { 11 } else { 7 };
+        // The first two records after the flipped one together are 256 bytes long.
+        let lens = [40, 97, 128 - header, 128 - header, 60];
+        let records: Vec<_> =
+            lens.iter().zip(1..).map(|(&len, sequence)| batch(sequence * 10, len)).collect();
+        let mut bytes = log_of(&records, recyclable);
+        let second = log_of(&records[..1], recyclable).len();
+        assert_eq!(log_of(&records[..4], recyclable).len() - log_of(&records[..2], recyclable).len(), 256);
+        bytes[second + 5] ^= 1; // 256 of the length.
+        let (read, damages, _) = read_with(&bytes, ReaderOptions::default());
+        assert_eq!(damages.len(), 1, "{damages:?}");
+        assert!(
+            read == [&records[..1], &records[2..]].concat(),
+            "{} of {} records",
+            read.len(),
+            records.len()
+        );
+    }
+}
+
 #[test]
 fn an_end_before_the_synced_size_is_rot() {
     let (_, bytes) = sample(false);
