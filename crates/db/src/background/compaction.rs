@@ -9,7 +9,7 @@ use crate::listener::{BackgroundErrorReason, CompactionJobInfo, TableInfo};
 use ironstone_base::statistics::{Histogram, Ticker};
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use ironstone_base::{Code, ColumnFamilyId, Error, Result, SequenceNumber, SubCode};
+use ironstone_base::{Code, ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, SubCode};
 use ironstone_compaction::{
     CompactionId, CompactionOutput, CompactionPlan, CompactionReason, CompactionStats, JobContext,
     PickContext, PlanKind, ScopedThreads, TableFileCreationReason, pick_automatic, run_compaction,
@@ -229,7 +229,11 @@ fn rewrite(
     let outputs: Vec<_> =
         files.iter().map(|file| TableInfo::of(&engine.dir, plan.output_level, file)).collect();
     let edit = plan.edit(data.id, files);
-    install(engine, data.id, edit)?;
+    let installed = install(engine, data.id, edit);
+    if installed.as_ref().is_err_and(|error| error.code() == Code::ColumnFamilyDropped) {
+        numbers.iter().for_each(|&number| super::purge::remove_stray(engine, FileNumber(number)));
+    }
+    installed?;
     let nanos = engine.env.clock.monotonic_nanos() - started;
     let nanos = nanos.saturating_sub(gave_way.into_inner() / stats.num_subcompactions.max(1) as u64);
     data.totals.lock().note_compaction(plan.output_level, &stats, nanos / 1000);

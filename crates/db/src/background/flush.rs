@@ -12,7 +12,7 @@ use crate::write::switch::Which;
 use ironstone_base::statistics::{Histogram, Ticker};
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::Ordering;
-use ironstone_base::{ColumnFamilyId, FileNumber, Result, SequenceNumber};
+use ironstone_base::{Code, ColumnFamilyId, FileNumber, Result, SequenceNumber};
 use ironstone_compaction::flush::FlushInput;
 use ironstone_compaction::{
     CompactionProgress, FlushOutput, JobContext, SerialWorkers, TableFileCreationReason, run_flush,
@@ -287,20 +287,32 @@ fn install(engine: &Engine, all: &[Flushed]) -> Result<()> {
         state.note_wals(&mut edits[0], flushed_of);
         edits
     };
-    engine.commit_edits_of(edits, |state, _| {
+    let mut left_out = Vec::new();
+    let installed = engine.commit_edits_of(edits, |state, _| {
         let State { families, versions, .. } = state;
         for flushed in all {
-            if let Some(family) = families.get_mut(&flushed.data.id) {
-                family.imm.drain(..flushed.info.num_memtables);
-                family.flush_requested &= !family.imm.is_empty();
-                family.compaction_due = true;
-                family.install_view(versions);
-            }
+            let Some(family) = families.get_mut(&flushed.data.id) else {
+                left_out.push(flushed);
+                continue;
+            };
+            family.imm.drain(..flushed.info.num_memtables);
+            family.flush_requested &= !family.imm.is_empty();
+            family.compaction_due = true;
+            family.install_view(versions);
         }
         engine.update_stall(state);
         engine.pipeline.forget_closed_below(state.oldest_needed_wal(|_| 0).unwrap_or_default());
-    })?;
-    all.iter().for_each(|flushed| report(engine, flushed));
+    });
+    if installed.as_ref().is_err_and(|error| error.code() == Code::ColumnFamilyDropped) {
+        left_out.extend(all);
+    }
+    // Their column families were dropped meanwhile: no version ever names them.
+    for file in left_out.iter().filter_map(|flushed| flushed.file.as_ref()) {
+        super::purge::remove_stray(engine, file.number);
+    }
+    installed?;
+    let is_in = |flushed: &&Flushed| !left_out.iter().any(|out| std::ptr::eq(*out, *flushed));
+    all.iter().filter(is_in).for_each(|flushed| report(engine, flushed));
     Ok(())
 }
 

@@ -86,6 +86,12 @@ fn remove(engine: &Engine, path: &Path) {
     let _ = try_remove(engine, path);
 }
 
+/// Removes a table that no version ever named.
+pub(crate) fn remove_stray(engine: &Engine, number: FileNumber) {
+    engine.place.tables.forget(number);
+    remove(engine, &file_name::table(&engine.dir, number));
+}
+
 fn try_remove(engine: &Engine, path: &Path) -> Result<()> {
     match engine.env.fs.remove(path) {
         Err(error) if error.is_path_not_found() => Ok(()),

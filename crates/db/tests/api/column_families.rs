@@ -4,9 +4,11 @@ use crate::disk::{DIR, Disk, forward, fresh, get_in, refused};
 use ironstone::vfs::fault::{Fault, FaultRule};
 use ironstone::vfs::{FileSystem, OpKind};
 use ironstone::{
-    Code, ColumnFamily, ColumnFamilyDescriptor, CompactRangeOptions, Db, FlushOptions, ReadOptions,
-    UserComparator, WriteBatch, WriteOptions,
+    Code, ColumnFamily, ColumnFamilyDescriptor, CompactRangeOptions, Db, EventListener, FlushOptions,
+    ReadOptions, TableFileCreationInfo, TableFileCreationReason, UserComparator, WriteBatch, WriteOptions,
 };
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 fn write(db: &Db, cf: &ColumnFamily, key: &str, value: &str) {
@@ -294,4 +296,57 @@ fn a_wal_goes_with_the_last_of_several_flushes_at_once() {
     disk.faults.add(FaultRule::new(slow).on(&[OpKind::Sync]).path("MANIFEST").forever());
     db.flush_cfs(&FlushOptions::default(), &[db.default_column_family(), &other]).unwrap();
     disk.wait_until("the WAL is removed", || !disk.exists(&wal));
+}
+
+/// Holds whoever wrote a table until it may go on.
+struct Gate {
+    reason: TableFileCreationReason,
+    reached: Barrier,
+    passed: Barrier,
+    used: AtomicBool,
+}
+
+impl EventListener for Gate {
+    fn on_table_file_created(&self, table: &TableFileCreationInfo) {
+        if table.reason == self.reason && !self.used.swap(true, Ordering::SeqCst) {
+            self.reached.wait();
+            self.passed.wait();
+        }
+    }
+}
+
+#[test]
+fn tables_that_were_written_for_a_column_family_that_is_gone_are_removed() {
+    for reason in [TableFileCreationReason::Flush, TableFileCreationReason::Compaction] {
+        let disk = Disk::new();
+        let gate = Arc::new(Gate {
+            reason,
+            reached: Barrier::new(2),
+            passed: Barrier::new(2),
+            used: AtomicBool::new(reason == TableFileCreationReason::Compaction),
+        });
+        let mut options = disk.options();
+        options.db.listeners = vec![gate.clone()];
+        let db = disk.open_with(&options);
+        let cf = db.create_column_family("gone", &options.cf).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 0..2 {
+                    if db.put_cf(&Default::default(), &cf, "k", round.to_string()).is_err() {
+                        return;
+                    }
+                    db.flush_cf(&FlushOptions::default(), &cf).unwrap();
+                }
+                gate.used.store(false, Ordering::SeqCst);
+                let rewritten = db.compact_range(&CompactRangeOptions::default(), &cf, None, None);
+                refused(rewritten, Code::ColumnFamilyDropped, "column family");
+            });
+            gate.reached.wait();
+            assert!(!disk.files(".sst").is_empty());
+            db.drop_column_family(&cf).unwrap();
+            gate.passed.wait();
+        });
+        drop(cf);
+        disk.wait_until("its tables are gone", || disk.files(".sst").is_empty());
+    }
 }
