@@ -62,6 +62,8 @@ pub struct DbIterator {
     source: Option<IteratorSource>,
     /// It is made anew with every seek, and goes forward only.
     tailing: bool,
+    /// Of a tailing iterator: the key that it steps away from.
+    left_key: Vec<u8>,
 }
 
 /// Where an iterator may go.
@@ -158,6 +160,7 @@ impl DbIterator {
             operands: Operands::default(),
             failure: None,
             view,
+            left_key: Vec::new(),
             tailing: source.as_ref().is_some_and(|source| source.options.tailing),
             source,
         }
@@ -401,25 +404,46 @@ impl DbIterator {
         self.find_forward(true)
     }
 
-    /// The step of a tailing iterator. Where reads see another view by now, it goes over to that one.
+    /// The step of a tailing iterator. Where reads see another view by now, it goes over to that one; at the end it
+    /// looks for what was written since. Between the two it shows what was there at its last seek: memtables promise no
+    /// more of what is added while somebody walks, and may show a later key without an earlier one.
     #[inline(never)]
     fn step_tailing(&mut self) -> Result<Position> {
-        if let Some((source, engine)) =
-            self.source.as_ref().and_then(|source| Some((source, source.engine()?)))
-        {
-            if source.has_moved_on(&self.view) {
-                let here = self.key().map(<[u8]>::to_vec).unwrap_or_default();
-                self.catch_up(&engine)?;
-                let target = InternalKeyBuf::for_seek(&here, self.sequence);
-                self.inner.seek(target.as_key())?;
-                self.position = self.find_forward(false)?;
-                if self.key().is_none_or(|key| !self.bounds.comparator.equal(key, &here)) {
-                    return Ok(self.position); // That key is gone, and this is the one after it.
-                }
-            } else {
-                self.sequence = engine.pipeline.visible();
-            }
+        let source = self.source.as_ref();
+        let Some((has_moved_on, engine)) =
+            source.and_then(|source| Some((source.has_moved_on(&self.view), source.engine()?)))
+        else {
+            return self.step_in_view();
+        };
+        let mut here = std::mem::take(&mut self.left_key);
+        here.clear();
+        here.extend_from_slice(self.key().unwrap_or_default());
+        let mut found = Ok(Position::Nowhere);
+        if !has_moved_on {
+            found = self.step_in_view();
         }
+        if matches!(found, Ok(Position::Nowhere))
+            && (has_moved_on || engine.pipeline.visible() > self.sequence)
+        {
+            found = self.step_anew(&engine, &here);
+        }
+        self.left_key = here;
+        found
+    }
+
+    /// Shows what reads see now, from the key after `here` on.
+    fn step_anew(&mut self, engine: &Engine, here: &[u8]) -> Result<Position> {
+        self.catch_up(engine)?;
+        let target = InternalKeyBuf::for_seek(here, self.sequence);
+        self.inner.seek(target.as_key())?;
+        self.position = self.find_forward(false)?;
+        match self.key().is_some_and(|key| self.bounds.comparator.equal(key, here)) {
+            true => self.step_in_view(),
+            false => Ok(self.position), // That key is gone, and this is the one after it.
+        }
+    }
+
+    fn step_in_view(&mut self) -> Result<Position> {
         if self.position == Position::Forward { self.step_forward() } else { self.find_forward(true) }
     }
 

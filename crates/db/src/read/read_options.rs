@@ -34,8 +34,8 @@ pub struct ReadOptions {
     /// Iterators end where the prefix of the seek target ends, after `seek_to_first` and `seek_to_last` where
     /// that of the first key ends that they found. With bounds these two seek the bound. Default false.
     pub prefix_same_as_start: bool,
-    /// Iterators see what is new: every seek shows all writes that were done before it, and `next` may show later ones,
-    /// each key for itself. They go forward only: `prev`, `seek_for_prev` and `seek_to_last` answer `NotSupported`. They
+    /// Iterators see what is new: every seek shows all writes that were done before it, and `next` shows later ones where
+    /// it comes to the end or goes over to newer tables. They go forward only: `prev`, `seek_for_prev` and `seek_to_last` answer `NotSupported`. They
     /// hold on to no old memtables and tables for longer than to the next move. Default false.
     pub tailing: bool,
     /// Read the blocks of a `multi_get` at once where the system can. Default true.
