@@ -43,6 +43,7 @@ mod open;
 pub mod options;
 mod properties;
 mod read;
+mod repair;
 mod settings;
 mod snapshot;
 mod sst_file_reader;
@@ -78,6 +79,7 @@ pub use options::{
 pub use read::db_iterator::{DbIterator, Entries};
 pub use read::pinned_value::PinnedValue;
 pub use read::read_options::ReadOptions;
+pub use repair::RepairReport;
 pub use snapshot::Snapshot;
 pub use sst_file_reader::SstFileReader;
 pub use sst_file_writer::{ExternalSstFileInfo, SstFileWriter};

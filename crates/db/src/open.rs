@@ -122,6 +122,7 @@ pub(crate) fn open(
         }
         Some(env.fs.lock(&file_name::lock(path)).map_err(|error| not_there(error, path))?)
     };
+    crate::repair::check_not_interrupted(&*env.fs, path)?;
     let exists = env.fs.exists(&file_name::current(path))?;
     if exists && options.error_if_exists && !read_only {
         return Err(Error::invalid_argument(format!("{}: exists (error_if_exists is true)", path.display())));
@@ -209,6 +210,7 @@ pub(crate) fn open(
         versions: &mut versions,
         families: &mut families,
         read_only,
+        is_stored: None,
         first_replayed: None,
         edits: BTreeMap::new(),
     };

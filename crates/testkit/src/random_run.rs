@@ -462,6 +462,13 @@ impl RandomRun {
     fn reopen(&mut self) -> Result<(), Failure> {
         self.snapshots.clear();
         self.kept = None;
+        let mut harm = self.rng.random_range(0..20);
+        if harm == 1 && self.db_options.recycle_log_file_num > 0 {
+            harm = 0; // Old WALs stay, and only a MANIFEST says that they are old.
+        }
+        if harm == 1 {
+            self.flush_for_loss_of_manifest()?;
+        }
         let db = self.db.take().expect("open between operations");
         if self.db_options.manual_wal_flush || self.rng.random_bool(0.5) {
             db.close().map_err(|error| format!("close: {error}"))?;
@@ -474,9 +481,52 @@ impl RandomRun {
             *options = random_family_options(&mut self.rng);
             options.num_levels = options.num_levels.max(levels[name]);
         }
-        self.note(|| "reopen".to_owned());
+        if harm < 2 {
+            self.lose_manifest(harm == 1)
+                .and_then(|()| self.repair())
+                .map_err(|error| format!("repair: {error}"))?;
+        }
+        self.note(|| format!("reopen, repaired: {}", harm < 2));
         self.open()?;
-        if self.rng.random_bool(0.3) { self.compare_all() } else { Ok(()) }
+        if harm < 2 || self.rng.random_bool(0.3) { self.compare_all() } else { Ok(()) }
+    }
+
+    /// Without a MANIFEST only tables know of column families, and nobody knows how much of a WAL that several of these
+    /// share is in the tables of each.
+    fn flush_for_loss_of_manifest(&mut self) -> Result<(), Failure> {
+        if self.families.len() == 1 && !self.db().live_files().is_empty() {
+            return Ok(());
+        }
+        let families: Vec<_> = self.families.keys().map(|name| self.family(name)).collect();
+        let flushed = self.db().flush_cfs(&FlushOptions::default(), &families.iter().collect::<Vec<_>>());
+        flushed.map_err(|error| format!("flush: {error}"))
+    }
+    /// Removes CURRENT and, if `all`, every MANIFEST.
+    fn lose_manifest(&self, all: bool) -> ironstone::Result<()> {
+        let fs = &self.env.fs;
+        for name in fs.list(&self.dir)? {
+            if name == "CURRENT" || (all && name.starts_with("MANIFEST-")) {
+                fs.remove(&self.dir.join(name))?;
+            }
+        }
+        Ok(())
+    }
+    fn repair(&self) -> ironstone::Result<()> {
+        let families = self.families.iter();
+        let families: Vec<_> =
+            families.map(|(name, options)| ColumnFamilyDescriptor::new(name, options.clone())).collect();
+        let report = Db::repair(&self.db_options, &self.dir, &families, None)?;
+        // What had been replaced is all that may be left out.
+        match report
+            .lost
+            .iter()
+            .find(|(_, why)| !["replaced", "dropped", "not name"].iter().any(|fine| why.contains(fine)))
+        {
+            Some((path, why)) => {
+                Err(ironstone::Error::corruption(format!("{} was lost: {why}", path.display())))
+            }
+            None => Ok(()),
+        }
     }
 
     fn create_family(&mut self) -> Result<(), Failure> {

@@ -17,6 +17,9 @@ use ironstone_wal::{Damage, LogRead, LogReader, PredecessorWal, ReaderOptions, W
 use std::collections::BTreeMap;
 use std::path::Path;
 
+/// Answers for a write: column family, key, number and kind.
+pub(crate) type IsStored<'a> = dyn Fn(ColumnFamilyId, &[u8], SequenceNumber, ValueType) -> Result<bool> + 'a;
+
 /// What recovery works on.
 pub(crate) struct Recovery<'a> {
     pub(crate) env: &'a Env,
@@ -29,6 +32,8 @@ pub(crate) struct Recovery<'a> {
     pub(crate) versions: &'a mut VersionSet,
     pub(crate) families: &'a mut BTreeMap<ColumnFamilyId, Family>,
     pub(crate) read_only: bool,
+    /// Whether a table has a write already, where the MANIFEST does not say.
+    pub(crate) is_stored: Option<&'a IsStored<'a>>,
     /// The first write that was replayed.
     pub(crate) first_replayed: Option<SequenceNumber>,
     /// The tables that recovery wrote, to be installed at its end.
@@ -341,7 +346,8 @@ impl Recovery<'_> {
             // Column families that were dropped, or that a reader did not open, are passed over; so
             // is what their tables already have.
             let known = self.versions.column_family(cf).filter(|family| wal >= family.log_number);
-            if let (Some(_), Some(family)) = (known, self.families.get(&cf)) {
+            let is_stored = self.is_stored.map_or(Ok(false), |ask| ask(cf, key, sequence, kind))?;
+            if let (Some(_), Some(family), false) = (known, self.families.get(&cf), is_stored) {
                 family.mem.note_wal(wal);
                 family.mem.add(sequence, kind, key, value);
             }

@@ -128,6 +128,7 @@ fn catch_up(engine: &Engine) -> Result<()> {
         versions: &mut versions,
         families: &mut families,
         read_only: true,
+        is_stored: None,
         first_replayed: None,
         edits: BTreeMap::new(),
     };

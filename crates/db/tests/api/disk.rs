@@ -177,6 +177,11 @@ pub fn all(db: &Db) -> String {
     forward(db.iter().unwrap())
 }
 
+/// The same of another column family than `default`.
+pub fn all_of(db: &Db, cf: &ColumnFamily) -> String {
+    forward(db.iter_cf(&ReadOptions::default(), cf).unwrap())
+}
+
 /// How many tables each level has, up to the last that has some.
 pub fn shape(db: &Db) -> Vec<usize> {
     let mut levels: Vec<usize> =

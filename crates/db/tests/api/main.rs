@@ -21,6 +21,7 @@ mod prefix_seek;
 mod properties;
 mod reads;
 mod refresh;
+mod repair;
 mod secondary;
 mod set_options;
 mod snapshots;

@@ -1,0 +1,555 @@
+//! Makes a database of what is left of one: tables and WALs, and of MANIFESTs what can be read.
+//!
+//! Everything new is written to `repair.tmp`. When it is complete and durable, that directory becomes `repair.done`,
+//! which is the point of no return; then files only move: the new ones in, and what the database is no longer made of
+//! to `lost`. A repair that was interrupted before that point has changed nothing, and after it the next one goes on.
+
+mod hints;
+mod tables;
+
+use crate::background::job::{Outputs, build_options, write_options};
+use crate::engine::Family;
+use crate::info_log::{InfoLog, Rolling, info, warning};
+use crate::open::recover_wals::Recovery;
+use crate::open::{DEFAULT_COLUMN_FAMILY, FamilyBuilder, session_id};
+use crate::options::{ColumnFamilyOptions, DbOptions};
+use crate::settings::TablePlace;
+use crate::table_cache::TableCache;
+use crate::write_buffer_manager::MemTableMemory;
+use crate::{ColumnFamilyDescriptor, Db};
+use hints::Hints;
+use ironstone_base::sync::Arc;
+use ironstone_base::{
+    ColumnFamilyId, Error, FileKind, FileNumber, Result, SequenceNumber, UserComparator, file_name,
+};
+use ironstone_cache::CacheOptions;
+use ironstone_compaction::{
+    CompactionPlan, CompactionReason, JobContext, LevelInputs, Partitioning, PlanKind, ScopedThreads,
+    run_compaction,
+};
+use ironstone_sst::BlockCache;
+use ironstone_version::{
+    ColumnFamilyChange, ColumnFamilyConfig, FileMetaData, ManifestOptions, ManifestReader, ManifestWriter,
+    RecoverOptions, VersionEdit, VersionSet, current_manifest, set_current,
+};
+use ironstone_vfs::{Env, FileSystem};
+use ironstone_wal::{LogFramer, WalRecoveryMode};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::path::{Path, PathBuf};
+use tables::{Found, Readers, Table};
+
+const BEGUN: &str = "repair.tmp";
+const DONE: &str = "repair.done";
+const LOST: &str = "lost";
+
+/// What a repair did.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RepairReport {
+    /// Tables that the database is made of now, as they were.
+    pub kept: usize,
+    /// Tables that were merged into new ones, since nobody knows which of them are newer.
+    pub merged: usize,
+    /// WALs that were replayed into tables.
+    pub wals: usize,
+    /// Tables that are not part of the database any more, and why. The files are in `lost`, if they were there.
+    pub lost: Vec<(PathBuf, String)>,
+}
+
+/// What a repair works on.
+struct Repair<'a> {
+    env: &'a Env,
+    options: &'a DbOptions,
+    dir: &'a Path,
+    wal_dir: PathBuf,
+    log: Arc<InfoLog>,
+    report: RepairReport,
+}
+
+/// A column family that is to be there.
+struct Wanted {
+    name: String,
+    options: ColumnFamilyOptions,
+    /// WALs with smaller numbers hold nothing of it that its tables lack.
+    log_number: FileNumber,
+    tables: Vec<Table>,
+    /// The numbers of the writes, first and last, that tables may have had which are gone.
+    lost: Vec<(SequenceNumber, SequenceNumber)>,
+}
+
+impl Db {
+    /// Makes a database of the tables and WALs in `path`, whatever its MANIFEST and CURRENT are like. It must not be
+    /// open. Every block is read. Column families have the options of `descriptors`, by name, and others those of
+    /// `unknown`.
+    ///
+    /// * A MANIFEST that can be read to its end is followed, without the tables that are damaged or gone.
+    /// * Else all good tables are taken that it does not call replaced. Where the numbers of their writes tell which
+    ///   ones are newer, they stay as they are; else they are merged into new ones, with room for both meanwhile.
+    ///   Without any MANIFEST, a table that had been replaced, and was not removed yet, may bring back what
+    ///   was deleted; so may a WAL that was kept to be reused; one that was kept for another column family may merge
+    ///   operands a second time; and files that were ingested with a sequence number are put aside.
+    /// * WALs are replayed as with [`WalRecoveryMode::SkipAnyCorruptedRecords`].
+    ///
+    /// What the database is not made of any more is in its subdirectory `lost` afterwards. A repair that was
+    /// interrupted can be repeated.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a column family without options, or with another comparator than its tables have; then
+    /// nothing has changed. `IoError` if the database is open or a file cannot be read or written.
+    pub fn repair(
+        options: &DbOptions,
+        path: impl AsRef<Path>,
+        descriptors: &[ColumnFamilyDescriptor],
+        unknown: Option<&ColumnFamilyOptions>,
+    ) -> Result<RepairReport> {
+        repair(options, path.as_ref(), descriptors, unknown)
+    }
+}
+
+/// Refuses a database whose repair is not complete.
+pub(crate) fn check_not_interrupted(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
+    let done = dir.join(DONE);
+    if fs.exists(&done)? {
+        let what = "a repair was interrupted here: repair the database again";
+        return Err(Error::corruption(format!("{}: {what}", done.display())));
+    }
+    Ok(())
+}
+
+fn repair(
+    options: &DbOptions,
+    dir: &Path,
+    descriptors: &[ColumnFamilyDescriptor],
+    unknown: Option<&ColumnFamilyOptions>,
+) -> Result<RepairReport> {
+    let mut options = options.clone();
+    options.sanitize();
+    options.wal_recovery_mode = WalRecoveryMode::SkipAnyCorruptedRecords;
+    options.avoid_flush_during_recovery = false;
+    let env = options.env.clone();
+    let fs = &*env.fs;
+    let lock = fs.lock(&file_name::lock(dir))?;
+    let or_here = |other: &PathBuf| if other.as_os_str().is_empty() { dir.to_owned() } else { other.clone() };
+    let rolling = Rolling { max_bytes: 0, max_seconds: 0, keep: options.keep_log_file_num };
+    let log = InfoLog::open(&env, &or_here(&options.db_log_dir), options.info_log_level, rolling);
+    let wal_dir = or_here(&options.wal_dir);
+    let report = RepairReport::default();
+    let mut repair = Repair { env: &env, options: &options, dir, wal_dir, log, report };
+    info!(repair.log, "repairing {}", dir.display());
+    if !fs.exists(&dir.join(DONE))? {
+        repair.write_anew(descriptors, unknown)?;
+    }
+    repair.move_in()?;
+    info!(repair.log, "repaired: {:?}", repair.report);
+    drop(lock);
+    Ok(repair.report)
+}
+
+impl Repair<'_> {
+    fn fs(&self) -> &dyn FileSystem {
+        &*self.env.fs
+    }
+    /// The files of one kind in `dir`, by number.
+    fn numbers(
+        &self,
+        dir: &Path,
+        number: impl Fn(FileKind) -> Option<FileNumber>,
+    ) -> Result<BTreeSet<FileNumber>> {
+        let names = self.fs().list(dir)?;
+        Ok(names.iter().filter_map(|name| number(FileKind::parse(name)?)).collect())
+    }
+
+    fn lose(&mut self, path: &Path, why: impl std::fmt::Display) {
+        warning!(self.log, "{} is left out: {why}", path.display());
+        self.report.lost.push((path.to_owned(), why.to_string()));
+    }
+
+    /// Writes the repaired database, as far as it is new, to a directory of its own.
+    fn write_anew(
+        &mut self,
+        descriptors: &[ColumnFamilyDescriptor],
+        unknown: Option<&ColumnFamilyOptions>,
+    ) -> Result<()> {
+        let begun = self.dir.join(BEGUN);
+        remove_all(self.fs(), &begun)?; // Of a repair that did not come to its end.
+        let hints = Hints::read(self.fs(), self.dir, &self.wal_dir, &self.log)?;
+        let mut wanted = self.families(&hints, descriptors, unknown)?;
+        self.fs().create_dir_all(&begun)?;
+
+        let is_any = |kind| match kind {
+            FileKind::Table(n) | FileKind::Wal(n) | FileKind::Manifest(n) | FileKind::Options(n) => Some(n),
+            _ => None,
+        };
+        let mut used = self.numbers(self.dir, is_any)?;
+        used.append(&mut self.numbers(&self.wal_dir, is_any)?);
+        let next = used.last().map_or(1, |number| number.0).max(hints.next_file_number.0) + 1;
+        for family in wanted.values_mut() {
+            family.order_tables(hints.is_complete);
+        }
+        let ambiguous: HashSet<_> = if hints.is_complete {
+            HashSet::new()
+        } else {
+            wanted.iter().filter(|(_, family)| family.is_ambiguous()).map(|(id, _)| *id).collect()
+        };
+        let (mut versions, mut manifest) = self.begin_manifest(&begun, &hints, &wanted, &ambiguous, next)?;
+
+        let place = TablePlace {
+            fs: Arc::clone(&self.env.fs),
+            dir: self.dir.to_owned(),
+            tables: TableCache::new(None),
+            block_cache: BlockCache::new(CacheOptions::default()),
+        };
+        let cleaner = Arc::default();
+        let memory = MemTableMemory::new(None);
+        let builder = FamilyBuilder {
+            options: self.options,
+            instance: 0,
+            place: &place,
+            cleaner: &cleaner,
+            memory: &memory,
+        };
+        let mut families = BTreeMap::new();
+        for (id, family) in &wanted {
+            families.insert(*id, builder.build(*id, &family.options, &family.name, &versions)?);
+        }
+        let session = session_id(self.env);
+        let db_id = versions.db_id().unwrap_or_default().to_owned();
+        let (edits, last_sequence) =
+            self.replay_wals(&begun, &hints, &wanted, &mut versions, &mut families, (&db_id, &session))?;
+
+        let mut edits = edits;
+        for id in &ambiguous {
+            let fresh = edits.remove(id).unwrap_or_else(|| VersionEdit::new(*id));
+            let merged =
+                self.merge(&begun, &wanted[id], &families[id], fresh, &versions, (&db_id, &session))?;
+            edits.insert(*id, merged);
+        }
+        let next = versions.new_file_number();
+        for id in wanted.keys() {
+            let edit = edits.entry(*id).or_insert_with(|| VersionEdit::new(*id));
+            edit.log_number = Some(next);
+            edit.last_sequence = Some(last_sequence);
+            edit.min_log_number_to_keep = Some(next);
+        }
+        versions.raise_last_sequence(last_sequence);
+        versions.log_and_apply(&mut manifest, edits.into_values().collect())?;
+        drop(manifest);
+        self.fs().open_directory(&begun)?.sync()?;
+        self.fs().rename(&begun, &self.dir.join(DONE))?;
+        self.fs().open_directory(self.dir)?.sync()
+    }
+
+    /// The column families that there are to be, with the tables that are good.
+    fn families(
+        &mut self,
+        hints: &Hints,
+        descriptors: &[ColumnFamilyDescriptor],
+        unknown: Option<&ColumnFamilyOptions>,
+    ) -> Result<BTreeMap<ColumnFamilyId, Wanted>> {
+        let mut wanted = BTreeMap::new();
+        let options_of = |name: &str| -> Result<ColumnFamilyOptions> {
+            let given = descriptors.iter().find(|given| given.name == name).map(|given| &given.options);
+            let fallback = unknown
+                .cloned()
+                .or_else(|| (name == DEFAULT_COLUMN_FAMILY).then(ColumnFamilyOptions::default));
+            let Some(mut options) = given.cloned().or(fallback) else {
+                return Err(Error::invalid_argument(format!(
+                    "column family {name:?}: a repair needs its options, or some for unknown ones"
+                )));
+            };
+            options.sanitize();
+            crate::options::validate(self.options, &options)?;
+            Ok(options)
+        };
+        let mut add = |id: ColumnFamilyId, name: &str, log_number: FileNumber| -> Result<()> {
+            if let std::collections::btree_map::Entry::Vacant(place) = wanted.entry(id) {
+                let options = options_of(name)?;
+                let (name, tables) = (name.to_owned(), Vec::new());
+                place.insert(Wanted { name, options, log_number, tables, lost: Vec::new() });
+            }
+            Ok(())
+        };
+        add(ColumnFamilyId::DEFAULT, DEFAULT_COLUMN_FAMILY, hints.log_number(ColumnFamilyId::DEFAULT))?;
+        for (id, family) in &hints.families {
+            add(*id, &family.name, hints.log_number(*id))?;
+        }
+        let is_table = |kind| if let FileKind::Table(number) = kind { Some(number) } else { None };
+        let numbers = self.numbers(self.dir, is_table)?;
+        let given = descriptors.iter().map(|given| &given.options).chain(unknown);
+        let given = given.map(|options| options.comparator.clone());
+        let comparators: Vec<UserComparator> = given.collect();
+        let mut found = Vec::new();
+        let mut lost = Vec::new();
+        for &number in &numbers {
+            match tables::examine(self.env, self.dir, number, hints, &comparators) {
+                Ok(Found::Obsolete(why)) => lost.push((number, None, why.to_owned(), false)),
+                Ok(Found::Table { family, family_name, table }) => {
+                    add(family, &family_name, FileNumber(0))?;
+                    found.push((family, table));
+                }
+                Err(error) if error.is_corruption() => {
+                    lost.push((number, hints.family_of(number), error.to_string(), true));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let gone = hints.files.iter().filter(|(number, _)| !numbers.contains(number));
+        let why = || "a MANIFEST names it and it is not there, unless it was replaced later".to_owned();
+        lost.extend(gone.map(|(number, (id, ..))| (*number, Some(*id), why(), false)));
+        // Two names for one id, or two ids for one name, and nobody knows which is right.
+        let mut names = BTreeSet::new();
+        if let Some(twice) = wanted.values().find(|family| !names.insert(&family.name)) {
+            let what =
+                format!("two column families are called {:?}: nothing says which is which", twice.name);
+            return Err(Error::corruption(format!("{}: {what}", self.dir.display())));
+        }
+        for (id, table) in found {
+            let family = wanted.get_mut(&id).expect("it was added above");
+            tables::check_comparator(&family.options, &family.name, &table)?;
+            family.tables.push(table);
+        }
+        for (number, id, why, matters) in lost {
+            self.lose(&file_name::table(self.dir, number), why);
+            // A table that cannot be read does not say whose it was: it may have been anybody's.
+            let whose: Vec<_> = id.map_or_else(|| wanted.keys().copied().collect(), |id| vec![id]);
+            let writes = hints.files.get(&number).map(|(.., file)| (file.smallest_seqno, file.largest_seqno));
+            for id in whose.iter().filter(|_| matters) {
+                if let Some(family) = wanted.get_mut(id) {
+                    family.lost.push(writes.unwrap_or((SequenceNumber::ZERO, SequenceNumber::MAX)));
+                }
+            }
+        }
+        Ok(wanted)
+    }
+
+    /// A MANIFEST in `begun` with the tables that stay as they are.
+    fn begin_manifest(
+        &mut self,
+        begun: &Path,
+        hints: &Hints,
+        wanted: &BTreeMap<ColumnFamilyId, Wanted>,
+        ambiguous: &HashSet<ColumnFamilyId>,
+        next: u64,
+    ) -> Result<(VersionSet, ManifestWriter)> {
+        let all = wanted.values().flat_map(|family| &family.tables);
+        let last_sequence = all.map(|table| table.meta.largest_seqno).max().unwrap_or_default();
+        let mut edits = Vec::new();
+        for (id, family) in wanted {
+            let mut edit = VersionEdit::new(*id);
+            edit.comparator = Some(family.options.comparator.name().to_owned());
+            edit.log_number = Some(if !family.lost.is_empty() { FileNumber(0) } else { family.log_number });
+            if *id == ColumnFamilyId::DEFAULT {
+                edit.db_id = hints.db_id.clone();
+                edit.prev_log_number = Some(FileNumber(0));
+                edit.next_file_number = Some(FileNumber(next));
+                edit.last_sequence = Some(last_sequence.max(hints.last_sequence));
+                edit.max_column_family = wanted.keys().last().map(|id| id.0.max(hints.max_column_family));
+            } else {
+                edit.column_family_change = Some(ColumnFamilyChange::Add(family.name.clone()));
+            }
+            edits.push(edit);
+            if ambiguous.contains(id) {
+                continue;
+            }
+            self.report.kept += family.tables.len();
+            let mut edit = VersionEdit::new(*id);
+            for table in &family.tables {
+                edit.add_file(table.level, Arc::clone(&table.meta));
+            }
+            edits.push(edit);
+        }
+        let (mut framer, mut bytes) = (LogFramer::new(FileNumber(1), false), Vec::new());
+        for edit in edits {
+            let mut encoded = Vec::new();
+            edit.encode(&mut encoded);
+            framer.frame(&[&encoded], &mut bytes);
+        }
+        self.fs().write_all_synced(&file_name::manifest(begun, FileNumber(1)), &bytes)?;
+        set_current(self.fs(), begun, FileNumber(1))?;
+        let config = |family: &Wanted| ColumnFamilyConfig {
+            name: family.name.clone(),
+            comparator: family.options.comparator.clone(),
+            num_levels: (family.options.num_levels as usize).max(family.levels()),
+        };
+        let recover =
+            RecoverOptions { column_families: wanted.values().map(config).collect(), allow_unlisted: false };
+        let options =
+            ManifestOptions { write_db_id: self.options.write_dbid_to_manifest, ..Default::default() };
+        VersionSet::recover(self.env, begun, recover, options)
+    }
+
+    /// Writes what only WALs hold to tables in `begun`. Answers the edits that add them, and the last write.
+    fn replay_wals(
+        &mut self,
+        begun: &Path,
+        hints: &Hints,
+        wanted: &BTreeMap<ColumnFamilyId, Wanted>,
+        versions: &mut VersionSet,
+        families: &mut BTreeMap<ColumnFamilyId, Family>,
+        (db_id, session): (&str, &str),
+    ) -> Result<(BTreeMap<ColumnFamilyId, VersionEdit>, SequenceNumber)> {
+        let is_wal = |kind| if let FileKind::Wal(number) = kind { Some(number) } else { None };
+        self.report.wals = self.numbers(&self.wal_dir, is_wal)?.len();
+        let is_stored = |id: ColumnFamilyId, key: &[u8], sequence, kind| match wanted.get(&id) {
+            // The MANIFEST says from which WAL on nothing is in tables.
+            Some(family) if hints.is_complete && family.lost.is_empty() => Ok(false),
+            Some(family) => family.stores(key, sequence, kind),
+            None => Ok(false),
+        };
+        let mut recovery = Recovery {
+            env: self.env,
+            dir: begun,
+            wal_dir: &self.wal_dir,
+            options: self.options,
+            log: &self.log,
+            db_id,
+            session_id: session,
+            versions,
+            families,
+            read_only: false,
+            is_stored: Some(&is_stored),
+            first_replayed: None,
+            edits: BTreeMap::new(),
+        };
+        let replayed = recovery.replay()?;
+        Ok((recovery.edits, replayed.last_sequence))
+    }
+
+    /// Merges all tables of a column family, and those of `fresh`, into new ones in `begun`.
+    fn merge(
+        &mut self,
+        begun: &Path,
+        wanted: &Wanted,
+        family: &Family,
+        fresh: VersionEdit,
+        versions: &VersionSet,
+        (db_id, session): (&str, &str),
+    ) -> Result<VersionEdit> {
+        let (data, settings) = (&family.data, family.data.settings());
+        let mut readers = Readers::default();
+        let mut files: Vec<Arc<FileMetaData>> = Vec::new();
+        for table in &wanted.tables {
+            readers.add(table.meta.number, Arc::clone(&table.reader));
+            files.push(Arc::clone(&table.meta));
+        }
+        for (_, file) in &fresh.new_files {
+            readers.add(file.number, tables::open(self.env, begun, &settings.opener.table, file)?);
+            files.push(Arc::clone(file));
+        }
+        files.sort_by_key(|file| std::cmp::Reverse((file.largest_seqno, file.number)));
+        self.report.merged += wanted.tables.len();
+        let output_level = settings.compaction.num_levels.saturating_sub(1);
+        let (compression, compression_options) =
+            settings.compaction.compression_of_level(output_level, 0, true);
+        let plan = CompactionPlan {
+            inputs: vec![LevelInputs { level: 0, files }],
+            output_level,
+            output_path_id: 0,
+            below: Vec::new(),
+            kind: PlanKind::Rewrite,
+            reason: CompactionReason::ManualCompaction,
+            score: 0.0,
+            target_file_size: settings.compaction.target_file_size_base,
+            max_compaction_bytes: u64::MAX,
+            compression,
+            compression_options,
+            bottommost: true,
+            ingest_behind: false,
+            max_subcompactions: 1,
+            partitioning: Partitioning::default(),
+            full: true,
+            manual: true,
+            exclusive: true,
+            compact_cursor: None,
+        };
+        let build = build_options(data, &settings, db_id, session, self.options);
+        let numbers = versions.file_numbers();
+        let next = || numbers.next();
+        let context = JobContext {
+            env: self.env,
+            comparator: &data.comparator,
+            tables: &readers,
+            outputs: &Outputs { dir: begun, next: &next },
+            build: &build,
+            write: write_options(self.options),
+            snapshots: &[],
+            earliest_write_conflict: None,
+            merge_operator: settings.options.merge_operator.as_deref(),
+            enforce_single_del_contracts: false,
+            cancelled: &|| Ok(()),
+            skip_filters_at_bottom: false,
+            tombstone_mark_ratio: 0.0,
+            filter: None,
+            rate_limiter: self.options.rate_limiter.as_ref(),
+            workers: &ScopedThreads(1),
+            progress: None,
+            readahead_size: self.options.compaction_readahead_size,
+            verify_record_count: false,
+            paranoid_file_checks: settings.options.paranoid_file_checks,
+        };
+        let output = run_compaction(&plan, &context)?;
+        let mut edit = VersionEdit::new(data.id);
+        for (at, mut file) in output.files.into_iter().enumerate() {
+            file.epoch_number = at as u64 + 1; // They do not overlap: any order is right.
+            edit.add_file(output_level, Arc::new(file));
+        }
+        Ok(edit)
+    }
+
+    /// Moves the new files in and the others out. Can be done any number of times.
+    fn move_in(&mut self) -> Result<()> {
+        let (fs, done) = (self.fs(), self.dir.join(DONE));
+        let number = current_manifest(fs, &done)?;
+        let fresh = file_name::manifest(&done, number);
+        let manifest = file_name::manifest(self.dir, number);
+        if fs.exists(&fresh)? {
+            fs.rename(&fresh, &manifest)?;
+        }
+        let mut live = HashSet::new();
+        let mut reader = ManifestReader::open(fs, &manifest)?;
+        while let Some(record) = reader.next_edit()? {
+            live.extend(record.edit.new_files.iter().map(|(_, file)| file.number));
+        }
+        let is_table = |kind| if let FileKind::Table(number) = kind { Some(number) } else { None };
+        for table in self.numbers(&done, is_table)? {
+            if live.contains(&table) {
+                fs.rename(&file_name::table(&done, table), &file_name::table(self.dir, table))?;
+            }
+        }
+        let dir = fs.open_directory(self.dir)?;
+        dir.sync()?;
+        set_current(fs, self.dir, number)?;
+        let lost = self.dir.join(LOST);
+        fs.create_dir_all(&lost)?;
+        for from in BTreeSet::from([self.dir, &self.wal_dir]) {
+            for name in fs.list(from)? {
+                let is_old = match FileKind::parse(&name) {
+                    Some(FileKind::Table(table)) => !live.contains(&table),
+                    Some(FileKind::Manifest(other)) => other != number,
+                    Some(FileKind::Wal(_)) => true,
+                    _ => false,
+                };
+                if is_old {
+                    fs.rename(&from.join(&name), &lost.join(&name))?;
+                }
+            }
+        }
+        fs.open_directory(&lost)?.sync()?;
+        dir.sync()?;
+        let begun = self.dir.join(BEGUN);
+        fs.rename(&done, &begun)?; // What is left of it is removed now or by the next repair.
+        dir.sync()?;
+        remove_all(fs, &begun)?;
+        dir.sync()
+    }
+}
+
+/// Removes a directory with the files in it, if it is there.
+fn remove_all(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
+    if !fs.exists(dir)? {
+        return Ok(());
+    }
+    for name in fs.list(dir)? {
+        fs.remove(&dir.join(name))?;
+    }
+    fs.remove_dir(dir)
+}

@@ -1,0 +1,382 @@
+//! Databases that are made whole again from what is left of them.
+
+use crate::disk::{DIR, Disk, all, all_of, refused};
+use ironstone::options::Options;
+use ironstone::vfs::fault::{FaultError, FaultRule};
+use ironstone::vfs::mem::CrashPolicy;
+use ironstone::vfs::{FileSystem, OpKind};
+use ironstone::{
+    BottommostPolicy, Code, ColumnFamilyDescriptor, CompactFilesOptions, CompactRangeOptions, Comparator,
+    CompressionKind, Db, IngestOptions, RepairReport, Result, SstFileWriter, UserComparator, WriteOptions,
+    merge_operators,
+};
+use std::cmp::Ordering;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+fn options(disk: &Disk) -> Options {
+    let mut options = disk.options();
+    options.db.create_missing_column_families = true;
+    options.cf.merge_operator = Some(merge_operators::string_append(","));
+    options.cf.level_compaction_dynamic_level_bytes = false;
+    options.cf.target_file_size_base = 16 << 10;
+    options.cf.compression = CompressionKind::None;
+    options
+}
+
+/// Two column families, tables on three levels, and WALs with writes that no table has.
+fn filled(disk: &Disk) -> Db {
+    let db = disk.open_families(&options(disk), &["other"]).unwrap();
+    let other = db.column_family("other").unwrap();
+    let none = WriteOptions::default();
+    for round in 0..6 {
+        for key in 0..60 {
+            let key = format!("key{:03}", (key * 7 + round * 13) % 100);
+            db.put(&key, format!("{round}{}", "v".repeat(400))).unwrap();
+            db.merge_cf(&none, &other, &key, format!("{round}")).unwrap();
+        }
+        db.delete_range_cf(
+            &none,
+            &other,
+            format!("key{:03}", round * 10),
+            format!("key{:03}", round * 10 + 3),
+        )
+        .unwrap();
+        db.delete(format!("key{:03}", round * 9)).unwrap();
+        if round < 5 {
+            db.flush_cfs(&Default::default(), &[db.default_column_family(), &other]).unwrap();
+        }
+        let down = CompactRangeOptions {
+            change_level: true,
+            target_level: Some(3),
+            bottommost_level_compaction: BottommostPolicy::Force,
+            ..Default::default()
+        };
+        if round == 1 {
+            db.compact_range(&down, db.default_column_family(), None, None).unwrap();
+            db.compact_range(&down, &other, None, None).unwrap();
+        } else if round == 3 {
+            db.compact_range(&CompactRangeOptions::default(), &other, Some(b"key030"), Some(b"key050"))
+                .unwrap();
+        }
+    }
+    db
+}
+
+fn repair(disk: &Disk) -> Result<RepairReport> {
+    let options = options(disk);
+    let given = ["default", "other"].map(|name| ColumnFamilyDescriptor::new(name, options.cf.clone()));
+    Db::repair(&options.db, DIR, &given, None)
+}
+
+/// Everything in both column families.
+fn contents(db: &Db) -> [String; 2] {
+    [all(db), all_of(db, &db.column_family("other").unwrap())]
+}
+fn reopened(disk: &Disk) -> [String; 2] {
+    let db = disk.open_families(&options(disk), &["other"]).unwrap();
+    db.verify_checksum().unwrap();
+    let found = contents(&db);
+    // And it works.
+    db.put("after", "v").unwrap();
+    db.compact_range(&CompactRangeOptions::default(), db.default_column_family(), None, None).unwrap();
+    assert_eq!(db.get("after").unwrap().as_deref(), Some(&b"v"[..]));
+    db.delete("after").unwrap();
+    assert_eq!(contents(&db), found);
+    db.close().unwrap();
+    found
+}
+/// Oldest first.
+fn manifests(disk: &Disk) -> Vec<PathBuf> {
+    let files = disk.fs.all_files().into_iter();
+    let mut manifests: Vec<_> =
+        files.filter(|path| path.to_string_lossy().contains("/db/MANIFEST-")).collect();
+    manifests.sort();
+    manifests
+}
+
+type Harm = fn(&Disk);
+
+/// Ways in which all that is not in tables and WALs can be lost.
+const HARMS: [(&str, Harm); 6] = [
+    ("nothing", |_| {}),
+    ("no CURRENT", |disk| disk.fs.remove(Path::new("/db/CURRENT")).unwrap()),
+    ("a CURRENT that names nothing", |disk| {
+        disk.fs.corrupt(Path::new("/db/CURRENT"), |bytes| bytes.truncate(9)).unwrap();
+    }),
+    ("a MANIFEST with a hole", |disk| {
+        disk.fs
+            .corrupt(manifests(disk).last().unwrap(), |bytes| {
+                let middle = bytes.len() / 2;
+                bytes[middle..middle + 30].fill(0x55);
+            })
+            .unwrap();
+    }),
+    ("a MANIFEST with half of its bytes", |disk| {
+        disk.fs.corrupt(manifests(disk).last().unwrap(), |bytes| bytes.truncate(bytes.len() / 2)).unwrap();
+    }),
+    ("no MANIFEST", |disk| {
+        manifests(disk).iter().for_each(|path| disk.fs.remove(path).unwrap());
+        disk.fs.remove(Path::new("/db/CURRENT")).unwrap();
+    }),
+];
+
+#[test]
+fn tables_and_wals_are_enough() {
+    for kill in [false, true] {
+        for (what, harm) in HARMS {
+            let disk = Disk::new();
+            let db = filled(&disk);
+            let expected = contents(&db);
+            let disk = if kill {
+                // Those that are replaced and still there would count as well.
+                disk.wait_until("replaced tables are gone", || {
+                    disk.files(".sst").len() == db.live_files().len()
+                });
+                disk.kill()
+            } else {
+                db.close().unwrap();
+                disk
+            };
+            harm(&disk);
+            let report = repair(&disk).unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert!(report.wals > 0 && report.kept + report.merged > 0, "{what}: {report:?}");
+            assert!(report.lost.iter().all(|(_, why)| why.contains("replaced")), "{what}: {report:?}");
+            assert!(reopened(&disk) == expected, "{what}: {report:?}");
+            assert!(!disk.exists("/db/repair.tmp") && !disk.exists("/db/repair.done"));
+        }
+    }
+}
+
+/// The numbers of writes do not tell which of two tables is the newer one: only their levels did.
+#[test]
+fn tables_that_only_levels_put_in_order_are_merged() {
+    for harm in [1, 5] {
+        let disk = Disk::new();
+        let db = disk.open_families(&options(&disk), &["other"]).unwrap();
+        let down = |level| CompactRangeOptions {
+            change_level: true,
+            target_level: Some(level),
+            ..Default::default()
+        };
+        let cf = db.default_column_family();
+        for key in ["a", "m", "z"] {
+            db.put(key, "oldest").unwrap();
+        }
+        db.flush().unwrap();
+        db.compact_range(&down(5), cf, None, None).unwrap();
+        let newest = |db: &Db| db.live_files().iter().map(|file| file.number).max().unwrap();
+        db.put("m", "old").unwrap();
+        db.merge("z", "1").unwrap();
+        db.flush().unwrap();
+        let old = newest(&db);
+        db.compact_files(&CompactFilesOptions::default(), cf, &[old], 3).unwrap();
+        let old = newest(&db);
+        db.put("m", "new").unwrap();
+        db.merge("z", "2").unwrap();
+        db.flush().unwrap();
+        db.compact_files(&CompactFilesOptions::default(), cf, &[newest(&db)], 2).unwrap();
+        db.put("a", "new").unwrap();
+        db.flush().unwrap();
+        db.compact_files(&CompactFilesOptions::default(), cf, &[newest(&db)], 2).unwrap();
+        let with_a = newest(&db);
+        db.compact_files(&CompactFilesOptions::default(), cf, &[with_a, old], 3).unwrap();
+        let expected = contents(&db);
+        assert_eq!(expected[0], "a=new m=new z=oldest,1,2");
+        let files = db.live_files();
+        let mixed = files.iter().find(|file| file.level == 3).unwrap();
+        let upper = files.iter().find(|file| file.level == 2).unwrap();
+        assert!(
+            mixed.largest_sequence > upper.largest_sequence
+                && mixed.smallest_sequence < upper.smallest_sequence
+        );
+        db.close().unwrap();
+        (HARMS[harm].1)(&disk);
+        let report = repair(&disk).unwrap();
+        assert_eq!(report.merged, if harm == 5 { 3 } else { 0 }, "{report:?}");
+        assert_eq!(reopened(&disk), expected, "{report:?}");
+    }
+}
+
+#[test]
+fn a_damaged_table_is_put_aside_and_the_rest_is_there() {
+    for harm in [1, 5] {
+        let disk = Disk::new();
+        let db = filled(&disk);
+        let expected = contents(&db);
+        let files = db.live_files();
+        db.close().unwrap();
+        let bad = files
+            .iter()
+            .filter(|file| file.column_family == "default")
+            .max_by_key(|file| file.level)
+            .unwrap();
+        let path = PathBuf::from(format!("{DIR}/{:06}.sst", bad.number.0));
+        disk.fs.corrupt(&path, |bytes| bytes[20] ^= 0x10).unwrap();
+        (HARMS[harm].1)(&disk);
+        let report = repair(&disk).unwrap();
+        assert_eq!(report.lost.len(), 1, "{report:?}");
+        assert_eq!(report.lost[0].0, path);
+        assert!(report.lost[0].1.contains("checksum is"), "{report:?}");
+        let kept = PathBuf::from(format!("{DIR}/lost/{:06}.sst", bad.number.0));
+        assert!(disk.exists(&kept) && !disk.exists(&path));
+        let found = reopened(&disk);
+        assert!(found[1] == expected[1], "the other column family has nothing to do with it");
+        let inside = |key: &str| key.as_bytes() >= &*bad.smallest && key.as_bytes() <= &*bad.largest;
+        let outside = |all: &str| -> Vec<String> {
+            let entries = all.split(' ').map(str::to_owned);
+            entries.filter(|entry| !inside(entry.split('=').next().unwrap())).collect()
+        };
+        assert!(!outside(&expected[0]).is_empty());
+        assert!(outside(&found[0]) == outside(&expected[0]));
+    }
+}
+
+#[test]
+fn a_damaged_wal_gives_what_it_can() {
+    let disk = Disk::new();
+    let db = filled(&disk);
+    let expected = contents(&db);
+    let disk = disk.kill();
+    let wal = disk.newest(".log");
+    disk.fs
+        .corrupt(&wal, |bytes| {
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+        })
+        .unwrap();
+    refused(disk.open_families(&options(&disk), &["other"]), Code::Corruption, ".log");
+    repair(&disk).unwrap();
+    let found = reopened(&disk);
+    assert_ne!(found, expected);
+    let count = |all: &[String; 2]| all.iter().map(|all| all.split(' ').count()).sum::<usize>();
+    assert!(count(&found) + 3 > count(&expected), "one record is missing");
+}
+
+#[test]
+fn ingested_files_need_the_manifest() {
+    for (harm, kept) in [(1, true), (5, false)] {
+        let disk = Disk::new();
+        let db = filled(&disk);
+        let mut writer = SstFileWriter::new(&options(&disk));
+        writer.open("/outside.sst").unwrap();
+        writer.put(b"key050", b"ingested").unwrap();
+        writer.finish().unwrap();
+        db.ingest_external_files(db.default_column_family(), &["/outside.sst"], &IngestOptions::default())
+            .unwrap();
+        assert_eq!(db.get("key050").unwrap().as_deref(), Some(&b"ingested"[..]));
+        db.close().unwrap();
+        (HARMS[harm].1)(&disk);
+        let report = repair(&disk).unwrap();
+        assert_eq!(report.lost.is_empty(), kept, "{report:?}");
+        let found = reopened(&disk);
+        assert_eq!(found[0].contains("key050=ingested"), kept);
+        if !kept {
+            assert!(report.lost[0].1.contains("ingested again"), "{report:?}");
+            assert!(disk.exists(format!("{DIR}/lost/{}", report.lost[0].0.file_name().unwrap().display())));
+        }
+    }
+}
+
+#[test]
+fn what_a_repair_must_know_it_asks_for_first() {
+    let disk = Disk::new();
+    let db = filled(&disk);
+    let settings = options(&disk);
+    refused(repair(&disk), Code::IoError, "LOCK");
+    db.close().unwrap();
+    let only = |cf| vec![ColumnFamilyDescriptor::new("default", cf)];
+    let refused_with = |given: &[ColumnFamilyDescriptor], says: &str| {
+        refused(Db::repair(&settings.db, DIR, given, None), Code::InvalidArgument, says);
+    };
+    refused_with(&only(settings.cf.clone()), "column family \"other\"");
+    let mut reverse = settings.cf.clone();
+    reverse.comparator = UserComparator::ReverseBytewise;
+    let both = ["default", "other"].map(|name| ColumnFamilyDescriptor::new(name, reverse.clone()));
+    refused_with(&both, "made with comparator leveldb.BytewiseComparator");
+    let tables = |disk: &Disk| disk.files(".sst").len();
+    assert!(tables(&disk) > 0 && !disk.exists("/db/lost"), "only LOG has changed");
+    // With options for those that are not named it works.
+    Db::repair(&settings.db, DIR, &[], Some(&settings.cf)).unwrap();
+    reopened(&disk);
+}
+
+/// Longer keys first.
+struct ByLength;
+
+impl Comparator for ByLength {
+    fn name(&self) -> &str {
+        "test.ByLength"
+    }
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        b.len().cmp(&a.len()).then_with(|| a.cmp(b))
+    }
+}
+
+#[test]
+fn comparators_of_the_application_are_used() {
+    let disk = Disk::new();
+    let mut settings = disk.options();
+    settings.cf.comparator = UserComparator::Custom(Arc::new(ByLength));
+    let db = disk.open_with(&settings);
+    for round in 0..3 {
+        for key in ["a", "bbb", "cc", "dddd"] {
+            db.put(key, format!("{key}{round}")).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    let expected = all(&db);
+    db.close().unwrap();
+    (HARMS[5].1)(&disk);
+    refused(Db::repair(&settings.db, DIR, &[], None), Code::InvalidArgument, "test.ByLength");
+    Db::repair(&settings.db, DIR, &[], Some(&settings.cf)).unwrap();
+    assert_eq!(all(&disk.open_with(&settings)), expected);
+}
+
+/// Every operation of a repair fails once, and the power goes there: the next repair does it all.
+#[test]
+fn a_repair_that_was_interrupted_is_repeated() {
+    for harm in [3, 5] {
+        let disk = Disk::new();
+        let db = filled(&disk);
+        let expected = contents(&db);
+        db.close().unwrap();
+        (HARMS[harm].1)(&disk);
+        let original = disk.kill();
+        let mut failures = 0;
+        for operation in 0.. {
+            let disk = original.kill();
+            disk.faults.clear();
+            let kinds = [
+                OpKind::Create,
+                OpKind::Append,
+                OpKind::Sync,
+                OpKind::Rename,
+                OpKind::Remove,
+                OpKind::SyncDirectory,
+            ];
+            let rule = disk.faults.add(FaultRule::error(FaultError::Io).on(&kinds).after(operation));
+            disk.faults.arm();
+            let result = repair(&disk);
+            disk.faults.disarm();
+            if rule.hits() == 0 {
+                result.unwrap();
+                break;
+            }
+            failures += u64::from(result.is_err());
+            for policy in [CrashPolicy::KeepAll, CrashPolicy::DropUnsynced] {
+                let disk = disk.crash(policy);
+                // Until then it does not open, or it is whole.
+                if let Ok(db) = disk.open_families(&options(&disk), &["other"]) {
+                    assert!(contents(&db) == expected, "operation {operation}, {policy:?}");
+                    drop(db);
+                } else {
+                    repair(&disk)
+                        .unwrap_or_else(|error| panic!("operation {operation}, {policy:?}: {error}"));
+                }
+                assert!(reopened(&disk) == expected, "operation {operation}, {policy:?}");
+            }
+        }
+        assert!(failures > 30, "{failures}");
+    }
+}
