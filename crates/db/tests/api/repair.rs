@@ -199,6 +199,29 @@ fn tables_that_only_levels_put_in_order_are_merged() {
 }
 
 #[test]
+fn a_wal_that_another_column_family_keeps_counts_once() {
+    for (what, harm) in HARMS {
+        let disk = Disk::new();
+        let db = disk.open_families(&options(&disk), &["other"]).unwrap();
+        let other = db.column_family("other").unwrap();
+        db.put("a", "1").unwrap();
+        db.flush().unwrap();
+        db.put("b", "only in the WAL").unwrap();
+        for operand in ["1", "2", "3"] {
+            db.merge_cf(&WriteOptions::default(), &other, "k", operand).unwrap();
+        }
+        db.flush_cf(&Default::default(), &other).unwrap();
+        db.merge_cf(&WriteOptions::default(), &other, "k", "4").unwrap();
+        let expected = contents(&db);
+        assert_eq!(expected, ["a=1 b=only in the WAL", "k=1,2,3,4"]);
+        db.close().unwrap();
+        harm(&disk);
+        repair(&disk).unwrap();
+        assert_eq!(reopened(&disk), expected, "{what}");
+    }
+}
+
+#[test]
 fn a_damaged_table_is_put_aside_and_the_rest_is_there() {
     for harm in [1, 5] {
         let disk = Disk::new();
@@ -336,7 +359,7 @@ fn comparators_of_the_application_are_used() {
 /// Every operation of a repair fails once, and the power goes there: the next repair does it all.
 #[test]
 fn a_repair_that_was_interrupted_is_repeated() {
-    for harm in [3, 5] {
+    for harm in [0, 3, 5] {
         let disk = Disk::new();
         let db = filled(&disk);
         let expected = contents(&db);
@@ -366,8 +389,10 @@ fn a_repair_that_was_interrupted_is_repeated() {
             failures += u64::from(result.is_err());
             for policy in [CrashPolicy::KeepAll, CrashPolicy::DropUnsynced] {
                 let disk = disk.crash(policy);
-                // Until then it does not open, or it is whole.
+                // Until then it does not open, or it is whole and no repair goes on from where it was.
+                let is_under_way = disk.exists("/db/repair.done");
                 if let Ok(db) = disk.open_families(&options(&disk), &["other"]) {
+                    assert!(!is_under_way, "operation {operation}, {policy:?}");
                     assert!(contents(&db) == expected, "operation {operation}, {policy:?}");
                     drop(db);
                 } else {
