@@ -256,6 +256,9 @@ pub(crate) fn open(
         CommitPipeline::new(last_sequence, wal_number, wal_file, recycled, directory, gaps_are_damage);
     if let (false, Some(before)) = (read_only, &replayed.last_wal) {
         pipeline.begin_after(before)?;
+        if pipeline.syncs_before_next() {
+            pipeline.sync_log()?;
+        }
     }
     for family in families.values() {
         pipeline.set_active(family.data.id, Arc::clone(&family.mem));

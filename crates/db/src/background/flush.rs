@@ -189,6 +189,10 @@ fn flush(engine: &Engine, job_id: u64, taken: &Taken) -> Result<()> {
             state.wals.entry(number).and_modify(|wal| wal.synced = true);
         }
     }
+    // Modes that refuse gaps know a MANIFEST that lost this flush by what the next WAL says was before it.
+    if engine.pipeline.syncs_before_next() {
+        engine.pipeline.sync_log()?;
+    }
     install(engine, &[flushed])
 }
 

@@ -92,6 +92,12 @@ impl Disk {
         let files = self.fs.all_files().into_iter();
         files.filter(|path| path.to_string_lossy().ends_with(suffix)).collect()
     }
+    /// The newest file of the database whose name begins with `prefix`.
+    pub fn newest_in_db(&self, prefix: &str) -> PathBuf {
+        let files = self.fs.all_files().into_iter();
+        let begins = |path: &PathBuf| path.starts_with(DIR) && name_of(path).starts_with(prefix);
+        files.filter(begins).max().expect("there is one")
+    }
     /// The newest file whose name ends in `suffix`.
     pub fn newest(&self, suffix: &str) -> PathBuf {
         let files = self.files(suffix).into_iter();
@@ -108,6 +114,10 @@ impl Disk {
             clock.sleep(Duration::from_millis(1));
         }
     }
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 fn descriptors(options: &Options, names: &[&str]) -> Vec<ColumnFamilyDescriptor> {

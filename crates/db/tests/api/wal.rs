@@ -639,3 +639,27 @@ fn a_flush_under_way_does_not_outrun_a_log_that_is_given_up() {
         assert_eq!(get(&db, "a"), crate::disk::get_in(&db, &second, "a"));
     }
 }
+
+/// What a WAL says was before it is durable before the flush that lets go of the older one.
+#[test]
+fn modes_that_refuse_gaps_know_a_manifest_that_lost_a_flush_after_a_power_loss() {
+    for mode in [WalRecoveryMode::AbsoluteConsistency, WalRecoveryMode::TolerateCorruptedTailRecords] {
+        let disk = Disk::new();
+        let mut options = disk.options();
+        options.db.wal_recovery_mode = mode;
+        let db = disk.open_with(&options);
+        put_synced(&db, "k", "v");
+        let manifest = disk.newest_in_db("MANIFEST-");
+        let before = disk.fs.size(&manifest).unwrap();
+        db.flush().unwrap();
+        let old_wal_is_gone = || disk.files(".log").len() == 1;
+        disk.wait_until("the old WAL is removed", old_wal_is_gone);
+        let lost = disk.lose_power();
+        assert_eq!(all(&lost.open_with(&options)), "k=v");
+        let cut = disk.lose_power();
+        let old = cut.files(".log").into_iter().min().unwrap();
+        cut.fs.remove(&old).unwrap(); // For good, as it is once the directory was synced.
+        cut.fs.corrupt(&manifest, |bytes| bytes.truncate(before as usize)).unwrap();
+        refused(cut.try_open(&options), Code::Corruption, ".log");
+    }
+}
