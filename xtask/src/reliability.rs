@@ -71,8 +71,8 @@ const INTRODUCTION: &str = "\
 # What Ironstone is tested against, and what came of it
 
 For whoever decides whether to trust it. This page is written by `cargo xtask reliability` from the records in
-`docs/reliability`, which `cargo xtask campaign` makes; nothing on it is entered by hand. Every random test prints a
-line that replays a failure. What is promised is in [docs/invariants.md](docs/invariants.md) and in the documentation
+`docs/reliability`, which `cargo xtask campaign` makes; nothing on it is entered by hand but the list of what was found and fixed. Every
+random test prints a line that replays a failure. What is promised is in [docs/invariants.md](docs/invariants.md) and in the documentation
 of each option; how the harnesses work is in [docs/testing.md](docs/testing.md).
 
 ";
@@ -98,8 +98,25 @@ fn page(records: &BTreeMap<String, Value>) -> String {
     damage(&mut text, records);
     mistakes(&mut text, records);
     fuzz(&mut text, records);
+    found(&mut text, records);
     text += LIMITS;
     text
+}
+
+/// What the harnesses found in the engine, which is fixed. The record is kept by hand, with each fix.
+fn found(text: &mut String, records: &BTreeMap<String, Value>) {
+    let found = records.get("found").and_then(|record| record["found"].as_array());
+    let Some(found) = found else { return };
+    let _ = write!(
+        text,
+        "## Found and fixed\n\nOpen: 0.\n\n| by | what | fix | test that shows it |\n|---|---|---|---|\n"
+    );
+    for one in found {
+        let field = |name: &str| one[name].as_str().unwrap_or("-");
+        let (by, what, fix, test) = (field("harness"), field("what"), field("commit"), field("test"));
+        let _ = writeln!(text, "| {by} | {what} | {fix} | {test} |");
+    }
+    text.push('\n');
 }
 
 fn summary(text: &mut String, records: &BTreeMap<String, Value>) {
