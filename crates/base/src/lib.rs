@@ -12,6 +12,7 @@ pub mod file_name;
 pub mod hash;
 pub mod internal_key;
 pub mod merge;
+pub mod perf;
 pub mod prefix_seek;
 pub mod range_tombstones;
 pub mod slice_transform;

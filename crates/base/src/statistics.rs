@@ -41,7 +41,7 @@ macro_rules! named_enum {
         }
     };
 }
-use named_enum;
+pub(crate) use named_enum;
 
 /// How much is collected. Numbers are RocksDB's (`StatsLevel`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]

@@ -14,10 +14,12 @@ use crate::read::view::SuperVersion;
 use crate::snapshot::Snapshot;
 use crate::write::commit::LogLevel;
 use crate::write_batch::WriteBatch;
+use ironstone_base::perf::{self, PerfMetric};
 use ironstone_base::statistics::Ticker;
 use ironstone_base::sync::atomic::Ordering;
 use ironstone_base::sync::{Arc, Mutex};
 use ironstone_base::{ColumnFamilyId, Error, Result, SequenceNumber, ValueType};
+use ironstone_vfs::{PerfCpuTimer, PerfTimer};
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -227,6 +229,7 @@ impl Db {
         let level = engine.log_level(options)?;
         engine.write_failure()?;
         if engine.switch_wanted.load(Ordering::Relaxed) {
+            let _timer = PerfTimer::start(PerfMetric::WriteSchedulingFlushesCompactionsTime);
             engine.switch_memtables(&crate::write::switch::Which::Due)?;
         }
         if let Some(manager) = &engine.write_buffer_manager {
@@ -298,9 +301,7 @@ impl Db {
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<PinnedValue>> {
         let context = ironstone_sst::ReadContext::default();
         let (view, at) = acquire::for_one_key(self.default.0.views(), || Ok(self.engine.pipeline.visible()))?;
-        let found = view.get(key.as_ref(), at, &context);
-        self.count_get(&found);
-        found
+        self.find(&view, key.as_ref(), at, &context)
     }
     /// The value of `key` in `cf`, pinned where it is.
     pub fn get_cf(
@@ -311,17 +312,27 @@ impl Db {
     ) -> Result<Option<PinnedValue>> {
         self.check_handle(cf)?;
         let (view, at) = acquire::for_one_key(cf.0.views(), || self.read_sequence(options))?;
-        let found = view.get(key.as_ref(), at, &options.context());
-        self.count_get(&found);
-        found
+        self.find(&view, key.as_ref(), at, &options.context())
     }
-    fn count_get(&self, found: &Result<Option<PinnedValue>>) {
+    fn find(
+        &self,
+        view: &SuperVersion,
+        key: &[u8],
+        at: SequenceNumber,
+        context: &ironstone_sst::ReadContext,
+    ) -> Result<Option<PinnedValue>> {
+        let _timer = PerfCpuTimer::start(PerfMetric::GetCpuNanos);
+        let found = view.get(key, at, context);
+        if let Ok(Some(value)) = &found {
+            perf::count(PerfMetric::GetReadBytes, value.len() as u64);
+        }
         if self.engine.statistics.is_some() {
             self.engine.count(Ticker::NumberKeysRead, 1);
-            if let Ok(Some(value)) = found {
+            if let Ok(Some(value)) = &found {
                 self.engine.count(Ticker::BytesRead, value.len() as u64);
             }
         }
+        found
     }
     /// The merge operands of `key`, oldest first, not merged; a value below them comes first. At most `limit`,
     /// else `Incomplete`.
@@ -365,6 +376,7 @@ impl Db {
             Ok((view, at)) => {
                 let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
                 let found = view.multi_get(&keys, at, &options.context());
+                perf::count(PerfMetric::MultigetReadBytes, bytes_of(&found));
                 self.engine.count(Ticker::NumberMultigetCalls, 1);
                 self.engine.count(Ticker::NumberMultigetKeysRead, keys.len() as u64);
                 found
@@ -384,7 +396,9 @@ impl Db {
         };
         let context = options.context();
         let keys = keys.iter().zip(views);
-        keys.map(|((_, key), view)| view.get(key.as_ref(), at, &context)).collect()
+        let found: Vec<_> = keys.map(|((_, key), view)| view.get(key.as_ref(), at, &context)).collect();
+        perf::count(PerfMetric::MultigetReadBytes, bytes_of(&found));
+        found
     }
 
     fn consistent_views<'a>(
@@ -485,6 +499,10 @@ impl fmt::Debug for Db {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Db({})", self.engine.dir.display())
     }
+}
+
+fn bytes_of(found: &[Result<Option<PinnedValue>>]) -> u64 {
+    found.iter().flatten().flatten().map(|value| value.len() as u64).sum()
 }
 
 impl Engine {

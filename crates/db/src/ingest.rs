@@ -23,6 +23,7 @@ use crate::memtables::DbMemTable;
 use crate::read::view::SuperVersion;
 use crate::sst_file_writer::EXTERNAL_VERSION;
 use crate::write::switch::Which;
+use ironstone_base::perf::PerfMetric;
 use ironstone_base::sync::Arc;
 use ironstone_base::{
     Code, ColumnFamilyId, Error, FileNumber, InternalKeyBuf, Result, SequenceNumber, UserComparator,
@@ -34,7 +35,7 @@ use ironstone_sst::properties::{EXTERNAL_SST_GLOBAL_SEQNO, EXTERNAL_SST_VERSION,
 use ironstone_sst::unique_id::unique_id;
 use ironstone_sst::{FileChecksum, OpenOptions, TableOptions, TableReadOptions, TableReader};
 use ironstone_version::{FileMetaData, VersionEdit};
-use ironstone_vfs::OpenHints;
+use ironstone_vfs::{OpenHints, PerfTimer};
 use std::path::{Path, PathBuf};
 
 /// How files are brought in. Names, meanings and defaults are RocksDB's.
@@ -138,6 +139,7 @@ impl Db {
     /// The same for several column families: all files of all of them, or none.
     pub fn ingest_external_files_of(&self, families: &[IngestFiles<'_>]) -> Result<()> {
         let engine = self.engine();
+        let _timer = PerfTimer::start(PerfMetric::FileIngestionNanos);
         engine.write_failure()?;
         for (at, family) in families.iter().enumerate() {
             self.check_handle(family.cf)?;

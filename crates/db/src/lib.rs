@@ -92,7 +92,7 @@ pub use write_buffer_manager::WriteBufferManager;
 pub use ironstone_base::checksum::ChecksumKind;
 pub use ironstone_base::{
     Code, ColumnFamilyId, Comparator, Error, FileKind, FileNumber, MergeOperator, Result, SequenceNumber,
-    Severity, SliceTransform, Statistics, SubCode, UserComparator, slice_transform, statistics,
+    Severity, SliceTransform, Statistics, SubCode, UserComparator, perf, slice_transform, statistics,
 };
 pub use ironstone_cache::CacheOptions;
 pub use ironstone_compaction::{

@@ -14,6 +14,7 @@ use crate::range_tombstones::RangeTombstones;
 use crate::skip_list::{SkipList, Splice};
 use crate::vector::VectorTable;
 use ironstone_base::internal_key::{SequenceNumber, TRAILER_LEN, ValueType, pack_trailer};
+use ironstone_base::perf::{self, PerfMetric};
 use ironstone_base::prefix_seek::Direction;
 use ironstone_base::sync::MutexGuard;
 use ironstone_base::sync::atomic::{AtomicU64, Ordering::*};
@@ -159,10 +160,12 @@ impl MemTable {
     /// The newest entry of `user_key` at or below `at`.
     #[inline]
     pub fn get(&self, user_key: &[u8], at: SequenceNumber) -> Option<MemEntry<'_>> {
-        if let Some(bloom) = &self.bloom
-            && !bloom.may_hold(user_key)
-        {
-            return None;
+        if let Some(bloom) = &self.bloom {
+            let may_hold = bloom.may_hold(user_key);
+            count_bloom(may_hold);
+            if !may_hold {
+                return None;
+            }
         }
         let target = EntryKey::newest_at(user_key, at);
         let user = &self.comparator.user;
@@ -219,9 +222,11 @@ impl MemTable {
         direction: Direction,
     ) -> Result<bool> {
         match self.bloom.as_ref().and_then(|bloom| Some((bloom, bloom.extractor()?))) {
-            Some((bloom, extractor)) => {
-                seek.is_ruled_out(target, direction, extractor, |prefix| Ok(bloom.may_have(prefix)))
-            }
+            Some((bloom, extractor)) => seek.is_ruled_out(target, direction, extractor, |prefix| {
+                let may_have = bloom.may_have(prefix);
+                count_bloom(may_have);
+                Ok(may_have)
+            }),
             None => Ok(false),
         }
     }
@@ -515,6 +520,14 @@ impl<'a> Iterator for Versions<'a> {
         self.cursor.next();
         Some(table.found(entry))
     }
+}
+
+#[inline]
+fn count_bloom(passes: bool) {
+    perf::count(
+        if passes { PerfMetric::BloomMemtableHitCount } else { PerfMetric::BloomMemtableMissCount },
+        1,
+    );
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Reading ahead of an iterator.
 
 use ironstone_base::Result;
-use ironstone_vfs::RandomAccessFile;
+use ironstone_base::perf::{self, PerfMetric};
+use ironstone_vfs::{PerfTimer, RandomAccessFile};
 
 /// Reads blocks one after another; from some point on more than was asked for.
 ///
@@ -123,7 +124,15 @@ impl Readahead {
         };
         self.bytes.resize((end - start) as usize, 0);
         self.bytes_at = start;
+        let timer = PerfTimer::start(PerfMetric::BlockReadTime);
         let count = file.read_at(start, &mut self.bytes).inspect_err(|_| self.bytes.clear())?;
+        drop(timer);
+        let read = count as u64;
+        perf::count_all([
+            (PerfMetric::BlockReadCount, 1),
+            (PerfMetric::BlockReadByte, read),
+            (PerfMetric::DataBlockReadByte, read),
+        ]);
         self.bytes.truncate(count);
         Ok(())
     }

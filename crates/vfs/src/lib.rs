@@ -12,6 +12,7 @@ pub mod file;
 pub mod mem;
 pub mod op;
 pub mod os;
+pub mod timer;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use file::{
@@ -20,6 +21,7 @@ pub use file::{
 };
 
 pub use op::OpKind;
+pub use timer::{PerfCpuTimer, PerfTimer};
 
 use ironstone_base::sync::Arc;
 

@@ -12,6 +12,8 @@ mod ring;
 mod writable;
 
 use crate::file::*;
+use crate::timer::PerfTimer;
+use ironstone_base::perf::{IoMetric, PerfMetric};
 use ironstone_base::{Error, Result};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Advice, AtFlags, CWD, FileType, Mode, OFlags, Stat};
@@ -38,6 +40,7 @@ impl OsFileSystem {
 
 impl FileSystem for OsFileSystem {
     fn open_sequential(&self, path: &Path) -> Result<Box<dyn SequentialFile>> {
+        let _timer = PerfTimer::start(PerfMetric::EnvNewSequentialFileNanos);
         let (fd, _) = open_regular(path, OFlags::RDONLY)?;
         // A hint: where it is not understood, reading works all the same.
         let _ = rustix::fs::fadvise(&fd, 0, None, Advice::Sequential);
@@ -45,6 +48,7 @@ impl FileSystem for OsFileSystem {
     }
 
     fn open_random(&self, path: &Path, hints: OpenHints) -> Result<Box<dyn RandomAccessFile>> {
+        let _timer = PerfTimer::start(PerfMetric::EnvNewRandomAccessFileNanos);
         let direct = if hints.direct { OFlags::DIRECT } else { OFlags::empty() };
         let (fd, stat) = open_regular(path, OFlags::RDONLY | direct)?;
         if hints.direct {
@@ -56,6 +60,7 @@ impl FileSystem for OsFileSystem {
     }
 
     fn create(&self, path: &Path, options: WriteOptions) -> Result<Box<dyn WritableFile>> {
+        let _timer = PerfTimer::start(PerfMetric::EnvNewWritableFileNanos);
         let flags = OFlags::CREATE | OFlags::TRUNC;
         if options.direct {
             // Readable too: the last, partial page may have to be written again.
@@ -79,12 +84,14 @@ impl FileSystem for OsFileSystem {
     /// The file is written through the page cache even if `options.direct` is set: a direct write
     /// covers whole pages and would erase old bytes before they are overwritten.
     fn reuse(&self, old: &Path, new: &Path, options: WriteOptions) -> Result<Box<dyn WritableFile>> {
+        let _timer = PerfTimer::start(PerfMetric::EnvReuseWritableFileNanos);
         self.rename(old, new)?;
         let (fd, stat) = open_regular(new, OFlags::WRONLY)?;
         Ok(Box::new(writable::OsWritableFile::over(fd, new, options, length(&stat))))
     }
 
     fn open_directory(&self, path: &Path) -> Result<Box<dyn Directory>> {
+        let _timer = PerfTimer::start(PerfMetric::EnvNewDirectoryNanos);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))
             .map_err(|errno| failed(path, "open directory", errno))?;
@@ -92,6 +99,7 @@ impl FileSystem for OsFileSystem {
     }
 
     fn exists(&self, path: &Path) -> Result<bool> {
+        let _timer = PerfTimer::start(PerfMetric::EnvFileExistsNanos);
         match retry_on_intr(|| rustix::fs::stat(path)) {
             Ok(_) => Ok(true),
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
@@ -102,6 +110,7 @@ impl FileSystem for OsFileSystem {
     /// A name that is not UTF-8 comes with replacement characters in it: it names no database file,
     /// and one foreign file must not keep a database from opening.
     fn list(&self, path: &Path) -> Result<Vec<String>> {
+        let _timer = PerfTimer::start(PerfMetric::EnvGetChildrenNanos);
         let failed = |errno| failed(path, "list", errno);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty())).map_err(failed)?;
@@ -116,15 +125,18 @@ impl FileSystem for OsFileSystem {
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
+        let _timer = PerfTimer::start(PerfMetric::EnvDeleteFileNanos);
         retry_on_intr(|| rustix::fs::unlink(path)).map_err(|errno| failed(path, "remove", errno))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        let _timer = PerfTimer::start(PerfMetric::EnvRenameFileNanos);
         retry_on_intr(|| rustix::fs::rename(from, to))
             .map_err(|errno| failed(from, &format!("rename to {}:", to.display()), errno))
     }
 
     fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        let _timer = PerfTimer::start(PerfMetric::EnvLinkFileNanos);
         retry_on_intr(|| rustix::fs::link(from, to)).map_err(|errno| match errno {
             Errno::XDEV | Errno::OPNOTSUPP => Error::not_supported(format!(
                 "link {} to {}: {}",
@@ -154,14 +166,17 @@ impl FileSystem for OsFileSystem {
     }
 
     fn remove_dir(&self, path: &Path) -> Result<()> {
+        let _timer = PerfTimer::start(PerfMetric::EnvDeleteDirNanos);
         retry_on_intr(|| rustix::fs::rmdir(path)).map_err(|errno| failed(path, "remove directory", errno))
     }
 
     fn size(&self, path: &Path) -> Result<u64> {
+        let _timer = PerfTimer::start(PerfMetric::EnvGetFileSizeNanos);
         Ok(length(&stat(path, "size up")?))
     }
 
     fn modified_seconds(&self, path: &Path) -> Result<u64> {
+        let _timer = PerfTimer::start(PerfMetric::EnvGetFileModificationTimeNanos);
         // A time before 1970 (a damaged inode, a broken clock) is as old as it gets.
         Ok(u64::try_from(stat(path, "read the time of")?.st_mtime).unwrap_or(0))
     }
@@ -173,6 +188,7 @@ impl FileSystem for OsFileSystem {
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
+        let _timer = PerfTimer::start(PerfMetric::EnvLockFileNanos);
         Ok(Box::new(lock::OsFileLock::acquire(path, &self.absolute(path)?)?))
     }
 
@@ -227,6 +243,7 @@ impl Directory for OsDirectory {
 
 /// Opens a regular file without ever waiting for somebody at the other end of a FIFO.
 fn open_regular(path: &Path, flags: OFlags) -> Result<(OwnedFd, Stat)> {
+    let _timer = PerfTimer::io(IoMetric::OpenNanos);
     lock::check_not_ours(path)?;
     let waitless = flags | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let act = if flags.contains(OFlags::CREATE) { "create" } else { "open" };

@@ -9,12 +9,14 @@ use crate::read::read_options::ReadOptions;
 use crate::read::source::{IteratorSource, Places};
 use crate::read::view::SuperVersion;
 use ironstone_base::merge::{self, Operands};
+use ironstone_base::perf::{self, PerfMetric};
 use ironstone_base::sync::Arc;
 use ironstone_base::{
     Error, InternalKey, InternalKeyBuf, PrefixSeek, Result, SequenceNumber, SliceTransform, UserComparator,
     ValueType,
 };
 use ironstone_iter::InternalIterator;
+use ironstone_vfs::{PerfCpuTimer, PerfTimer};
 use std::cmp::Ordering;
 
 /// After so many hidden entries of one user key in a row, a seek jumps over the rest.
@@ -200,7 +202,7 @@ impl DbIterator {
             return self.seek(lower);
         }
         self.bounds.note_seek(None);
-        let result = self.do_seek_to_first();
+        let result = self.timed_seek(Self::do_seek_to_first);
         self.finish_at_end(result)
     }
     /// Moves to the last key.
@@ -209,23 +211,25 @@ impl DbIterator {
             return self.seek_for_prev(upper);
         }
         self.bounds.note_seek(None);
-        let result = self.do_seek_to_last();
+        let result = self.timed_seek(Self::do_seek_to_last);
         self.finish_at_end(result)
     }
     /// Moves to the first key at or after `target`.
     pub fn seek(&mut self, target: impl AsRef<[u8]>) -> Result<bool> {
-        let result = self.do_seek(target.as_ref());
+        let result = self.timed_seek(|iter| iter.do_seek(target.as_ref()));
         self.finish(result)
     }
     /// Moves to the last key at or before `target`.
     pub fn seek_for_prev(&mut self, target: impl AsRef<[u8]>) -> Result<bool> {
-        let result = self.do_seek_for_prev(target.as_ref());
+        let result = self.timed_seek(|iter| iter.do_seek_for_prev(target.as_ref()));
         self.finish(result)
     }
     /// Moves to the next key; stays at the end when it is there.
     #[allow(clippy::should_implement_trait)] // Fallible: see `entries` for the std form.
     #[inline]
     pub fn next(&mut self) -> Result<bool> {
+        let _timer = PerfCpuTimer::start(PerfMetric::IterNextCpuNanos);
+        perf::count_all([(PerfMetric::IterNextCount, 1), (PerfMetric::InternalKeySkippedCount, 1)]);
         let result = match self.position {
             Position::Unset | Position::Nowhere => return self.status().map(|()| false),
             _ if self.tailing => self.step_tailing(),
@@ -240,6 +244,8 @@ impl DbIterator {
         if self.tailing {
             return self.finish(Err(backward()));
         }
+        let _timer = PerfCpuTimer::start(PerfMetric::IterPrevCpuNanos);
+        perf::count(PerfMetric::IterPrevCount, 1);
         let result = match self.position {
             Position::Unset | Position::Nowhere => return self.status().map(|()| false),
             Position::Forward => {
@@ -335,6 +341,8 @@ impl DbIterator {
             Ok(position) => {
                 self.position = position;
                 self.failure = None;
+                let bytes = self.key().map_or(0, <[u8]>::len) + self.value().map_or(0, <[u8]>::len);
+                perf::count(PerfMetric::IterReadBytes, bytes as u64);
                 Ok(position != Position::Nowhere)
             }
             Err(error) => {
@@ -355,6 +363,12 @@ impl DbIterator {
         Ok(found)
     }
 
+    fn timed_seek(&mut self, seek: impl FnOnce(&mut Self) -> Result<Position>) -> Result<Position> {
+        let _timer = PerfCpuTimer::start(PerfMetric::IterSeekCpuNanos);
+        perf::count(PerfMetric::IterSeekCount, 1);
+        seek(self)
+    }
+
     fn do_seek_to_first(&mut self) -> Result<Position> {
         self.look_again()?;
         self.inner.seek_to_first()?;
@@ -369,7 +383,10 @@ impl DbIterator {
             _ => target,
         };
         let target = InternalKeyBuf::for_seek(start, self.sequence);
+        let timer = PerfTimer::start(PerfMetric::SeekInternalSeekTime);
         self.inner.seek(target.as_key())?;
+        drop(timer);
+        let _timer = PerfTimer::start(PerfMetric::FindNextUserEntryTime);
         self.find_forward(false)
     }
 
@@ -485,6 +502,7 @@ impl DbIterator {
                 match self.bounds.comparator.compare(user_key, &self.saved_key) {
                     Ordering::Greater => {}
                     Ordering::Equal => {
+                        perf::count(PerfMetric::InternalKeySkippedCount, 1);
                         skips += 1;
                         self.skip_hidden(&mut skips)?;
                         continue;
@@ -493,6 +511,7 @@ impl DbIterator {
                 }
             }
             if key.sequence() > self.sequence {
+                perf::count(PerfMetric::InternalRecentSkippedCount, 1);
                 self.inner.next()?;
                 continue;
             }
@@ -504,6 +523,7 @@ impl DbIterator {
             }
             match entry_type(key)? {
                 ValueType::Deletion | ValueType::SingleDeletion => {
+                    perf::count(PerfMetric::InternalDeleteSkippedCount, 1);
                     self.pass_over();
                     (skipping, skips) = (true, 0);
                     self.inner.next()?;
@@ -530,6 +550,7 @@ impl DbIterator {
     fn skip_covered(&mut self) -> Result<()> {
         match self.tombstones.skip() {
             Some((child, target)) => {
+                perf::count(PerfMetric::InternalRangeDelReseekCount, 1);
                 self.inner.next()?;
                 if self.inner.valid() {
                     self.inner.skip_older_children(child, target.as_key())?;
@@ -568,6 +589,8 @@ impl DbIterator {
                 _ => break,
             }
         }
+        perf::count(PerfMetric::InternalMergeCount, operands.len() as u64);
+        let _timer = PerfTimer::start(PerfMetric::MergeOperatorTimeNanos);
         *saved_value = merge::full_merge(operator, saved_key, base, operands.iter().rev())?;
         Ok(())
     }
@@ -622,6 +645,7 @@ impl DbIterator {
                 break;
             }
             if key.sequence() > self.sequence {
+                perf::count(PerfMetric::InternalRecentSkippedCount, 1);
                 self.inner.prev()?;
                 continue;
             }
@@ -640,10 +664,12 @@ impl DbIterator {
                 }
                 ValueType::Merge if !is_hidden => self.operands.push(self.inner.value()),
                 _ => {
+                    perf::count(PerfMetric::InternalDeleteSkippedCount, 1);
                     self.operands.clear();
                     has_value = false;
                 }
             }
+            perf::count(PerfMetric::InternalKeySkippedCount, 1);
             steps_in_key += 1;
             if steps_in_key > MAX_SKIPS && (has_value || !self.operands.is_empty()) {
                 return self.jump_to_newest();
@@ -653,6 +679,8 @@ impl DbIterator {
         if !self.operands.is_empty() {
             let operator = merge::operator_of(self.view.merge_operator.as_ref())?;
             let base = has_value.then_some(&*self.saved_value);
+            perf::count(PerfMetric::InternalMergeCount, self.operands.len() as u64);
+            let _timer = PerfTimer::start(PerfMetric::MergeOperatorTimeNanos);
             self.saved_value = merge::full_merge(operator, &self.saved_key, base, self.operands.iter())?;
             has_value = true;
         }

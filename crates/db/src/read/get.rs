@@ -12,9 +12,11 @@ use super::pinned_value::PinnedValue;
 use super::view::SuperVersion;
 use crate::memtables::DbMemTable;
 use crate::table_cache::TableSlot;
+use ironstone_base::perf::{self, PerfMetric};
 use ironstone_base::sync::Arc;
 use ironstone_base::{Error, InternalKeyBuf, Result, SequenceNumber, ValueType, merge};
 use ironstone_sst::{ReadContext, ReadTier, TableEntry};
+use ironstone_vfs::PerfTimer;
 use std::ops::ControlFlow;
 
 /// What a place says about a key.
@@ -43,7 +45,9 @@ impl SuperVersion {
     ) -> Result<Option<PinnedValue>> {
         let mut found = Found::Nothing;
         if context.read_tier != ReadTier::Persisted {
+            let _timer = PerfTimer::start(PerfMetric::GetFromMemtableTime);
             for memtable in self.memtables() {
+                perf::count(PerfMetric::GetFromMemtableCount, 1);
                 found = in_memtable(memtable, user_key, at)?;
                 if !matches!(found, Found::Nothing) {
                     break;
@@ -54,6 +58,7 @@ impl SuperVersion {
             if context.read_tier == ReadTier::Memtable {
                 return Err(not_in_memtables());
             }
+            let _timer = PerfTimer::start(PerfMetric::GetFromOutputFilesTime);
             found = self.in_tables(user_key, at, context)?;
         }
         match found {
@@ -138,6 +143,8 @@ impl SuperVersion {
             return Ok(base.flatten());
         }
         let oldest_first = newest_first.iter().rev().map(|operand| &**operand);
+        perf::count(PerfMetric::InternalMergePointLookupCount, newest_first.len() as u64);
+        let _timer = PerfTimer::start(PerfMetric::MergeOperatorTimeNanos);
         let value = merge::full_merge(operator, user_key, base.flatten().as_deref(), oldest_first)?;
         Ok(Some(PinnedValue::owned(value)))
     }

@@ -14,9 +14,10 @@ use super::predecessor;
 use super::publish::Publisher;
 use crate::memtables::{DbMemTable, Merges};
 use crate::write_batch::{BatchIter, BatchRecord, HEADER_LEN, WriteBatch};
+use ironstone_base::perf::PerfMetric;
 use ironstone_base::sync::{Arc, Mutex, MutexGuard};
 use ironstone_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity, ValueType};
-use ironstone_vfs::{Directory, WritableFile};
+use ironstone_vfs::{Directory, PerfTimer, WritableFile};
 use ironstone_wal::{LogFramer, PredecessorWal};
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -202,14 +203,19 @@ impl CommitPipeline {
     ) -> Result<Committed> {
         batch.check()?;
         let targets = targets(batch)?;
+        let preparing = PerfTimer::start(PerfMetric::WritePreAndPostProcessTime);
         let ticket = self.reserve(batch, &targets, level)?;
+        drop(preparing);
         // From here on the sequence numbers are taken: they are completed whatever happens.
         let logged = self.log_up_to(ticket.end, level);
         if targets.merges && logged.is_ok() && ticket.memtables.iter().any(|table| table.bounds_merges()) {
             // What is merged is what all earlier writes have left.
             self.publisher.wait_for(SequenceNumber(ticket.first.0 - 1));
         }
-        let applied = logged.and_then(|()| apply(batch.data(), &ticket, merged));
+        let applied = logged.and_then(|()| {
+            let _timer = PerfTimer::start(PerfMetric::WriteMemtableTime);
+            apply(batch.data(), &ticket, merged)
+        });
         if ticket.first <= ticket.last {
             self.publisher.complete(ticket.first, ticket.last);
         }
@@ -285,7 +291,9 @@ impl CommitPipeline {
             }
             LogLevel::Written | LogLevel::Synced => {}
         }
+        let waiting = PerfTimer::wait(PerfMetric::WriteThreadWaitNanos);
         let mut io = self.io.lock();
+        drop(waiting);
         if let Some((.., error)) = io.lost.iter().find(|(after, through, _)| *after < end && end <= *through)
         {
             return Err(error.clone());
@@ -294,6 +302,7 @@ impl CommitPipeline {
         if done >= end {
             return Ok(());
         }
+        let _timer = PerfTimer::start(PerfMetric::WriteWalTime);
         self.write_buffer(&mut io)?;
         if level == LogLevel::Synced { io.sync() } else { Ok(()) }
     }

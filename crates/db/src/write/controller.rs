@@ -7,10 +7,11 @@
 //! is a quarter, so the debt shrinks before anybody has to wait for long.
 
 use crate::listener::WriteStallCause;
+use ironstone_base::perf::PerfMetric;
 use ironstone_base::sync::atomic::{AtomicU64, Ordering};
 use ironstone_base::sync::{Condvar, Mutex};
 use ironstone_base::{Error, Result};
-use ironstone_vfs::Clock;
+use ironstone_vfs::{Clock, PerfTimer};
 use std::time::Duration;
 
 /// Writers run ahead of the rate by this much before they sleep, so that sleeps are not shorter
@@ -248,6 +249,7 @@ impl WriteController {
         clock: &dyn Clock,
         abort: impl Fn() -> Result<()>,
     ) -> Result<()> {
+        let _timer = PerfTimer::wait(PerfMetric::WriteDelayTime);
         let start = clock.monotonic_nanos();
         let mut paid = None;
         loop {

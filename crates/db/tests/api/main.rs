@@ -17,6 +17,7 @@ mod listeners;
 mod merge;
 mod open;
 mod options;
+mod perf;
 mod prefix_seek;
 mod properties;
 mod reads;

@@ -10,12 +10,13 @@ use crate::index::FlatIndex;
 use crate::options::{ReadContext, ReadTier};
 use crate::readahead::Readahead;
 use ironstone_base::checksum::{ChecksumKind, block_checksum, context_modifier};
+use ironstone_base::perf::{self, PerfMetric};
 use ironstone_base::statistics::Ticker;
 use ironstone_base::sync::Arc;
 use ironstone_base::{Error, Result, Statistics};
 use ironstone_cache::{CacheKey, Priority};
 use ironstone_compress::{CompressionKind, Decompressor};
-use ironstone_vfs::RandomAccessFile;
+use ironstone_vfs::{PerfTimer, RandomAccessFile};
 use std::path::Path;
 
 /// What a block is, for messages and for choosing how to read it.
@@ -42,6 +43,22 @@ impl BlockRole {
             Self::Properties => "properties block",
             Self::Metaindex => "metaindex block",
             Self::Other => "meta block",
+        }
+    }
+
+    /// Notes a read of so many bytes of the file.
+    pub(super) fn count_read(self, bytes: usize) {
+        use PerfMetric::*;
+        let bytes = bytes as u64;
+        perf::count_all([(BlockReadCount, 1), (BlockReadByte, bytes)]);
+        match self {
+            Self::Data => perf::count(DataBlockReadByte, bytes),
+            Self::Index => perf::count_all([(IndexBlockReadCount, 1), (IndexBlockReadByte, bytes)]),
+            Self::Filter => perf::count_all([(FilterBlockReadCount, 1), (FilterBlockReadByte, bytes)]),
+            Self::Dictionary => {
+                perf::count_all([(CompressionDictBlockReadCount, 1), (CompressionDictBlockReadByte, bytes)]);
+            }
+            _ => perf::count(MetadataBlockReadByte, bytes),
         }
     }
 }
@@ -76,7 +93,10 @@ impl BlockFormat<'_> {
     /// Reads a block and its trailer.
     pub fn read(&self, file: &dyn RandomAccessFile, role: BlockRole, handle: BlockHandle) -> Result<Vec<u8>> {
         let mut stored = vec![0; self.stored_len(role, handle)?];
+        let timer = PerfTimer::start(PerfMetric::BlockReadTime);
         let count = file.read_at(handle.offset, &mut stored)?;
+        drop(timer);
+        role.count_read(count);
         if count < stored.len() {
             return Err(self.corrupt(role, handle.offset, "the file ends within the block"));
         }
@@ -89,6 +109,7 @@ impl BlockFormat<'_> {
         if self.footer.checksum == ChecksumKind::None {
             return Ok(());
         }
+        let _timer = PerfTimer::start(PerfMetric::BlockChecksumTime);
         let modifier = context_modifier(self.footer.base_context_checksum, offset);
         let computed = block_checksum(self.footer.checksum, payload, kind).wrapping_add(modifier);
         if computed != sum {
@@ -146,6 +167,8 @@ impl BlockFormat<'_> {
             let message = format!("{} at {offset}: compression type {kind}", self.path.display());
             return Err(Error::not_supported(message));
         };
+        let _timer = PerfTimer::start(PerfMetric::BlockDecompressTime);
+        perf::count(PerfMetric::BlockDecompressCount, 1);
         let mut raw = Vec::new();
         let version = self.footer.format_version;
         decompressor
@@ -323,6 +346,10 @@ impl TableReader {
         }
         self.count_miss(tickers);
         self.check_tier(context, role, handle)?;
+        let _timer = PerfTimer::start(match role {
+            BlockRole::Index => PerfMetric::ReadIndexBlockNanos,
+            _ => PerfMetric::ReadFilterBlockNanos,
+        });
         let block = parse(self.read_alone(context, role, handle)?)?;
         let charge = block.memory_usage();
         // Whoever asked, the next read will want it too.
@@ -388,6 +415,10 @@ impl TableReader {
     }
     #[inline]
     pub(super) fn count_hit(&self, tickers: &RoleTickers) {
+        perf::count(PerfMetric::BlockCacheHitCount, 1);
+        if let Some(metric) = tickers.metric {
+            perf::count(metric, 1);
+        }
         if let Some(statistics) = self.statistics() {
             statistics.record(Ticker::BlockCacheHit, 1);
             statistics.record(tickers.hit, 1);
@@ -415,6 +446,8 @@ pub(super) struct RoleTickers {
     miss: Ticker,
     add: Ticker,
     bytes: Ticker,
+    /// Of hits, where these are counted apart.
+    metric: Option<PerfMetric>,
 }
 
 pub(super) static DATA_TICKERS: RoleTickers = RoleTickers {
@@ -422,16 +455,19 @@ pub(super) static DATA_TICKERS: RoleTickers = RoleTickers {
     miss: Ticker::BlockCacheDataMiss,
     add: Ticker::BlockCacheDataAdd,
     bytes: Ticker::BlockCacheDataBytesInsert,
+    metric: None,
 };
 static INDEX_TICKERS: RoleTickers = RoleTickers {
     hit: Ticker::BlockCacheIndexHit,
     miss: Ticker::BlockCacheIndexMiss,
     add: Ticker::BlockCacheIndexAdd,
     bytes: Ticker::BlockCacheIndexBytesInsert,
+    metric: Some(PerfMetric::BlockCacheIndexHitCount),
 };
 static FILTER_TICKERS: RoleTickers = RoleTickers {
     hit: Ticker::BlockCacheFilterHit,
     miss: Ticker::BlockCacheFilterMiss,
     add: Ticker::BlockCacheFilterAdd,
     bytes: Ticker::BlockCacheFilterBytesInsert,
+    metric: Some(PerfMetric::BlockCacheFilterHitCount),
 };

@@ -8,10 +8,11 @@ use crate::filter_block::ParsedFilter;
 use crate::handle::BlockHandle;
 use crate::index::FlatIndex;
 use crate::options::ReadContext;
+use ironstone_base::perf::{self, PerfMetric};
 use ironstone_base::prefix_seek::Direction;
 use ironstone_base::statistics::Ticker;
 use ironstone_base::{InternalKey, InternalKeyBuf, PrefixSeek, Result, SequenceNumber, ValueType};
-use ironstone_vfs::ReadRequest;
+use ironstone_vfs::{PerfTimer, ReadRequest};
 
 /// What one block told about a target.
 enum Answer {
@@ -264,9 +265,13 @@ impl TableReader {
             .map(|(_, handle, buf)| ReadRequest { offset: handle.offset, buf, result: Ok(0) })
             .collect();
         if !requests.is_empty() {
+            let _timer = PerfTimer::start(PerfMetric::BlockReadTime);
             self.file.read_many(&mut requests);
         }
         let outcomes: Vec<Result<usize>> = requests.into_iter().map(|request| request.result).collect();
+        for read in outcomes.iter().flatten() {
+            BlockRole::Data.count_read(*read);
+        }
         let join = |((i, handle, buf), outcome): ((usize, BlockHandle, Vec<u8>), Result<usize>)| {
             let stored = outcome.and_then(|count| match count < buf.len() {
                 true => {
@@ -317,6 +322,7 @@ impl TableReader {
     #[inline(never)] // Reads of keys ask for whole keys as a rule.
     fn ask_for_prefix(&self, context: &ReadContext, prefix: &[u8], target: InternalKey<'_>) -> Result<bool> {
         let may_match = self.ask_filter(context, prefix, target)?;
+        count_filter(may_match);
         self.count(Ticker::BloomFilterPrefixChecked);
         if !may_match {
             self.count(Ticker::BloomFilterPrefixUseful);
@@ -331,6 +337,7 @@ impl TableReader {
         }
         if self.filters_keys {
             let passes = self.ask_filter(context, target.user_key(), target)?;
+            count_filter(passes);
             self.count(if passes { Ticker::BloomFilterFullPositive } else { Ticker::BloomFilterUseful });
             return Ok(passes);
         }
@@ -402,4 +409,9 @@ impl TableReader {
             self.count(Ticker::BloomFilterFullTruePositive);
         }
     }
+}
+
+#[inline]
+fn count_filter(passes: bool) {
+    perf::count(if passes { PerfMetric::BloomSstHitCount } else { PerfMetric::BloomSstMissCount }, 1);
 }

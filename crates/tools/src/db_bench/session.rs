@@ -10,6 +10,7 @@ use super::reporter::Reporter;
 use super::stats::{Repetitions, Reporting, Summary, ThreadStats};
 use super::target::{Target, default_path};
 use super::worker::{Run, Worker};
+use ironstone::perf::{self, PerfLevel};
 use ironstone::{
     CompactFilesOptions, CompactRangeOptions, Db, Error, FileNumber, FlushOptions, ReadOptions, Result,
     WriteOptions,
@@ -165,6 +166,10 @@ impl Session {
 
     /// Runs all threads of a benchmark and prints its line.
     fn run_once(&mut self, benchmark: &Benchmark, method: Method) -> Result<Summary> {
+        let perf_level = u8::try_from(self.flags.perf_level).ok().and_then(PerfLevel::from_number);
+        let perf_level = perf_level.ok_or_else(|| {
+            Error::invalid_argument(format!("perf_level: {} is not from 1 to 6", self.flags.perf_level))
+        })?;
         let first_seed = self.seed.wrapping_add(self.threads_started);
         self.threads_started += benchmark.threads as u64;
         let flags = &self.flags;
@@ -196,12 +201,16 @@ impl Session {
         };
         let barrier = Barrier::new(benchmark.threads);
         let body = |index: usize| {
+            perf::set_level(perf_level);
             barrier.wait();
             let reporter = file_reports.as_ref().map(|reporting| reporting.reporter());
             let stats = ThreadStats::start(&reporting, &run.clock, reporter, index);
             let random = Random::new(first_seed.wrapping_add(index as u64 + 1));
             let mut worker = Worker { run: &run, index, random, stats };
             let result = method(&mut worker);
+            if perf_level > PerfLevel::Disable {
+                worker.stats.add_message(&format!("PERF_CONTEXT:\n{}", perf::report(false)));
+            }
             worker.stats.stop();
             run.failed.fetch_or(result.is_err(), Relaxed);
             run.ended.fetch_add(1, Relaxed);

@@ -13,7 +13,9 @@
 
 use super::aligned::{AlignedBuffer, PAGE, page_floor};
 use crate::file::ReadRequest;
+use crate::timer::PerfTimer;
 use io_uring::{IoUring, opcode, types};
+use ironstone_base::perf::{self, IoMetric};
 use rustix::fd::{AsRawFd, OwnedFd};
 use std::cell::RefCell;
 use std::io;
@@ -126,10 +128,14 @@ pub(super) fn read_together(fd: &OwnedFd, requests: &mut [ReadRequest<'_>]) {
             let Some(usable) = ring else { return };
             let mut wave = Wave::default();
             next = fill(&mut wave, requests, next);
+            let timer = PerfTimer::io(IoMetric::ReadNanos);
             if usable.complete(fd, &mut wave).is_err() {
                 *ring = None;
                 return;
             }
+            drop(timer);
+            let read = wave.reads.iter().map(|read| u64::try_from(read.result).unwrap_or(0)).sum();
+            perf::count_io(IoMetric::BytesRead, read);
             copy_out(&wave, usable.slab.as_slice(), requests);
         }
     });

@@ -7,6 +7,8 @@ use super::aligned::{AlignedBuffer, PAGE, page_floor};
 use super::range_sync::start_write_back;
 use crate::append_buffer::AppendBuffer;
 use crate::file::*;
+use crate::timer::PerfTimer;
+use ironstone_base::perf::{self, IoMetric};
 use ironstone_base::{Error, Result};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::FallocateFlags;
@@ -67,12 +69,14 @@ impl Target {
 
     /// Writes all of `data` at `offset`.
     fn write_at(&mut self, mut data: &[u8], mut offset: u64) -> Result<()> {
+        let _timer = PerfTimer::io(IoMetric::WriteNanos);
         self.dirty = true;
         while !data.is_empty() {
             match pwrite(self.fd()?, data, offset) {
                 // A regular file takes at least a byte or says why not; do not spin if it lies.
                 Ok(0) => return Err(self.fail(&format!("write at {offset} of"), Errno::IO)),
                 Ok(count) => {
+                    perf::count_io(IoMetric::BytesWritten, count as u64);
                     data = &data[count..];
                     offset += count as u64;
                 }
@@ -91,7 +95,9 @@ impl Target {
         if step == 0 || len < step {
             return Ok(());
         }
+        let timer = PerfTimer::io(IoMetric::RangeSyncNanos);
         let started = start_write_back(self.fd()?.as_fd(), self.write_back_started, len);
+        drop(timer);
         self.write_back_started = end;
         match started.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)) {
             Ok(()) => Ok(()),
@@ -109,6 +115,7 @@ impl Target {
         if !self.dirty {
             return Ok(());
         }
+        let _timer = PerfTimer::io(IoMetric::FsyncNanos);
         let full = self.options.full_sync;
         let synced = retry_on_intr(|| if full { rustix::fs::fsync(fd) } else { rustix::fs::fdatasync(fd) });
         synced.map_err(|errno| self.fail("sync", errno))?;
@@ -122,6 +129,7 @@ impl Target {
         if len == 0 || end <= self.allocated_end {
             return Ok(());
         }
+        let _timer = PerfTimer::io(IoMetric::AllocateNanos);
         match retry_on_intr(|| rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, offset, len)) {
             Ok(()) => {
                 self.allocated_end = end;
