@@ -159,11 +159,17 @@ fn env(fs: MemFileSystem) -> Env {
 impl Sample {
     /// Makes a database of `shape`.
     pub fn new(shape: Shape) -> Self {
+        Self::written_for(shape, WalRecoveryMode::PointInTimeRecovery)
+    }
+
+    /// The same, written with the recovery mode that it is read with: some modes have more written for them.
+    pub fn written_for(shape: Shape, mode: WalRecoveryMode) -> Self {
         let fs = MemFileSystem::new();
         let options = DbOptions {
             env: env(fs.clone()),
             create_if_missing: true,
             create_missing_column_families: true,
+            wal_recovery_mode: mode,
             recycle_log_file_num: if shape == Shape::Recycled { 2 } else { 0 },
             ..DbOptions::default()
         };

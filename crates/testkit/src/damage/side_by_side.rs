@@ -206,7 +206,7 @@ fn spread<T: Sync>(trials: &[T], work: impl Fn(&T) + Sync) {
 }
 
 fn try_ours(settings: Settings, shape: Shape, every: u64, rows: &mut Rows) {
-    let sample = Sample::new(shape);
+    let sample = Sample::written_for(shape, settings.mode());
     let states: Vec<&Model> = sample.history.iter().chain(&sample.states).collect();
     let trials = trials(settings, shape, &sample.files(), every, |path| sample.len(path));
     let watchdog = Watchdog::new(Duration::from_secs(HANG_SECONDS.into()) * 6);
