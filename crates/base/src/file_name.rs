@@ -42,7 +42,12 @@ pub enum FileKind {
     Options(FileNumber),
     /// `*.dbtmp`: left behind by a crash, of no use after it.
     Temporary(FileNumber),
+    /// `000012.sst.trash`, or of another kind: waits to be removed, bit by bit.
+    Trash,
 }
+
+/// What a file that waits to be removed has behind its name.
+pub const TRASH_SUFFIX: &str = ".trash";
 
 impl FileKind {
     /// Classifies `name`; `None` for names that no database file has.
@@ -56,6 +61,10 @@ impl FileKind {
         }
         if name.starts_with("LOG.old") {
             return Some(Self::InfoLog);
+        }
+        if let Some(rest) = name.strip_suffix(TRASH_SUFFIX) {
+            let had_number = matches!(Self::parse(rest), Some(Self::Wal(_) | Self::Table(_) | Self::Blob(_)));
+            return had_number.then_some(Self::Trash);
         }
         if let Some(digits) = name.strip_prefix("MANIFEST-") {
             return number(digits).map(Self::Manifest);

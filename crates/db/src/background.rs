@@ -251,6 +251,9 @@ pub(crate) fn close(engine: &Arc<Engine>, workers: Workers) -> Result<()> {
     // Whatever a writer got an answer for is in the log; what it buffered goes to the system.
     let closed = engine.pipeline.close();
     purge::remove_obsolete(engine);
+    if let Some(manager) = &engine.options().sst_file_manager {
+        manager.forget_below(&engine.dir);
+    }
     crate::info_log::info!(engine.log, "closed");
     drop(engine.lock.lock().take());
     flushed?;

@@ -165,6 +165,7 @@ impl Db {
             job.report(engine);
             job.remove_sources(engine);
         }
+        engine.check_space(BackgroundErrorReason::Flush);
         engine.work.notify_all();
         engine.progress.notify_all();
         Ok(())
@@ -259,6 +260,9 @@ impl Job {
                 level: file.level,
                 global_seqno: file.sequence,
             };
+            if let Some(manager) = &engine.options().sst_file_manager {
+                manager.track(info.internal_path.clone(), file.size);
+            }
             engine.listeners.tell(|listener| listener.on_external_file_ingested(&info));
         }
     }

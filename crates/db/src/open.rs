@@ -323,6 +323,7 @@ pub(crate) fn open(
     }
     let db = Db::start(Arc::clone(&engine));
     if !read_only {
+        engine.track_tables();
         if let Some(manager) = &engine.write_buffer_manager {
             manager.join(&engine);
         }

@@ -8,10 +8,10 @@
 //!
 //! # fn main() -> ironstone::Result<()> {
 //! let mut options = Options::in_memory();
-//! let manager = SstFileManager::new(
-//!     &options.db.env,
-//!     SstFileManagerOptions { rate_bytes_per_sec: 64 << 20, ..SstFileManagerOptions::default() },
-//! );
+//! let manager = SstFileManager::new(SstFileManagerOptions {
+//!     rate_bytes_per_sec: 64 << 20,
+//!     ..SstFileManagerOptions::default()
+//! });
 //! manager.set_max_allowed_space_usage(10 << 30);
 //! options.db.sst_file_manager = Some(manager.clone());
 //! let db = Db::open(&options, "/db")?;
@@ -26,7 +26,7 @@ use ironstone_base::file_name::TRASH_SUFFIX;
 use ironstone_base::statistics::Ticker;
 use ironstone_base::sync::{Arc, Condvar, Mutex, thread};
 use ironstone_base::{Error, Result, Statistics, SubCode};
-use ironstone_vfs::{Env, FileSystem};
+use ironstone_vfs::{Clock, Env, FileSystem};
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -56,7 +56,6 @@ pub struct SstFileManager {
 }
 
 struct Shared {
-    env: Env,
     chunk: u64,
     state: Mutex<State>,
     /// Something was added to the trash, or the thread is to end.
@@ -87,19 +86,19 @@ struct State {
 }
 
 struct Trash {
+    env: Env,
     path: PathBuf,
     bytes: u64,
     statistics: Option<Arc<Statistics>>,
 }
 
 impl SstFileManager {
-    /// A manager of databases in `env`'s file system. Its thread ends with it; files that wait then stay until their
+    /// A manager. Its thread ends with it; files that wait then stay until their
     /// database is opened again.
-    pub fn new(env: &Env, options: SstFileManagerOptions) -> Arc<Self> {
+    pub fn new(options: SstFileManagerOptions) -> Arc<Self> {
         let state =
             State { rate: options.rate_bytes_per_sec, ratio: options.max_trash_db_ratio, ..State::default() };
         let shared = Shared {
-            env: env.clone(),
             chunk: options.bytes_max_delete_chunk,
             state: Mutex::new(state),
             wake: Condvar::default(),
@@ -201,9 +200,9 @@ impl SstFileManager {
     }
 
     /// Removes a table or WAL that nothing needs, at once or in its turn.
-    pub(crate) fn remove(self: &Arc<Self>, path: &Path, statistics: Option<&Arc<Statistics>>) -> Result<()> {
+    pub(crate) fn remove(&self, env: &Env, path: &Path, statistics: Option<&Arc<Statistics>>) -> Result<()> {
         let shared = &self.shared;
-        let fs = &*shared.env.fs;
+        let fs = &*env.fs;
         let bytes = {
             let mut state = shared.state.lock();
             let tracked = state.tracked.remove(path);
@@ -227,17 +226,22 @@ impl SstFileManager {
             return fs.remove(path);
         }
         count(Ticker::FilesMarkedTrash);
-        self.add_trash(Trash { path: trash, bytes, statistics: statistics.cloned() });
+        self.add_trash(Trash { env: env.clone(), path: trash, bytes, statistics: statistics.cloned() });
         Ok(())
     }
     /// Removes what an earlier opening left in the trash.
-    pub(crate) fn remove_trash(self: &Arc<Self>, path: PathBuf) -> Result<()> {
-        if self.delete_rate_bytes_per_second() == 0 {
-            return self.shared.env.fs.remove(&path);
+    pub(crate) fn remove_trash(&self, env: &Env, path: PathBuf) -> Result<()> {
+        let fs = &*env.fs;
+        let done = match self.delete_rate_bytes_per_second() {
+            0 => fs.remove(&path),
+            _ => fs.size(&path).map(|bytes| {
+                self.add_trash(Trash { env: env.clone(), path, bytes, statistics: None });
+            }),
+        };
+        match done {
+            Err(error) if error.is_path_not_found() => Ok(()), // The manager that it waited with was faster.
+            done => done,
         }
-        let bytes = self.shared.env.fs.size(&path)?;
-        self.add_trash(Trash { path, bytes, statistics: None });
-        Ok(())
     }
 
     fn add_trash(&self, trash: Trash) {
@@ -256,16 +260,16 @@ impl SstFileManager {
 
 impl Shared {
     fn empty_trash(&self) {
-        while let Some(Trash { path, mut bytes, statistics }) = self.next() {
+        while let Some(Trash { env, path, mut bytes, statistics }) = self.next() {
             loop {
-                let part = self.remove_part(&path, bytes);
+                let part = self.remove_part(&*env.fs, &path, bytes);
                 let is_last = part == bytes;
                 bytes -= part;
                 self.note_removed(part, is_last);
                 if is_last {
                     break;
                 }
-                if !self.keep_pace() {
+                if !self.keep_pace(&*env.clock) {
                     return;
                 }
             }
@@ -278,13 +282,19 @@ impl Shared {
     /// Waits for a file, and for its turn. None: the manager is going.
     fn next(&self) -> Option<Trash> {
         loop {
-            {
+            let clock = {
                 let mut state = self.state.lock();
-                while state.trash.is_empty() && !state.stop {
+                loop {
+                    if state.stop {
+                        return None;
+                    }
+                    if let Some(first) = state.trash.front() {
+                        break Arc::clone(&first.env.clock);
+                    }
                     self.wake.wait(&mut state);
                 }
-            }
-            if !self.keep_pace() {
+            };
+            if !self.keep_pace(&*clock) {
                 return None;
             }
             let mut state = self.state.lock();
@@ -296,13 +306,13 @@ impl Shared {
     }
 
     /// Waits until so much time has passed as what was removed may take. Answers whether to go on.
-    fn keep_pace(&self) -> bool {
+    fn keep_pace(&self, clock: &dyn Clock) -> bool {
         let mut state = self.state.lock();
         loop {
             if state.stop {
                 return false;
             }
-            let now = self.env.clock.monotonic_nanos();
+            let now = clock.monotonic_nanos();
             let since = *state.busy_since.get_or_insert(now);
             if state.rate == 0 {
                 return true;
@@ -317,8 +327,7 @@ impl Shared {
     }
 
     /// Removes the file, or cuts a piece off its end; answers how much that was.
-    fn remove_part(&self, path: &Path, bytes: u64) -> u64 {
-        let fs: &dyn FileSystem = &*self.env.fs;
+    fn remove_part(&self, fs: &dyn FileSystem, path: &Path, bytes: u64) -> u64 {
         if self.chunk > 0
             && bytes > self.chunk
             && matches!(fs.link_count(path), Ok(Some(1)))

@@ -4,8 +4,8 @@ use ironstone::options::{DbOptions, Options};
 use ironstone::{
     ColumnFamilyOptions, CompactionFilter, CompactionFilterFactory, CompactionPriority, CompactionStyle,
     CompressionKind, FilterContext, FilterDecision, FilterKind, FilterPolicy, GenericRateLimiter,
-    MemTableKind, RateLimiter, RateLimiterOptions, SstPartitionerFixedPrefix, StopStyle,
-    TableFileCreationReason, merge_operators, slice_transform,
+    MemTableKind, RateLimiter, RateLimiterOptions, SstFileManager, SstFileManagerOptions,
+    SstPartitionerFixedPrefix, StopStyle, TableFileCreationReason, merge_operators, slice_transform,
 };
 use ironstone_base::checksum::ChecksumKind;
 use ironstone_vfs::Env;
@@ -37,8 +37,19 @@ pub fn random_db_options(rng: &mut impl Rng, env: &Env) -> DbOptions {
         max_compaction_trigger_wakeup_seconds: 0,
         stats_dump_period_sec: 0,
         rate_limiter: random_rate_limiter(rng, env),
+        sst_file_manager: random_file_manager(rng),
         ..DbOptions::default()
     }
+}
+
+/// One that removes files bit by bit.
+fn random_file_manager(rng: &mut impl Rng) -> Option<Arc<SstFileManager>> {
+    let options = SstFileManagerOptions {
+        rate_bytes_per_sec: *[1_000_000, 10_000].choose(rng).expect("not empty"),
+        max_trash_db_ratio: *[0.25, 10.0].choose(rng).expect("not empty"),
+        bytes_max_delete_chunk: *[0, 2_000].choose(rng).expect("not empty"),
+    };
+    rng.random_bool(0.2).then(|| SstFileManager::new(options))
 }
 
 fn random_rate_limiter(rng: &mut impl Rng, env: &Env) -> Option<Arc<dyn RateLimiter>> {

@@ -380,6 +380,9 @@ impl FileSystem for FaultFileSystem {
         self.check(OpKind::Modified, &[path])?;
         self.shared.inner.modified_seconds(path)
     }
+    fn link_count(&self, path: &Path) -> Result<Option<u64>> {
+        self.shared.inner.link_count(path)
+    }
     fn free_space(&self, path: &Path) -> Result<u64> {
         self.check(OpKind::FreeSpace, &[path])?;
         self.shared.inner.free_space(path)

@@ -143,6 +143,10 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     /// The path in its one canonical form, for telling whether two are the same place.
     fn absolute(&self, path: &Path) -> Result<PathBuf>;
 
+    /// How many names the file has; `None` if that cannot be told.
+    fn link_count(&self, _path: &Path) -> Result<Option<u64>> {
+        Ok(None)
+    }
     /// Cuts the file at `path` to `size` bytes, or pads it with zeros. Does not sync.
     fn truncate(&self, path: &Path, size: u64) -> Result<()> {
         let mut file = self.append_to(path, WriteOptions::default())?;

@@ -181,6 +181,10 @@ impl FileSystem for OsFileSystem {
         Ok(u64::try_from(stat(path, "read the time of")?.st_mtime).unwrap_or(0))
     }
 
+    fn link_count(&self, path: &Path) -> Result<Option<u64>> {
+        Ok(Some(stat(path, "count the names of")?.st_nlink))
+    }
+
     fn free_space(&self, path: &Path) -> Result<u64> {
         let space = retry_on_intr(|| rustix::fs::statvfs(path))
             .map_err(|errno| failed(path, "measure the free space of", errno))?;

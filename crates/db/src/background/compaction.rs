@@ -6,6 +6,7 @@ use crate::column_family::ColumnFamilyData;
 use crate::engine::{Engine, State};
 use crate::info_log::info;
 use crate::listener::{BackgroundErrorReason, CompactionJobInfo, TableInfo};
+use crate::sst_file_manager::SpaceReservation;
 use ironstone_base::statistics::{Histogram, Ticker};
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -33,6 +34,8 @@ pub(crate) struct Claimed {
     pub(crate) _version: Arc<Version>,
     pub(crate) plan: CompactionPlan,
     pub(crate) id: CompactionId,
+    /// Keeps what it may write free.
+    pub(crate) _space: Option<SpaceReservation>,
 }
 
 /// Takes the most urgent compaction that can run now, if there is one.
@@ -74,10 +77,16 @@ fn pick(engine: &Engine, state: &mut State) -> Option<Claimed> {
         family.suggested.retain(|&number| version.file(number).is_some());
         let context = PickContext { suggested: Some(&family.suggested), ..moment };
         match pick_automatic(&version, &family.data.settings().compaction, &family.running, &context) {
-            Some(plan) => {
-                let id = family.running.add(&plan);
-                return Some(Claimed { data: Arc::clone(&family.data), _version: version, plan, id });
-            }
+            Some(plan) => match reserve_space(engine, &plan) {
+                Ok(space) => {
+                    let (id, data) = (family.running.add(&plan), Arc::clone(&family.data));
+                    return Some(Claimed { data, _version: version, plan, id, _space: space });
+                }
+                Err(error) => {
+                    info!(engine.log, "[{}] {error}", family.data.name);
+                    family.compaction_due = false; // Asked again as below.
+                }
+            },
             // Asked again when a flush or a compaction of it has ended, when a snapshot was released that its
             // tables wait for, and from time to time, since they grow old.
             None => {
@@ -94,6 +103,23 @@ fn pick(engine: &Engine, state: &mut State) -> Option<Claimed> {
         }
     }
     None
+}
+
+/// Space for what `plan` may write, where that is bounded; `CompactionTooLarge` if there is not enough.
+pub(crate) fn reserve_space(engine: &Engine, plan: &CompactionPlan) -> Result<Option<SpaceReservation>> {
+    let options = engine.options();
+    let Some(manager) = options.sst_file_manager.as_ref().filter(|_| plan.kind == PlanKind::Rewrite) else {
+        return Ok(None);
+    };
+    let bytes = plan.input_bytes();
+    let reserved = manager.reserve(bytes);
+    reserved.map(Some).ok_or_else(|| {
+        engine.count(Ticker::CompactionCancelled, 1);
+        let what = format!(
+            "tables might exceed the space they may take (sst_file_manager) by a compaction of {bytes} bytes"
+        );
+        Error::new(Code::CompactionTooLarge, what)
+    })
 }
 
 /// Looks again whether something is due in any column family.
@@ -234,6 +260,7 @@ fn rewrite(
         numbers.iter().for_each(|&number| super::purge::remove_stray(engine, FileNumber(number)));
     }
     installed?;
+    engine.check_space(BackgroundErrorReason::Compaction);
     let nanos = engine.env.clock.monotonic_nanos() - started;
     let nanos = nanos.saturating_sub(gave_way.into_inner() / stats.num_subcompactions.max(1) as u64);
     data.totals.lock().note_compaction(plan.output_level, &stats, nanos / 1000);

@@ -317,6 +317,7 @@ fn install(engine: &Engine, all: &[Flushed]) -> Result<()> {
     installed?;
     let is_in = |flushed: &&Flushed| !left_out.iter().any(|out| std::ptr::eq(*out, *flushed));
     all.iter().filter(is_in).for_each(|flushed| report(engine, flushed));
+    engine.check_space(BackgroundErrorReason::Flush);
     Ok(())
 }
 

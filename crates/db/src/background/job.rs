@@ -2,7 +2,7 @@
 
 use crate::column_family::ColumnFamilyData;
 use crate::engine::Engine;
-use crate::listener::TableFileCreationInfo;
+use crate::listener::{BackgroundErrorReason, TableFileCreationInfo};
 use crate::options::DbOptions;
 use crate::settings::Settings;
 use crate::table_cache::TableOpener;
@@ -83,7 +83,7 @@ impl TableSource for Inputs<'_> {
 }
 
 impl Engine {
-    /// Tells listeners of a table that was written.
+    /// Tells listeners, and who watches the disk, of a table that was written.
     pub(crate) fn tell_created(
         &self,
         data: &ColumnFamilyData,
@@ -93,8 +93,32 @@ impl Engine {
     ) {
         let (cf_name, size) = (data.name.clone(), file.file_size);
         let path = file_name::table(&self.dir, file.number);
+        if let Some(manager) = &self.options().sst_file_manager {
+            manager.track(path.clone(), size);
+        }
         let info = TableFileCreationInfo { cf_name, job_id, reason, path, size };
         self.listeners.tell(|listener| listener.on_table_file_created(&info));
+    }
+
+    /// Tells who watches the disk of the tables that are there.
+    pub(crate) fn track_tables(&self) {
+        if let Some(manager) = &self.options().sst_file_manager {
+            let state = self.state.lock();
+            for family in state.versions.column_families() {
+                for (_, file) in family.current.all_files() {
+                    manager.track(file_name::table(&self.dir, file.number), file.file_size);
+                }
+            }
+        }
+    }
+
+    /// Stops writes if tables take more space than they may.
+    pub(crate) fn check_space(&self, reason: BackgroundErrorReason) {
+        if let Some(Err(error)) =
+            self.options().sst_file_manager.as_ref().map(|manager| manager.check_space())
+        {
+            self.stop_writes(&mut self.state.lock(), error, reason);
+        }
     }
 
     /// A number for a new file, for jobs that do not hold the state lock.

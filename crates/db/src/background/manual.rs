@@ -1,6 +1,6 @@
 //! Compactions that were asked for.
 
-use super::compaction::{Claimed, carry_out, manual_compaction_canceled, pick_context};
+use super::compaction::{Claimed, carry_out, manual_compaction_canceled, pick_context, reserve_space};
 use crate::column_family::ColumnFamily;
 use crate::engine::{Engine, Family, State};
 use ironstone_base::sync::atomic::{AtomicBool, Ordering};
@@ -84,7 +84,7 @@ pub(crate) fn compact_range(
                 wait_for_others(engine, &mut state, cf, manual.is_exclusive());
             }
             ManualPick::Plan(plan) => {
-                let claimed = claim(family, version, *plan);
+                let claimed = claim(engine, family, version, *plan)?;
                 carry_out_unlocked(engine, &mut state, claimed, &cancel)?;
                 manual.installed();
             }
@@ -115,7 +115,7 @@ fn change_level(
                 wait_for_others(engine, &mut state, cf, true);
             }
             Refit::Plan(plan) => {
-                let claimed = claim(family, version, *plan);
+                let claimed = claim(engine, family, version, *plan)?;
                 return carry_out_unlocked(engine, &mut state, claimed, cancel);
             }
         }
@@ -150,7 +150,7 @@ pub(crate) fn compact_files(
         output_level,
         named,
     )?;
-    let claimed = claim(family, version, plan);
+    let claimed = claim(engine, family, version, plan)?;
     carry_out_unlocked(engine, &mut state, claimed, &[])
 }
 
@@ -166,13 +166,19 @@ pub(crate) fn promote_level0(engine: &Arc<Engine>, cf: &ColumnFamily, target_lev
     let options = &settings.compaction;
     let plan = pick_promotion(&version, options, &family.running, &context, target_level)?;
     let Some(plan) = plan else { return Ok(()) };
-    let claimed = claim(family, version, plan);
+    let claimed = claim(engine, family, version, plan)?;
     carry_out_unlocked(engine, &mut state, claimed, &[])
 }
 
-fn claim(family: &mut Family, version: Arc<Version>, plan: CompactionPlan) -> Claimed {
+fn claim(
+    engine: &Engine,
+    family: &mut Family,
+    version: Arc<Version>,
+    plan: CompactionPlan,
+) -> Result<Claimed> {
+    let space = reserve_space(engine, &plan)?;
     let id = family.running.add(&plan);
-    Claimed { data: Arc::clone(&family.data), _version: version, plan, id }
+    Ok(Claimed { data: Arc::clone(&family.data), _version: version, plan, id, _space: space })
 }
 
 /// Carries out a claimed plan on this thread, which lets go of the state meanwhile.

@@ -93,7 +93,11 @@ pub(crate) fn remove_stray(engine: &Engine, number: FileNumber) {
 }
 
 fn try_remove(engine: &Engine, path: &Path) -> Result<()> {
-    match engine.env.fs.remove(path) {
+    let removed = match &engine.options().sst_file_manager {
+        Some(manager) => manager.remove(&engine.env, path, engine.statistics.as_ref()),
+        None => engine.env.fs.remove(path),
+    };
+    match removed {
         Err(error) if error.is_path_not_found() => Ok(()),
         result => result.inspect_err(|error| warning!(engine.log, "{error}")),
     }
@@ -173,11 +177,15 @@ pub(crate) fn remove_strangers(engine: &Engine, lost_wal: Option<FileNumber>) ->
                 archive(engine, &dir.join(name));
                 continue;
             }
+            if let (Some(FileKind::Trash), Some(manager)) = (&kind, &engine.options().sst_file_manager) {
+                manager.remove_trash(&engine.env, dir.join(name))?;
+                continue;
+            }
             let stranger = match kind {
                 Some(FileKind::Table(number)) => !live.contains(&number),
                 Some(FileKind::Wal(number)) => number < min_wal && !wals.contains(&number),
                 Some(FileKind::Manifest(number)) => !manifests.contains(&number),
-                Some(FileKind::Temporary(_)) => true,
+                Some(FileKind::Temporary(_) | FileKind::Trash) => true,
                 _ => false,
             };
             if stranger {

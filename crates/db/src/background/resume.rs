@@ -23,6 +23,9 @@ pub(crate) fn resume(engine: &Engine) -> Result<()> {
         }
         error
     };
+    if let Some(manager) = &engine.options().sst_file_manager {
+        manager.check_space()?;
+    }
     // The failure stays until the end: no flush starts, and no write is taken. Those under way end
     // with an error or in a memtable.
     engine.switch_memtables(&Which::All)?;

@@ -5,6 +5,7 @@ use super::text::OptionError;
 use super::value::OptionValue;
 use crate::info_log::InfoLogLevel;
 use crate::listener::EventListener;
+use crate::sst_file_manager::SstFileManager;
 use crate::write_buffer_manager::WriteBufferManager;
 use ironstone_base::Statistics;
 use ironstone_base::sync::Arc;
@@ -221,6 +222,8 @@ option_struct! {
         rate_limiter: Option<Arc<dyn RateLimiter>> = None;
         /// Bounds what memtables take, over all databases that have the same one.
         write_buffer_manager: Option<Arc<WriteBufferManager>> = None;
+        /// Bounds the space of tables and the rate at which files are removed, over all databases that have the same one.
+        sst_file_manager: Option<Arc<SstFileManager>> = None;
         /// Told what happens in the background.
         listeners: Vec<Arc<dyn EventListener>> = Vec::new();
         /// Files and clock.

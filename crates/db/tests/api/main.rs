@@ -26,6 +26,7 @@ mod repair;
 mod secondary;
 mod set_options;
 mod snapshots;
+mod sst_file_manager;
 mod sst_files;
 mod stalls;
 mod verify;

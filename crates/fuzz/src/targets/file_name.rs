@@ -25,6 +25,7 @@ fn run(bytes: &[u8]) {
         FileKind::Identity => file_name::identity(dir),
         FileKind::Lock => file_name::lock(dir),
         FileKind::InfoLog => file_name::info_log(dir),
+        FileKind::Trash => name.as_ref().into(),
     };
     assert_eq!(written.to_str().and_then(FileKind::parse), Some(kind));
 }
