@@ -1,6 +1,9 @@
 //! Checkpoints and backups: RocksDB opens ours, and we open RocksDB's.
 
-use ironstone::{BackupEngine, BackupEngineOptions, Db, Options, RestoreOptions};
+use ironstone::{
+    BackupEngine, BackupEngineOptions, ColumnFamilyDescriptor, Db, ImportColumnFamilyOptions, Options,
+    ReadOptions, RestoreOptions, WriteOptions,
+};
 use ironstone_compat::directory::files;
 use ironstone_compat::driver::tool;
 use std::path::{Path, PathBuf};
@@ -132,4 +135,37 @@ fn we_restore_rocksdbs_backups_and_both_add_to_one_directory() {
     let mut later = expected();
     later.push("z : last".to_owned());
     assert_eq!(restored_by_rocksdb(&backups, &dir.path().join("r3")).unwrap(), later);
+}
+
+#[test]
+fn rocksdb_opens_a_database_with_an_imported_column_family_and_we_import_its_tables() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = database(&dir.path().join("db"));
+    let exported = db.export_column_family(db.default_column_family(), dir.path().join("exported")).unwrap();
+    let other = dir.path().join("other");
+    let into = Db::open(&options(), &other).unwrap();
+    into.put("own", "1").unwrap();
+    let how = ImportColumnFamilyOptions::default();
+    let cf = into.create_column_family_with_import("in", &options().cf, &how, &[exported]).unwrap();
+    into.put_cf(&WriteOptions::default(), &cf, "key0001", "newer").unwrap();
+    drop((cf, into));
+    let Some(found) = ldb(&other, &["--column_family=in", "scan"]) else { return };
+    let mut wanted = expected();
+    wanted[1] = "key0001 : newer".to_owned();
+    assert_eq!(found.lines().collect::<Vec<_>>(), wanted);
+    // RocksDB writes and compacts; its tables then leave for another database of ours.
+    ldb(&other, &["--column_family=in", "put", "key0002", "theirs"]).unwrap();
+    ldb(&other, &["--column_family=in", "compact"]).unwrap();
+    let families = ["default", "in"].map(|name| ColumnFamilyDescriptor::new(name, options().cf)).to_vec();
+    let theirs = Db::open_column_families(&options().db, &other, families).unwrap();
+    let cf = theirs.column_family("in").unwrap();
+    let exported = theirs.export_column_family(&cf, dir.path().join("again")).unwrap();
+    let cf = db.create_column_family_with_import("back", &options().cf, &how, &[exported]).unwrap();
+    wanted[2] = "key0002 : theirs".to_owned();
+    let read = |entry: ironstone::Result<(Box<[u8]>, Box<[u8]>)>| {
+        let (key, value) = entry.unwrap();
+        format!("{} : {}", String::from_utf8_lossy(&key), String::from_utf8_lossy(&value))
+    };
+    let entries = db.iter_cf(&ReadOptions::default(), &cf).unwrap().entries();
+    assert_eq!(entries.map(read).collect::<Vec<_>>(), wanted);
 }

@@ -67,6 +67,16 @@ pub(crate) fn checksum_func_name(file: &FileMetaData) -> String {
 impl Db {
     /// Creates a column family. `InvalidArgument` if the name is taken or empty.
     pub fn create_column_family(&self, name: &str, options: &ColumnFamilyOptions) -> Result<ColumnFamily> {
+        self.create_column_family_of(name, options, Vec::new())
+    }
+
+    /// The same, with `files` in it from the beginning, each on a level.
+    pub(crate) fn create_column_family_of(
+        &self,
+        name: &str,
+        options: &ColumnFamilyOptions,
+        files: Vec<(usize, Arc<FileMetaData>)>,
+    ) -> Result<ColumnFamily> {
         let engine = self.engine();
         engine.write_failure()?;
         let mut options = options.clone();
@@ -81,6 +91,7 @@ impl Db {
             comparator: options.comparator.clone(),
             num_levels: options.num_levels as usize,
         };
+        let newest = files.iter().map(|(_, file)| file.largest_seqno).max().unwrap_or_default();
         let mut manifest = engine.manifest.lock();
         let pending = {
             let state = engine.state.lock();
@@ -88,7 +99,7 @@ impl Db {
                 return Err(Error::invalid_argument(format!("Column family already exists: {name}")));
             }
             let (wal, _) = engine.pipeline.current_wal();
-            state.versions.prepare_create(&config, wal, &manifest)?
+            state.versions.prepare_create(&config, wal, files, &manifest)?
         };
         let created = match manifest.commit(pending) {
             Ok(change) => {
@@ -104,6 +115,7 @@ impl Db {
                     memory: &engine.memory,
                 };
                 let family = builder.build(id, options, name, versions)?;
+                engine.pipeline.pass(newest);
                 engine.pipeline.set_active(id, Arc::clone(&family.mem));
                 let handle = ColumnFamily(Arc::clone(&family.data));
                 families.insert(id, family);

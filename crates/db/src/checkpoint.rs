@@ -89,7 +89,7 @@ impl Db {
 }
 
 /// Removes what an earlier attempt left.
-fn remove_staging(fs: &dyn FileSystem, staging: &Path) -> Result<()> {
+pub(crate) fn remove_staging(fs: &dyn FileSystem, staging: &Path) -> Result<()> {
     if !fs.exists(staging)? {
         return Ok(());
     }

@@ -30,6 +30,7 @@ mod background;
 mod backup;
 mod checkpoint;
 mod column_family;
+mod column_family_import;
 mod db;
 mod engine;
 mod file_copy;
@@ -65,6 +66,7 @@ pub use backup::{
     BackupEngine, BackupEngineOptions, BackupId, BackupInfo, CreateBackupOptions, RestoreOptions,
 };
 pub use column_family::ColumnFamily;
+pub use column_family_import::{ExportedColumnFamily, ExportedFile, ImportColumnFamilyOptions};
 pub use db::{ColumnFamilyDescriptor, Db, WriteOptions};
 pub use info_log::InfoLogLevel;
 pub use ingest::{IngestFiles, IngestOptions};

@@ -5,7 +5,7 @@
 //! to `lost`. A repair that was interrupted before that point has changed nothing, and after it the next one goes on.
 
 mod hints;
-mod tables;
+pub(crate) mod tables;
 
 use crate::background::job::{Outputs, build_options, write_options};
 use crate::engine::Family;

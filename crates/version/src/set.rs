@@ -266,11 +266,13 @@ impl VersionSet {
         self.pending(edits, bases.into_iter().collect(), None, manifest)
     }
 
-    /// Step 1 of creating a column family, which gets the next id and whose first WAL is `log_number`.
+    /// Step 1 of creating a column family, which gets the next id, whose first WAL is `log_number`, and which begins with
+    /// `files`, each on a level.
     pub fn prepare_create(
         &self,
         config: &ColumnFamilyConfig,
         log_number: FileNumber,
+        files: Vec<(usize, Arc<FileMetaData>)>,
         manifest: &ManifestWriter,
     ) -> Result<PendingCommit> {
         if config.name.is_empty() {
@@ -282,11 +284,21 @@ impl VersionSet {
         let Some(id) = self.max_column_family.checked_add(1).map(ColumnFamilyId) else {
             return Err(Error::not_supported("more column families than there are ids"));
         };
-        let state = ColumnFamilyState::new(id, config, log_number);
+        let mut state = ColumnFamilyState::new(id, config, log_number);
         let mut edit = introduction(&state);
         edit.log_number = Some(log_number);
         edit.max_column_family = Some(id.0);
-        self.pending(vec![edit], Vec::new(), Some(state), manifest)
+        let (mut edits, mut bases) = (vec![edit], Vec::new());
+        if !files.is_empty() {
+            let mut edit = VersionEdit::new(id);
+            for (level, file) in files {
+                state.next_epoch_number = state.next_epoch_number.max(file.epoch_number.saturating_add(1));
+                edit.add_file(level, file);
+            }
+            edits.push(edit);
+            bases.push((id, Arc::clone(&state.current)));
+        }
+        self.pending(edits, bases, Some(state), manifest)
     }
 
     /// Step 1 of dropping a column family.

@@ -38,7 +38,7 @@ pub(super) enum Found {
 }
 
 /// Opens a table that the database has under `file`.
-pub(super) fn open(
+pub(crate) fn open(
     env: &Env,
     dir: &Path,
     options: &Arc<TableOptions>,
@@ -120,7 +120,7 @@ pub(super) fn examine(
     };
     let (level, meta) = match hint {
         Some((_, level, known)) => (*level, Arc::clone(known)),
-        None => match describe(&reader, number, size)? {
+        None => match describe(&reader, number, size, None)? {
             Some(meta) => (0, Arc::new(meta)),
             None => return Ok(Found::Obsolete("it is empty")),
         },
@@ -131,8 +131,14 @@ pub(super) fn examine(
     Ok(Found::Table { family, family_name, table: Table { level, meta, reader, is_external } })
 }
 
-/// What the MANIFEST would say about a table.
-fn describe(reader: &Arc<TableReader>, number: FileNumber, size: u64) -> Result<Option<FileMetaData>> {
+/// What the MANIFEST would say about a table. All of it is read, unless the oldest and the newest of its sequence numbers
+/// are known.
+pub(crate) fn describe(
+    reader: &Arc<TableReader>,
+    number: FileNumber,
+    size: u64,
+    sequences: Option<(SequenceNumber, SequenceNumber)>,
+) -> Result<Option<FileMetaData>> {
     let properties = reader.properties();
     let order = reader.comparator();
     let (mut oldest, mut newest) = (SequenceNumber::MAX, SequenceNumber::ZERO);
@@ -151,6 +157,13 @@ fn describe(reader: &Arc<TableReader>, number: FileNumber, size: u64) -> Result<
             None => ends = Some((key.to_buf(), key.to_buf())),
             Some((_, last)) => *last = key.to_buf(),
         }
+        if sequences.is_some() {
+            entries.seek_to_last()?;
+            if let Some((_, last)) = &mut ends {
+                *last = entries.key().to_buf();
+            }
+            break;
+        }
         more = entries.next()?;
     }
     for tombstone in reader.range_tombstones() {
@@ -168,7 +181,7 @@ fn describe(reader: &Arc<TableReader>, number: FileNumber, size: u64) -> Result<
     }
     let Some((smallest, largest)) = ends else { return Ok(None) };
     let mut meta = FileMetaData::new(number, size, smallest, largest);
-    (meta.smallest_seqno, meta.largest_seqno) = (oldest, newest);
+    (meta.smallest_seqno, meta.largest_seqno) = sequences.unwrap_or((oldest, newest));
     meta.oldest_ancester_time = properties.creation_time;
     meta.file_creation_time = properties.file_creation_time;
     let id = unique_id(&properties.db_id, &properties.db_session_id, properties.original_file_number);

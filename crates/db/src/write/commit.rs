@@ -236,6 +236,20 @@ impl CommitPipeline {
         self.reserve_numbers(&mut log, count)
     }
 
+    /// From now on writes get larger sequence numbers than `sequence`, and readers see everything up to it.
+    pub(crate) fn pass(&self, sequence: SequenceNumber) {
+        let reserved = {
+            let mut log = self.log.lock();
+            let (first, last) = (log.last_sequence.plus(1), sequence);
+            if last < first {
+                return;
+            }
+            log.last_sequence = last;
+            Reserved { pipeline: self, first, last }
+        };
+        drop(reserved);
+    }
+
     fn reserve_numbers(&self, log: &mut LogTail, count: u64) -> Result<Reserved<'_>> {
         let (first, last) = (log.last_sequence.plus(1), log.last_sequence.plus(count));
         if last > SequenceNumber::MAX {

@@ -5,6 +5,7 @@ mod disk;
 mod backup;
 mod checkpoint;
 mod column_families;
+mod column_family_import;
 mod compaction;
 mod compaction_styles;
 mod comparators;

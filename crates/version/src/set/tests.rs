@@ -202,7 +202,7 @@ fn column_families_come_and_go() {
     let env = env_of(mem());
     let (mut set, mut manifest) = create(&env).unwrap();
     let create_one = |set: &mut VersionSet, manifest: &mut ManifestWriter, name: &str| {
-        let pending = set.prepare_create(&config(name), FileNumber(5), manifest)?;
+        let pending = set.prepare_create(&config(name), FileNumber(5), Vec::new(), manifest)?;
         set.commit(manifest, pending).map(|installed| installed.added.unwrap())
     };
     let one = create_one(&mut set, &mut manifest, "one").unwrap();
@@ -316,7 +316,7 @@ fn an_atomic_group_takes_effect_as_a_whole() {
     let fs = mem();
     let env = env_of(fs.clone());
     let (mut set, mut manifest) = create(&env).unwrap();
-    let pending = set.prepare_create(&config("one"), FileNumber(2), &manifest).unwrap();
+    let pending = set.prepare_create(&config("one"), FileNumber(2), Vec::new(), &manifest).unwrap();
     set.commit(&mut manifest, pending).unwrap();
     let path = Path::new(DIR).join("MANIFEST-000001");
     let (before, start) = (tables_of(&set), fs.size(&path).unwrap());
@@ -600,7 +600,7 @@ fn workload(env: &Env, mut after: impl FnMut(&VersionSet)) -> Result<()> {
     manifest.set_max_file_size(700);
     for round in 0..6u64 {
         if round == 1 {
-            let pending = set.prepare_create(&config("one"), FileNumber(2), &manifest)?;
+            let pending = set.prepare_create(&config("one"), FileNumber(2), Vec::new(), &manifest)?;
             set.commit(&mut manifest, pending)?;
             after(&set);
         }
@@ -1002,7 +1002,7 @@ fn ldb_dumps_our_manifest() {
     let (mut set, mut manifest) =
         VersionSet::create_new(&env, directory.path(), config("default"), None, ManifestOptions::default())
             .unwrap();
-    let pending = set.prepare_create(&config("one"), FileNumber(7), &manifest).unwrap();
+    let pending = set.prepare_create(&config("one"), FileNumber(7), Vec::new(), &manifest).unwrap();
     set.commit(&mut manifest, pending).unwrap();
     let mut in_one = edit(&[(3, table(44, "c", "d", 30, 4))], &[]);
     in_one.column_family = ColumnFamilyId(1);
