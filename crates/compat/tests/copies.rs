@@ -162,10 +162,8 @@ fn rocksdb_opens_a_database_with_an_imported_column_family_and_we_import_its_tab
     let exported = theirs.export_column_family(&cf, dir.path().join("again")).unwrap();
     let cf = db.create_column_family_with_import("back", &options().cf, &how, &[exported]).unwrap();
     wanted[2] = "key0002 : theirs".to_owned();
-    let read = |entry: ironstone::Result<(Box<[u8]>, Box<[u8]>)>| {
-        let (key, value) = entry.unwrap();
-        format!("{} : {}", String::from_utf8_lossy(&key), String::from_utf8_lossy(&value))
-    };
     let entries = db.iter_cf(&ReadOptions::default(), &cf).unwrap().entries();
-    assert_eq!(entries.map(read).collect::<Vec<_>>(), wanted);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let found = entries.map(|entry| entry.map(|(key, value)| format!("{} : {}", text(&key), text(&value))));
+    assert_eq!(found.collect::<ironstone::Result<Vec<_>>>().unwrap(), wanted);
 }

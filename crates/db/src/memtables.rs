@@ -24,9 +24,15 @@ pub(crate) struct DbMemTable {
     /// The size at which its growth is worth a look, by the sixteenth; that somebody should look now. Relaxed: hints.
     next_mark: AtomicUsize,
     grown: AtomicBool,
+    /// Whatever older memtables and tables of the column family hold has at most this sequence number; the largest
+    /// number until that is known. Under the log lock, so Relaxed.
+    older_end: AtomicU64,
     /// What it counts as among the memtables of all databases.
     charge: Option<Charge>,
 }
+
+/// A memtable takes no more range tombstones from iterators than this: each read of it asks them.
+const MAX_KNOWN_RANGES: u64 = 1000;
 
 impl DbMemTable {
     pub(crate) fn new(
@@ -47,6 +53,7 @@ impl DbMemTable {
             full: AtomicBool::new(false),
             next_mark: AtomicUsize::new(step),
             grown: AtomicBool::new(false),
+            older_end: AtomicU64::new(u64::MAX),
             charge,
         })
     }
@@ -66,6 +73,23 @@ impl DbMemTable {
         if self.first_wal.load(Ordering::Relaxed) == 0 {
             self.first_wal.store(number.0, Ordering::Relaxed);
         }
+    }
+
+    /// Writes go here from now on, which are newer than `last`.
+    pub(crate) fn note_active(&self, last: SequenceNumber) {
+        self.older_end.fetch_min(last.0, Ordering::Relaxed);
+    }
+    /// Adds what every read at `at` or later knows already: that there is no key of `begin..end`. Not for a number that older
+    /// places may exceed, since what they have of the range would be hidden. Under the log lock. Answers whether it was done.
+    pub(crate) fn add_known_range(&self, at: SequenceNumber, begin: &[u8], end: &[u8]) -> bool {
+        let table = &self.table;
+        let is_sound = at.0 > self.older_end.load(Ordering::Relaxed)
+            && table.comparator().user.compare(begin, end).is_lt()
+            && table.num_range_tombstones() < MAX_KNOWN_RANGES;
+        if is_sound {
+            table.add_range_tombstone(at, begin, end);
+        }
+        is_sound
     }
 
     /// Takes note of a write that goes into no WAL.

@@ -161,6 +161,7 @@ pub fn random_family_options(rng: &mut impl Rng) -> ColumnFamilyOptions {
         merge_operator: Some(merge_operators::string_append(",")),
         max_successive_merges: *[0, 0, 1, 3].choose(rng).expect("not empty"),
         strict_max_successive_merges: rng.random_bool(0.5),
+        min_tombstones_for_range_conversion: *[2, 5, 1000].choose(rng).expect("not empty"),
         ..ColumnFamilyOptions::default()
     };
     if rng.random_bool(0.3) {
@@ -258,6 +259,7 @@ pub fn random_family_changes(rng: &mut impl Rng) -> Vec<(&'static str, &'static 
             ("memtable_whole_key_filtering", &["true", "false"]),
             ("max_successive_merges", &["0", "2"]),
             ("max_sequential_skip_in_iterations", &["0", "8"]),
+            ("min_tombstones_for_range_conversion", &["0", "2", "20"]),
             ("block_based_table_factory", &["{block_size=128}", "{block_size=4K;format_version=3}"]),
             ("block_based_table_factory", &["{filter_policy=nullptr}", "{filter_policy=bloomfilter:10}"]),
             ("block_based_table_factory", &["{index_type=kBinarySearch}", "{whole_key_filtering=false}"]),

@@ -1,6 +1,7 @@
 //! Flush: immutable memtables become a table of level 0.
 
 use super::Job;
+use super::compaction::TOMBSTONE_MARK_RATIO;
 use super::job::{Inputs, Outputs, build_options, write_options};
 use crate::column_family::ColumnFamilyData;
 use crate::engine::{Engine, Family, State};
@@ -122,6 +123,9 @@ impl FlushOf<'_> {
         let settings = self.data.settings();
         let build = build_options(self.data, &settings, self.db_id, self.session_id, self.options);
         let compaction = &settings.compaction;
+        // A small table of tombstones is not worth rewriting what lies below it.
+        let bytes: usize = self.memtables.iter().map(|memtable| memtable.table().memory_usage()).sum();
+        let is_large = bytes >= settings.options.write_buffer_size / 4;
         let context = JobContext {
             env: self.env,
             comparator: &self.data.comparator,
@@ -135,7 +139,7 @@ impl FlushOf<'_> {
             enforce_single_del_contracts: self.options.enforce_single_del_contracts,
             cancelled: self.cancelled,
             skip_filters_at_bottom: false,
-            tombstone_mark_ratio: 0.0,
+            tombstone_mark_ratio: if is_large { TOMBSTONE_MARK_RATIO } else { 0.0 },
             filter: settings.options.filter_source(),
             rate_limiter: self.options.rate_limiter.as_ref(),
             workers: &SerialWorkers,

@@ -101,6 +101,9 @@ option_struct! {
         periodic_compaction_seconds: u64 = UNSET_SECONDS, Mutable, V7;
         /// An iterator that passed so many entries of one key seeks instead.
         max_sequential_skip_in_iterations: u64 = 8, Mutable, V7;
+        /// An iterator that passed so many deleted keys in a row, forward, leaves a range tombstone in the memtable that says
+        /// the same at once: the next one does not pass them one by one. 0: never. (RocksDB: 0.)
+        min_tombstones_for_range_conversion: u32 = 1000, Mutable, Later;
         /// No filters on the last level: most reads find their key.
         optimize_filters_for_hits: bool = false, Fixed, V7;
         /// Read each table back after it was written, and compare it with what was put in.
@@ -149,7 +152,6 @@ option_struct! {
         ignored("memtable_max_range_deletions", "uint32", "0", Change::Mutable, Since::Later, "it only adds flushes");
         ignored("memtable_op_scan_flush_trigger", "uint32", "0", Change::Mutable, Since::Later, "it only adds flushes");
         ignored("memtable_avg_op_scan_flush_trigger", "uint32", "0", Change::Mutable, Since::Later, "it only adds flushes");
-        ignored("min_tombstones_for_range_conversion", "uint32", "0", Change::Mutable, Since::Later, "tombstones stay as they are");
         ignored("max_write_buffer_size_to_maintain", "int64", "0", Change::Fixed, Since::V7, "only transactions use it");
         ignored("bloom_locality", "uint32", "0", Change::Fixed, Since::V7, "only the speed of memtable filters depends on it");
         ignored("memtable_insert_with_hint_prefix_extractor", "SliceTransform", "nullptr", Change::Fixed, Since::V7, "only the speed of inserts depends on it");

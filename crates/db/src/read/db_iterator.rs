@@ -10,12 +10,14 @@ use crate::read::source::{IteratorSource, Places};
 use crate::read::view::SuperVersion;
 use ironstone_base::merge::{self, Operands};
 use ironstone_base::perf::{self, PerfMetric};
+use ironstone_base::statistics::Ticker;
 use ironstone_base::sync::Arc;
 use ironstone_base::{
     Error, InternalKey, InternalKeyBuf, PrefixSeek, Result, SequenceNumber, SliceTransform, UserComparator,
     ValueType,
 };
 use ironstone_iter::InternalIterator;
+use ironstone_sst::ReadTier;
 use ironstone_vfs::{PerfCpuTimer, PerfTimer};
 use std::cmp::Ordering;
 
@@ -66,6 +68,9 @@ pub struct DbIterator {
     tailing: bool,
     /// Of a tailing iterator: the key that it steps away from.
     left_key: Vec<u8>,
+    /// How many tombstones the last move forward passed, and the key of the first.
+    passed: u32,
+    first_passed: Vec<u8>,
 }
 
 /// Where an iterator may go.
@@ -163,6 +168,8 @@ impl DbIterator {
             failure: None,
             view,
             left_key: Vec::new(),
+            passed: 0,
+            first_passed: Vec::new(),
             tailing: source.as_ref().is_some_and(|source| source.options.tailing),
             source,
         }
@@ -490,7 +497,42 @@ impl DbIterator {
     /// Walks forward from where `inner` stands to the first entry that is the newest visible one of
     /// its user key and not deleted. With `skipping`, entries of `saved_key` are passed over.
     #[inline]
-    fn find_forward(&mut self, mut skipping: bool) -> Result<Position> {
+    fn find_forward(&mut self, skipping: bool) -> Result<Position> {
+        self.passed = 0;
+        let found = self.walk_forward(skipping)?;
+        if self.passed > 1 {
+            self.note_passed();
+        }
+        Ok(found)
+    }
+
+    /// After many tombstones in a row: leaves word of them for the iterators to come, where this one sees all that there is.
+    /// From the first tombstone to the last key that was passed over there is nothing.
+    #[cold]
+    fn note_passed(&mut self) {
+        let Some(source) = self.source.as_ref().filter(|source| {
+            let least = source.cf().settings().options.min_tombstones_for_range_conversion;
+            let sees_all = source.prefix_seek.is_none() && source.options.read_tier == ReadTier::All;
+            least > 0 && self.passed >= least && sees_all
+        }) else {
+            return;
+        };
+        let Some(engine) = source.engine().filter(|engine| !engine.read_only && !engine.secondary) else {
+            return;
+        };
+        let (begin, end) = (&self.first_passed, &self.saved_key);
+        let noted = engine.pipeline.add_known_range(&self.view.mem, self.sequence, begin, end);
+        engine.count(
+            match noted {
+                true => Ticker::ReadPathRangeTombstonesInserted,
+                false => Ticker::ReadPathRangeTombstonesDiscarded,
+            },
+            1,
+        );
+    }
+
+    #[inline]
+    fn walk_forward(&mut self, mut skipping: bool) -> Result<Position> {
         let mut skips = 0;
         while self.inner.valid() {
             let key = self.inner.key();
@@ -525,6 +567,10 @@ impl DbIterator {
                 ValueType::Deletion | ValueType::SingleDeletion => {
                     perf::count(PerfMetric::InternalDeleteSkippedCount, 1);
                     self.pass_over();
+                    if self.passed == 0 {
+                        self.first_passed.clone_from(&self.saved_key);
+                    }
+                    self.passed = self.passed.saturating_add(1);
                     (skipping, skips) = (true, 0);
                     self.inner.next()?;
                 }

@@ -64,6 +64,8 @@ struct LogTail {
     /// Why no write is taken: a failed log was given up. Until all that it held is in tables, a write
     /// behind it would follow a gap, and recovery would stop there.
     held: Option<Error>,
+    /// The last number that was given to what enters beside the log: it may be in older places than memtables.
+    beside_log: SequenceNumber,
 }
 
 /// The log's files.
@@ -168,6 +170,7 @@ impl CommitPipeline {
                 wal_bytes: 0,
                 active: HashMap::new(),
                 held: None,
+                beside_log: SequenceNumber::ZERO,
             }),
             publisher: Publisher::new(last_sequence),
             sync_before_next,
@@ -255,7 +258,7 @@ impl CommitPipeline {
         if last > SequenceNumber::MAX {
             return Err(out_of_numbers());
         }
-        log.last_sequence = last;
+        (log.last_sequence, log.beside_log) = (last, last);
         Ok(Reserved { pipeline: self, first, last })
     }
 
@@ -395,8 +398,23 @@ impl CommitPipeline {
     /// Where `cf`'s writes go from now on. Returns the last sequence number that may have gone elsewhere.
     pub(crate) fn set_active(&self, cf: ColumnFamilyId, memtable: Arc<DbMemTable>) -> SequenceNumber {
         let mut log = self.log.lock();
+        memtable.note_active(log.last_sequence);
         log.active.insert(cf, memtable);
         log.last_sequence
+    }
+
+    /// Notes in `memtable`, if it takes writes, that a read at `at` found no key of `begin..end`. Answers whether it was noted.
+    pub(crate) fn add_known_range(
+        &self,
+        memtable: &Arc<DbMemTable>,
+        at: SequenceNumber,
+        begin: &[u8],
+        end: &[u8],
+    ) -> bool {
+        let log = self.log.lock();
+        log.active.get(&memtable.cf()).is_some_and(|active| Arc::ptr_eq(active, memtable))
+            && at >= log.beside_log
+            && memtable.add_known_range(at, begin, end)
     }
 
     /// Refuses writes to `cf` from now on.
@@ -485,6 +503,8 @@ impl CommitPipeline {
             log.frame_predecessor(&before);
         }
         switch(&mut log.active, closed.last_sequence);
+        // What was switched now; of the others it is known.
+        log.active.values().for_each(|memtable| memtable.note_active(closed.last_sequence));
         let reserved = (reserve > 0).then(|| self.reserve_numbers(&mut log, reserve)).transpose()?;
         Ok((closed, reserved))
     }

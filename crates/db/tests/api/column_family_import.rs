@@ -54,7 +54,7 @@ fn what_is_imported_is_what_was_exported_after_power_loss_too() {
     options.db.max_background_jobs = 1;
     let other = Db::open(&options, "/other").unwrap();
     put_synced(&other, "own", "1");
-    let cf = import(&other, &disk, "in", &[exported.clone()]).unwrap();
+    let cf = import(&other, &disk, "in", std::slice::from_ref(&exported)).unwrap();
     assert_eq!(all_of(&other, &cf), FILLED);
     let newest = exported.files.iter().map(|file| file.largest_sequence).max().unwrap();
     assert!(other.latest_sequence() >= newest, "so that later writes are newer than what came");
@@ -134,14 +134,14 @@ fn what_makes_no_sense_is_refused_and_leaves_nothing() {
     refuse("sequence numbers", &|exported, _| exported.files[0].smallest_sequence = SequenceNumber::MAX);
     refuse("not named as a table", &|exported, _| exported.files[0].path = "/exported".into());
     refuse("overlap", &|exported, _| exported.files.iter_mut().for_each(|file| file.level = 3));
-    let name_taken = import(&db, &disk, "default", &[good.clone()]);
+    let name_taken = import(&db, &disk, "default", std::slice::from_ref(&good));
     refused(name_taken, Code::InvalidArgument, "already exists");
     assert_eq!(disk.files(".sst").len(), before);
     // A disk that fails leaves nothing either, whatever it fails at.
     for kind in [OpKind::Create, OpKind::Append, OpKind::Sync, OpKind::SyncDirectory] {
         disk.faults.arm();
         disk.faults.add(FaultRule::error(FaultError::Io).on(&[kind]));
-        assert!(import(&db, &disk, "bad", &[good.clone()]).is_err(), "{kind:?}");
+        assert!(import(&db, &disk, "bad", std::slice::from_ref(&good)).is_err(), "{kind:?}");
         disk.faults.clear();
         let _ = db.resume();
         assert!(db.column_family("bad").is_none());

@@ -30,6 +30,7 @@ mod snapshots;
 mod sst_file_manager;
 mod sst_files;
 mod stalls;
+mod tombstone_runs;
 mod verify;
 mod wal;
 mod wal_files;
