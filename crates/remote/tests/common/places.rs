@@ -1,10 +1,12 @@
 //! Remotes and databases for tests.
+#![allow(dead_code)] // Each test uses some of it.
 
-use ironstone::{DbOptions, Options};
+use ironstone::{CompactRangeOptions, Db, DbOptions, Options};
 use ironstone_remote::opendal::{Operator, services};
 use ironstone_remote::{RemoteFileSystem, RemoteOptions};
 use ironstone_vfs::os::OsFileSystem;
 use ironstone_vfs::{Env, SystemClock};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,4 +51,22 @@ pub fn small_database(fs: &RemoteFileSystem) -> Options {
     options.cf.target_file_size_base = 64 << 10;
     options.cf.max_bytes_for_level_base = 256 << 10;
     options
+}
+
+/// What a database must have.
+pub type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+pub fn compact(db: &Db) -> ironstone::Result<()> {
+    db.compact_range(&CompactRangeOptions::default(), db.default_column_family(), None, None)
+}
+
+pub fn compare(db: &Db, model: &Model) {
+    let mut iterator = db.iter().unwrap();
+    iterator.seek_to_first().unwrap();
+    for (key, value) in model {
+        assert_eq!((iterator.key(), iterator.value()), (Some(key.as_slice()), Some(value.as_slice())));
+        iterator.next().unwrap();
+    }
+    assert_eq!(iterator.key(), None, "the database has no more than the model");
+    iterator.status().unwrap();
 }
