@@ -88,6 +88,7 @@ impl RemoteFileSystem {
     /// and size up; `IoError` if the root or the cache's directory cannot be made, or another process uses the cache.
     pub fn new(local: Arc<dyn FileSystem>, operator: Operator, options: RemoteOptions) -> Result<Self> {
         options.check()?;
+        opendal::install_default(); // The HTTP client, where a feature brings one. Calling it again does nothing.
         let counters = Arc::new(Counters::default());
         let capability = operator.info().capability();
         let needed = [

@@ -178,12 +178,16 @@ fn a_cache_that_cannot_be_written_is_done_without() {
     let fs = RemoteFileSystem::new(Arc::new(local.clone()), remote, options).unwrap();
     let data = data(50_000);
     fs.write_all_synced(&path, &data).unwrap();
-    local.add(FaultRule::error(FaultError::NoSpace).on(&[OpKind::Append, OpKind::Create]).path("cache").forever());
+    local.add(
+        FaultRule::error(FaultError::NoSpace).on(&[OpKind::Append, OpKind::Create]).path("cache").forever(),
+    );
     assert!(read(&fs, &path, 0, 50_000) == data);
     assert!(fs.counters().cache_failures > 10);
     local.clear();
     assert!(read(&fs, &path, 0, 50_000) == data);
-    local.add(FaultRule::error(FaultError::Io).on(&[OpKind::Read, OpKind::OpenRandom]).path("cache").forever());
+    local.add(
+        FaultRule::error(FaultError::Io).on(&[OpKind::Read, OpKind::OpenRandom]).path("cache").forever(),
+    );
     assert!(read(&fs, &path, 0, 50_000) == data);
     local.clear();
     assert!(read(&fs, &path, 0, 50_000) == data);
@@ -230,7 +234,10 @@ fn what_is_read_front_to_back_is_fetched_ahead() {
         file.read_at(100_000, &mut buf).unwrap() == 10_000
     });
     let mut bufs = vec![[0; 100]; 20];
-    let mut requests: Vec<_> = (0..20).zip(&mut bufs).map(|(at, buf)| ReadRequest { offset: at * 9_990, buf, result: Ok(0) }).collect();
+    let mut requests: Vec<_> = (0..20)
+        .zip(&mut bufs)
+        .map(|(at, buf)| ReadRequest { offset: at * 9_990, buf, result: Ok(0) })
+        .collect();
     file.read_many(&mut requests);
     for request in requests {
         assert_eq!(request.result.unwrap(), 100);

@@ -4,7 +4,10 @@
 #[path = "common/places.rs"]
 mod places;
 
-use ironstone::{BottommostPolicy, CompactRangeOptions, Db, IngestOptions, Options, SstFileWriter, WriteBatch, WriteOptions};
+use ironstone::{
+    BottommostPolicy, CompactRangeOptions, Db, IngestOptions, Options, SstFileWriter, WriteBatch,
+    WriteOptions,
+};
 use ironstone_base::Code;
 use ironstone_remote::opendal::Operator;
 use ironstone_remote::{RemoteFileSystem, RemoteOptions};
@@ -92,7 +95,8 @@ fn random_operations_agree_with_the_model() {
 
 fn fill(db: &Db, model: &mut Model, count: u32) {
     for at in 0..count {
-        let (key, value) = (format!("key{at:05}").into_bytes(), format!("value {at} {}", "v".repeat(200)).into_bytes());
+        let (key, value) =
+            (format!("key{at:05}").into_bytes(), format!("value {at} {}", "v".repeat(200)).into_bytes());
         db.put(&key, &value).unwrap();
         model.insert(key, value);
     }
