@@ -43,6 +43,16 @@ pub fn everything(oracles: bool) -> Result<(), String> {
     crate::endure::regular_sim(SCHEDULES)
 }
 
+/// The tests of `crates/remote`, with servers of S3 and HDFS. The regular run has those that need no server.
+pub fn remote() -> Result<(), String> {
+    run("sh", &["crates/remote/install-servers.sh"], &[])?;
+    let package = ["-p", "ironstone-remote", "--features", "s3,webhdfs", "--profile", "checked"];
+    let lints = [&["clippy"][..], &package, &["--all-targets", "--", "-D", "warnings"]].concat();
+    run("cargo", &lints, &[])?;
+    let tests = [&["test"][..], &package].concat();
+    run("cargo", &tests, &[("IRONSTONE_REQUIRE_REMOTE_SERVERS", "1")])
+}
+
 /// One of the random tests, with as much work as asked for.
 pub fn long_run(test: &str, variable: &str, amount: Option<&String>) -> Result<(), String> {
     let amount = amount.map_or("10000000", String::as_str);

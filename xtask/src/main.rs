@@ -29,6 +29,7 @@ usage: cargo xtask <command>
   damage  the same damage to our files and to RocksDB's, recorded: cargo xtask damage [--every BYTES]
   campaign     all of these for hours, recorded: cargo xtask campaign --help
   reliability  write RELIABILITY.md from the records
+  remote  install servers of S3 and HDFS, and test tables on remote file systems with them
   fuzz    every fuzz target under libFuzzer, by turns: cargo xtask fuzz --help
   bench   our db_bench and RocksDB's side by side: cargo xtask bench --help
   mistakes  whether the tests find mistakes planted in the engine: cargo xtask mistakes [--list | --only NAME,...]
@@ -70,6 +71,7 @@ fn main() -> ExitCode {
         Some("damage") => every(rest).and_then(campaign::damage).and_then(|()| reliability::write()),
         Some("campaign") => campaign::run_all(rest),
         Some("reliability") => reliability::write(),
+        Some("remote") => check::remote(),
         Some("fuzz") => fuzz::run(rest),
         Some("bench") => bench::run(rest),
         Some("mistakes") => mistakes::run(rest),

@@ -21,9 +21,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "ironstone",
         &["base", "vfs", "compress", "iter", "cache", "wal", "memtable", "sst", "version", "compaction"],
     ),
+    // Beside the engine: nothing uses it.
+    ("ironstone-remote", &["base", "vfs"]),
     // Nobody uses it but its tests and the workspace in `fuzz/`.
     ("ironstone-fuzz", &["base", "vfs", "compress", "iter", "wal", "sst", "version", "testkit"]),
 ];
+
+/// The one crate with an asynchronous runtime, and how such runtimes and their clients are called.
+const ASYNC: &str = "ironstone-remote";
+const RUNTIMES: &[&str] = &["tokio", "opendal", "futures", "smol", "async-std", "reqwest", "hyper"];
 
 /// Crates that hold `unsafe`; every other one forbids it.
 const UNSAFE: &[&str] = &["vfs", "cache", "memtable", "sst"];
@@ -49,6 +55,12 @@ fn dependencies() -> Result<Vec<String>, String> {
     let mut findings = Vec::new();
     for package in metadata["packages"].as_array().into_iter().flatten() {
         let name = package["name"].as_str().unwrap_or_default();
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            let used = dependency["name"].as_str().unwrap_or_default();
+            if name != ASYNC && (RUNTIMES.contains(&used) || used == ASYNC) {
+                findings.push(format!("{name} may not use {used}: only {ASYNC} is asynchronous inside"));
+            }
+        }
         let Some(allowed) = rules.get(name) else { continue };
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
             let used = dependency["name"].as_str().unwrap_or_default();

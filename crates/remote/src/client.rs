@@ -286,6 +286,11 @@ impl Client {
         size: u64,
         mut next: impl FnMut() -> Result<Option<Vec<u8>>> + Send + 'static,
     ) -> Result<ObjectInfo> {
+        if size == 0 && !self.capability.write_can_empty {
+            let what =
+                format!("write {} ({}): this remote takes no empty objects", path.display(), self.uri(key));
+            return Err(Error::not_supported(what));
+        }
         let parts = self.capability.write_can_multi && size > self.shared.part_bytes as u64;
         // Remotes take 10,000 parts at most, and may ask for larger ones.
         let least = self.capability.write_multi_min_size.unwrap_or(0).max((size / 9_000) as usize);
