@@ -1,5 +1,6 @@
 //! What a read costs: on the local file system, on a directory as a remote, and on an S3 server that is started for it.
-//! `cargo run --release -p ironstone-remote --features s3 --example read_costs`, after `crates/remote/install-servers.sh`.
+//! `cargo run --release -p ironstone-remote --features s3 --example read_costs`, after `crates/remote/install-servers.sh`;
+//! or, with `S3_ENDPOINT=http://host:port`, on a server that has a bucket `ironstone` for anybody.
 
 #[path = "../tests/common/s3_server.rs"]
 #[allow(dead_code)]
@@ -103,6 +104,9 @@ fn main() -> Outcome<()> {
         let path = path.to_str().ok_or("a path that is not UTF-8")?;
         Ok(Operator::new(services::Fs::default().root(path))?)
     })?;
+    if let Ok(endpoint) = std::env::var("S3_ENDPOINT") {
+        return measure(&endpoint, &|_| Ok(s3_server::operator_of(&endpoint)));
+    }
     if let Some(server) = s3_server::S3Server::start() {
         measure("S3 server on this machine (moto)", &|_| Ok(server.operator()))?;
     }

@@ -66,7 +66,8 @@ fn a_block_is_fetched_once_also_after_a_restart() {
 
 #[test]
 fn damaged_blocks_are_fetched_again() {
-    let damages: [(&str, fn(&[u8]) -> Vec<u8>); 5] = [
+    type Damage = fn(&[u8]) -> Vec<u8>;
+    let damages: [(&str, Damage); 5] = [
         ("torn", |bytes| bytes[..bytes.len() / 2].to_vec()),
         ("empty", |_| Vec::new()),
         ("zeros", |bytes| vec![0; bytes.len()]),
@@ -119,7 +120,7 @@ fn a_block_of_another_content_is_not_taken() {
 
 #[test]
 fn blocks_of_a_remote_without_tags_are_not_believed_after_a_restart() {
-    let (dir, options, path) = place();
+    let (_dir, options, path) = place();
     let (remote, data) = (memory(), data(8_000));
     let fs = open(remote.clone(), options.clone());
     fs.write_all_synced(&path, &data).unwrap();

@@ -71,16 +71,7 @@ impl S3Server {
     }
 
     pub fn operator(&self) -> Operator {
-        let service = services::S3::default()
-            .bucket(BUCKET)
-            .endpoint(&format!("http://127.0.0.1:{}", self.port))
-            .region("us-east-1")
-            .access_key_id("test")
-            .secret_access_key("test")
-            .disable_config_load()
-            .disable_ec2_metadata();
-        ironstone_remote::opendal::install_default();
-        Operator::new(service).unwrap()
+        operator_of(&format!("http://127.0.0.1:{}", self.port))
     }
 
     /// Lets the server take connections, but answer nothing.
@@ -101,4 +92,18 @@ impl Drop for S3Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The bucket at `endpoint`, as the user `test`.
+pub fn operator_of(endpoint: &str) -> Operator {
+    let service = services::S3::default()
+        .bucket(BUCKET)
+        .endpoint(endpoint)
+        .region("us-east-1")
+        .access_key_id("test")
+        .secret_access_key("test")
+        .disable_config_load()
+        .disable_ec2_metadata();
+    ironstone_remote::opendal::install_default();
+    Operator::new(service).unwrap()
 }
