@@ -271,10 +271,17 @@ impl Client {
         }
     }
 
-    /// Removes an object, but does not wait for long.
-    pub(crate) fn delete_soon(&self, key: &str, limit: Duration) {
+    /// Removes a small object if it begins with `start`, but does not wait for long.
+    pub(crate) fn delete_if_starts_with(&self, key: &str, start: String, limit: Duration) {
         let (operator, name) = (self.operator.clone(), key.to_owned());
-        self.start(async move { tokio::time::timeout(limit, operator.delete(&name)).await }).wait();
+        let removal = async move {
+            if operator.read(&name).await?.to_bytes().starts_with(start.as_bytes()) {
+                operator.delete(&name).await?;
+            }
+            Ok::<(), opendal::Error>(())
+        };
+        // What stays is for the next owner to judge. The time limit starts on a thread of the runtime.
+        let _ = self.start(async move { tokio::time::timeout(limit, removal).await }).wait();
     }
 
     /// Uploads the `size` bytes that `next` gives, piece by piece until it has no more. The object appears

@@ -130,12 +130,13 @@ impl Objects {
             info,
         });
         let mut names = self.names.lock();
-        let faster = names.open_object(key).filter(|_| !names.is_hidden(key));
-        if faster.is_none() {
+        let faster = names.open_object(key);
+        let removed = names.is_hidden(key); // Meanwhile.
+        if faster.is_none() && !removed {
             names.open.insert(key.to_owned(), Arc::downgrade(&object));
         }
         drop(names); // Before an object that is not used.
-        Ok(Some(faster.unwrap_or(object)))
+        Ok(if removed { None } else { Some(faster.unwrap_or(object)) })
     }
 
     /// Removes what is at `key`, now or when it is closed. Fine if there is nothing.

@@ -22,6 +22,7 @@ const RELEASE_LIMIT: Duration = Duration::from_secs(5);
 pub(crate) struct OwnedLock {
     client: Client,
     key: String,
+    token: String,
     /// Let go of after the object.
     _local: Box<dyn FileLock>,
 }
@@ -62,13 +63,14 @@ impl OwnedLock {
                 None => return Err(refusal(&client, dir, &key, b"another host, which let go of it\n")),
             }
         }
-        Ok(Self { client, key, _local: local })
+        Ok(Self { client, key, token, _local: local })
     }
 }
 
 impl Drop for OwnedLock {
     fn drop(&mut self) {
-        self.client.delete_soon(&self.key, RELEASE_LIMIT);
+        // Somebody may have removed it by hand, and another host may be the owner by now.
+        self.client.delete_if_starts_with(&self.key, std::mem::take(&mut self.token), RELEASE_LIMIT);
     }
 }
 

@@ -88,7 +88,7 @@ fn random_operations_agree_with_the_model() {
         let path = dir.path().join("data/db");
         let mut run = Run { rng: StdRng::seed_from_u64(seed), remote, options, path, model: Model::new() };
         for _ in 0..5 {
-            run.round(4_000);
+            run.round(3_000);
         }
     }
 }
@@ -231,6 +231,12 @@ fn two_copies_of_a_database_are_told_apart() {
     let text = os.read_all(&owner).unwrap();
     drop(lock);
     assert!(!owner.exists());
+    // Somebody removed it by hand, and another host took its place: it is not ours to remove.
+    let lock = fs.lock(&path.join("LOCK")).unwrap();
+    os.write_all_synced(&owner, b"another token\nhost elsewhere\n").unwrap();
+    drop(lock);
+    assert!(owner.exists());
+    assert!(Db::open(&options, &path).err().unwrap().message().contains("host elsewhere"));
     os.write_all_synced(&owner, &text).unwrap();
     compare(&Db::open(&options, &path).unwrap(), &model);
     assert!(!owner.exists());
