@@ -5,8 +5,8 @@
 mod places;
 
 use ironstone::{
-    BottommostPolicy, CompactRangeOptions, Db, IngestOptions, Options, SstFileWriter, WriteBatch,
-    WriteOptions,
+    BottommostPolicy, ColumnFamilyDescriptor, CompactRangeOptions, Db, IngestOptions, Options, SstFileWriter,
+    WriteBatch, WriteOptions,
 };
 use ironstone_base::Code;
 use ironstone_remote::opendal::Operator;
@@ -198,6 +198,27 @@ fn a_database_moves_to_a_remote_by_being_compacted() {
     db.compact_range(&all, db.default_column_family(), None, None).unwrap();
     compare(&db, &model);
     assert_eq!(local_tables(&path), 0);
+}
+
+#[test]
+fn a_secondary_with_a_cache_of_its_own_follows() {
+    let Place { dir, db, mut model, .. } = filled();
+    let mut options = small(dir.path());
+    options.cache_dir = dir.path().join("secondary-cache");
+    let fs = open(directory(&dir.path().join("remote")), options);
+    let options = small_database(&fs);
+    let path = dir.path().join("data/db");
+    let families = || vec![ColumnFamilyDescriptor::new("default", options.cf.clone())];
+    compare(&Db::open_read_only(&options.db, &path, families()).unwrap(), &model);
+    let secondary = Db::open_secondary(&options.db, &path, dir.path().join("secondary"), families()).unwrap();
+    compare(&secondary, &model);
+    db.put("later", "x").unwrap();
+    model.insert(b"later".to_vec(), b"x".to_vec());
+    db.flush().unwrap();
+    compact(&db).unwrap();
+    secondary.try_catch_up_with_primary().unwrap();
+    compare(&secondary, &model);
+    assert!(fs.counters().reads > 0);
 }
 
 #[test]
