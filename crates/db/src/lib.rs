@@ -76,7 +76,7 @@ pub use listener::{
     WriteStallCondition, WriteStallInfo,
 };
 pub use options::{
-    BlockBasedTableOptions, ColumnFamilyOptions, DbOptions, FifoCompactionOptions, Options,
+    BlockBasedTableOptions, ColumnFamilyOptions, DbOptions, FifoCompactionOptions, Goal, Options,
     UniversalCompactionOptions,
 };
 pub use read::db_iterator::{DbIterator, Entries};

@@ -14,6 +14,7 @@
 //! # Ok::<(), ironstone::Error>(())
 //! ```
 
+mod auto;
 mod column_family_options;
 mod db_options;
 mod file;
@@ -26,6 +27,7 @@ mod validation;
 mod value;
 
 pub use crate::info_log::InfoLogLevel;
+pub use auto::Goal;
 pub use column_family_options::ColumnFamilyOptions;
 pub use db_options::{DbOptions, HOST_NAME, Logger};
 pub use file::{LoadOptions, OptionsFile};

@@ -3,6 +3,7 @@
 use super::{ColumnFamilyOptions, DbOptions, Options};
 use ironstone_base::sync::Arc;
 use ironstone_cache::{Cache, CacheOptions};
+use ironstone_compaction::CompactionStyle;
 use ironstone_sst::{BlockCache, CompressionKind, DataBlockIndexType, FilterPolicy};
 
 fn cache_of(bytes: usize) -> Arc<BlockCache> {
@@ -47,6 +48,17 @@ impl ColumnFamilyOptions {
         self.max_bytes_for_level_base = memtable_memory_budget;
         let codec = |level| if level < 2 { CompressionKind::None } else { CompressionKind::Lz4 };
         self.compression_per_level = (0..self.num_levels).map(codec).collect();
+        self
+    }
+
+    /// For heavy writes where space may be spent, with about so many bytes in memtables (half as much again at worst):
+    /// universal compaction, and about the youngest fifth of the data not compressed.
+    pub fn optimize_universal_style_compaction(&mut self, memtable_memory_budget: u64) -> &mut Self {
+        self.write_buffer_size = usize::try_from(memtable_memory_budget / 4).unwrap_or(usize::MAX);
+        self.min_write_buffer_number_to_merge = 2;
+        self.max_write_buffer_number = 6;
+        self.compaction_style = CompactionStyle::Universal;
+        self.compaction_options_universal.compression_size_percent = 80;
         self
     }
 

@@ -2,7 +2,8 @@
 
 use crate::disk::{Disk, all};
 use ironstone::{
-    BlockCache, CacheOptions, Code, Db, FlushOptions, Options, ReadOptions, WriteBufferManager, WriteOptions,
+    BlockCache, CacheOptions, Code, Db, FlushOptions, Goal, Options, ReadOptions, WriteBufferManager,
+    WriteOptions,
 };
 use std::sync::Arc;
 
@@ -134,4 +135,37 @@ fn a_bound_that_shrinks_is_kept_from_the_next_write_on() {
     fill(&db, 100);
     disk.wait_until("memory is free", || manager.memory_usage() < 256 << 10);
     assert!(all(&db).contains("key000999"));
+}
+
+#[test]
+fn options_made_from_a_number_of_bytes_keep_to_it() {
+    for goal in [Goal::WriteRate, Goal::ReadLatency, Goal::Space] {
+        const MEMORY: u64 = 8 << 20;
+        let disk = Disk::new();
+        let mut options = Options::auto(MEMORY, 2, goal);
+        options.db.create_if_missing = true;
+        options.db.env = disk.env();
+        let manager = options.db.write_buffer_manager.clone().unwrap();
+        let cache = options.cf.table.block_cache.clone().unwrap();
+        assert_eq!(cache.capacity() as u64, MEMORY);
+        let databases = ["/one", "/two", "/three"].map(|path| Db::open(&options, path).unwrap());
+        let mut most = 0;
+        for number in 0..30_000_u32 {
+            let db = &databases[number as usize % 3];
+            db.put(number.wrapping_mul(2_654_435_761).to_be_bytes(), [number as u8; 500]).unwrap();
+            if number % 100 == 0 {
+                assert!(manager.memory_usage() <= manager.buffer_size() + (1 << 20), "{goal:?}");
+                most = most.max(cache.usage());
+            }
+        }
+        for db in &databases {
+            db.wait_for_compact().unwrap();
+            let mut iter = db.iter().unwrap();
+            assert_eq!((iter.seek_to_first().unwrap(), iter.entries().count()), (true, 10_000));
+            most = most.max(cache.usage());
+        }
+        // Pinned blocks are beside the bound: those that compactions and the iterator hold.
+        assert!(most as u64 <= MEMORY + (2 << 20), "{goal:?}: {most}");
+        assert!(manager.buffer_size() as u64 <= MEMORY / 2);
+    }
 }
