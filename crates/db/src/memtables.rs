@@ -27,6 +27,9 @@ pub(crate) struct DbMemTable {
     /// Whatever older memtables and tables of the column family hold has at most this sequence number; the largest
     /// number until that is known. Under the log lock, so Relaxed.
     older_end: AtomicU64,
+    /// From the first range tombstone of an iterator on: no entry has a larger sequence number. 0: not kept. Raised before
+    /// an entry is added, and so before readers may see it; begun under the log lock, before later writes get their numbers.
+    newest: AtomicU64,
     /// What it counts as among the memtables of all databases.
     charge: Option<Charge>,
 }
@@ -54,6 +57,7 @@ impl DbMemTable {
             next_mark: AtomicUsize::new(step),
             grown: AtomicBool::new(false),
             older_end: AtomicU64::new(u64::MAX),
+            newest: AtomicU64::new(0),
             charge,
         })
     }
@@ -81,15 +85,28 @@ impl DbMemTable {
     }
     /// Adds what every read at `at` or later knows already: that there is no key of `begin..end`. Not for a number that older
     /// places may exceed, since what they have of the range would be hidden. Under the log lock. Answers whether it was done.
-    pub(crate) fn add_known_range(&self, at: SequenceNumber, begin: &[u8], end: &[u8]) -> bool {
+    /// `last` is the last number that was given to a write.
+    pub(crate) fn add_known_range(
+        &self,
+        at: SequenceNumber,
+        begin: &[u8],
+        end: &[u8],
+        last: SequenceNumber,
+    ) -> bool {
         let table = &self.table;
         let is_sound = at.0 > self.older_end.load(Ordering::Relaxed)
             && table.comparator().user.compare(begin, end).is_lt()
             && table.num_range_tombstones() < MAX_KNOWN_RANGES;
         if is_sound {
+            self.newest.fetch_max(last.0, Ordering::Relaxed);
             table.add_range_tombstone(at, begin, end);
         }
         is_sound
+    }
+
+    /// No entry that a reader may see by now has a larger sequence number, if that is known.
+    pub(crate) fn newest(&self) -> Option<SequenceNumber> {
+        Some(SequenceNumber(self.newest.load(Ordering::Relaxed))).filter(|newest| newest.0 > 0)
     }
 
     /// Takes note of a write that goes into no WAL.
@@ -123,6 +140,9 @@ impl DbMemTable {
     /// Adds an entry, or a range tombstone that ends at `value`.
     #[inline]
     pub(crate) fn add(&self, sequence: SequenceNumber, kind: ValueType, key: &[u8], value: &[u8]) {
+        if self.newest.load(Ordering::Relaxed) > 0 {
+            self.newest.fetch_max(sequence.0, Ordering::Relaxed);
+        }
         if kind != ValueType::RangeDeletion {
             self.table.add(sequence, kind, key, value);
         } else if self.table.comparator().user.compare(key, value).is_lt() {

@@ -558,6 +558,7 @@ impl DbIterator {
                 continue;
             }
             if self.tombstones.any() && self.tombstones.hides(user_key, key.sequence())? {
+                perf::count(PerfMetric::InternalKeySkippedCount, 1);
                 self.pass_over();
                 (skipping, skips) = (true, 0);
                 self.skip_covered()?;
@@ -597,8 +598,9 @@ impl DbIterator {
         match self.tombstones.skip() {
             Some((child, target)) => {
                 perf::count(PerfMetric::InternalRangeDelReseekCount, 1);
-                self.inner.next()?;
-                if self.inner.valid() {
+                if child == 0 {
+                    self.inner.seek(target.as_key())?;
+                } else if self.inner.next()? {
                     self.inner.skip_older_children(child, target.as_key())?;
                 }
             }

@@ -25,6 +25,9 @@ struct Place {
     /// Which child of the merging iterator holds the entries beside the tombstones.
     child: usize,
     tombstones: Tombstones,
+    /// No entry of the place has a larger sequence number, if that is known. One that has the number of a tombstone that
+    /// covers it is a tombstone itself: in memtables, where this is known, numbers are given once.
+    newest: Option<SequenceNumber>,
 }
 
 enum Tombstones {
@@ -43,6 +46,8 @@ struct Known {
     /// The first child that holds only entries that are older than some tombstone over the span.
     hides_from: usize,
     covered: usize,
+    /// Those children were moved to the end of the span.
+    skipped: bool,
 }
 
 /// After so many hidden entries of one span, the children that it hides altogether are moved to its end.
@@ -59,16 +64,23 @@ impl Covering {
             known: None,
         }
     }
-    /// Tombstones of a memtable or a table of level 0.
-    pub(crate) fn add(&mut self, child: usize, fragments: &Arc<FragmentedTombstones>) {
+    /// Tombstones of a memtable, which holds no entry newer than `newest`, if that is known, or of a table of level 0.
+    pub(crate) fn add(
+        &mut self,
+        child: usize,
+        fragments: &Arc<FragmentedTombstones>,
+        newest: Option<SequenceNumber>,
+    ) {
         if !fragments.is_empty() {
-            self.places.push(Place { child, tombstones: Tombstones::Here(Arc::clone(fragments)) });
+            let tombstones = Tombstones::Here(Arc::clone(fragments));
+            self.places.push(Place { child, tombstones, newest });
             self.in_others = true;
         }
     }
     /// The tables of a level; the flag is to be raised when one with tombstones is opened.
     pub(crate) fn add_level(&mut self, child: usize, level: &Arc<LevelView>) -> Arc<AtomicBool> {
-        self.places.push(Place { child, tombstones: Tombstones::InLevel(Arc::clone(level)) });
+        let tombstones = Tombstones::InLevel(Arc::clone(level));
+        self.places.push(Place { child, tombstones, newest: None });
         Arc::clone(&self.in_levels)
     }
 
@@ -112,6 +124,10 @@ impl Covering {
             return None;
         }
         known.covered = 0;
+        // Once: afterwards these children are at the end.
+        if std::mem::replace(&mut known.skipped, true) {
+            return None;
+        }
         let end = known.end.as_ref()?;
         let target = match known.end_included {
             false => InternalKeyBuf::for_seek(end, SequenceNumber::MAX),
@@ -129,6 +145,7 @@ impl Covering {
             newest: SequenceNumber::ZERO,
             hides_from: usize::MAX,
             covered: 0,
+            skipped: false,
         };
         for place in &self.places {
             let found = match &place.tombstones {
@@ -141,7 +158,9 @@ impl Covering {
             };
             known.newest = known.newest.max(found);
             if found > SequenceNumber::ZERO {
-                known.hides_from = known.hides_from.min(place.child + 1);
+                // What the place itself has may be newer.
+                let hides_itself = place.newest.is_some_and(|newest| newest <= found);
+                known.hides_from = known.hides_from.min(place.child + usize::from(!hides_itself));
             }
         }
         Ok(known)

@@ -414,7 +414,7 @@ impl CommitPipeline {
         let log = self.log.lock();
         log.active.get(&memtable.cf()).is_some_and(|active| Arc::ptr_eq(active, memtable))
             && at >= log.beside_log
-            && memtable.add_known_range(at, begin, end)
+            && memtable.add_known_range(at, begin, end, log.last_sequence)
     }
 
     /// Refuses writes to `cf` from now on.

@@ -67,6 +67,8 @@ fn the_second_scan_does_not_pass_what_the_first_did() {
     assert_eq!(counted.inserted(), 1);
     assert!(passed(&db, &now, "z") < 50, "{}", perf::report(true));
     assert_eq!(counted.inserted(), 1);
+    let covered = || perf::get(PerfMetric::InternalKeySkippedCount);
+    assert!(covered() < 50, "{}", perf::report(true));
     // Nothing is different for anybody.
     assert_eq!(get(&db, &key(7)), "-");
     db.put(key(7), "again").unwrap();
