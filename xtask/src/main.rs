@@ -7,6 +7,7 @@ mod check;
 mod endure;
 mod fuzz;
 mod mistakes;
+mod peers;
 mod reliability;
 mod sanitize;
 mod tidy;
@@ -32,6 +33,7 @@ usage: cargo xtask <command>
   remote  install servers of S3 and HDFS, and test tables on remote file systems with them
   fuzz    every fuzz target under libFuzzer, by turns: cargo xtask fuzz --help
   bench   our db_bench and RocksDB's side by side: cargo xtask bench --help
+  peers   Ironstone, RocksDB and other engines side by side: cargo xtask peers --help
   mistakes  whether the tests find mistakes planted in the engine: cargo xtask mistakes [--list | --only NAME,...]
 ";
 
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         Some("remote") => check::remote(),
         Some("fuzz") => fuzz::run(rest),
         Some("bench") => bench::run(rest),
+        Some("peers") => peers::run(rest),
         Some("mistakes") => mistakes::run(rest),
         _ => Err(USAGE.to_owned()),
     };

@@ -1,0 +1,189 @@
+// RocksDB through its C++ interface: what was found is shown where it is pinned.
+#include "rocksdb/cache.h"
+#include "rocksdb/db.h"
+#include "rocksdb/filter_policy.h"
+#include "rocksdb/options.h"
+#include "rocksdb/slice.h"
+#include "rocksdb/table.h"
+#include "rocksdb/version.h"
+#include "rocksdb/write_batch.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+extern "C" {
+#include "shim.h"
+}
+
+namespace {
+using namespace ROCKSDB_NAMESPACE;
+
+struct Database {
+  std::unique_ptr<DB> db;
+  WriteOptions write;
+};
+
+struct Session {
+  Database* database;
+  ReadOptions read;
+  WriteBatch batch;
+  PinnableSlice value;
+  std::unique_ptr<Iterator> iterator;
+  std::vector<Slice> keys;
+  std::vector<PinnableSlice> values;
+  std::vector<Status> statuses;
+};
+
+Database* database(void* db) { return static_cast<Database*>(db); }
+Session* session(void* s) { return static_cast<Session*>(s); }
+Slice slice(peer_bytes bytes) { return Slice(bytes.data, bytes.size); }
+peer_bytes bytes(const Slice& slice) { return {slice.data(), slice.size()}; }
+
+int outcome(const Status& status, char* error) {
+  if (status.ok()) return DONE;
+  if (status.IsNotFound()) return ABSENT;
+  snprintf(error, ERROR_BYTES, "%s", status.ToString().c_str());
+  return FAILED;
+}
+
+const char* version() {
+  static const std::string text = GetRocksVersionAsString(true);
+  return text.c_str();
+}
+
+int open(const char* path, const peer_setup* setup, void** db, char* error) {
+  BlockBasedTableOptions table;
+  table.block_cache = HyperClockCacheOptions(setup->cache_bytes, 0).MakeSharedCache();
+  if (setup->bloom_bits > 0) table.filter_policy.reset(NewBloomFilterPolicy(setup->bloom_bits));
+  table.data_block_index_type = BlockBasedTableOptions::kDataBlockBinaryAndHash;
+  table.format_version = 7;
+
+  Options options;
+  options.create_if_missing = true;
+  options.table_factory.reset(NewBlockBasedTableFactory(table));
+  options.compression = setup->lz4 ? kLZ4Compression : kNoCompression;
+  options.write_buffer_size = setup->memory_bytes / 2;
+  options.max_background_jobs = static_cast<int>(setup->background_jobs);
+  options.bytes_per_sync = 1 << 20;
+  options.memtable_batch_lookup_optimization = true;
+  options.disable_auto_compactions = !setup->automatic_compaction;
+  if (!setup->automatic_compaction) {
+    options.level0_slowdown_writes_trigger = options.level0_stop_writes_trigger = 1 << 20;
+    options.soft_pending_compaction_bytes_limit = options.hard_pending_compaction_bytes_limit = 0;
+  }
+  if (setup->table_bytes > 0) options.target_file_size_base = setup->table_bytes;
+
+  auto opened = std::make_unique<Database>();
+  opened->write.sync = setup->sync;
+  Status status = DB::Open(options, path, &opened->db);
+  if (status.ok()) *db = opened.release();
+  return outcome(status, error);
+}
+
+void close(void* db) { delete database(db); }
+
+int open_session(void* db, void** opened, char*) {
+  auto* made = new Session();
+  made->database = database(db);
+  *opened = made;
+  return DONE;
+}
+
+void close_session(void* s) { delete session(s); }
+
+int put(void* s, peer_bytes key, peer_bytes value, char* error) {
+  Database* target = session(s)->database;
+  return outcome(target->db->Put(target->write, slice(key), slice(value)), error);
+}
+
+int put_batch(void* s, const peer_record* records, size_t count, char* error) {
+  WriteBatch& batch = session(s)->batch;
+  batch.Clear();
+  for (size_t i = 0; i < count; i++) {
+    Status status = batch.Put(slice(records[i].key), slice(records[i].value));
+    if (!status.ok()) return outcome(status, error);
+  }
+  Database* target = session(s)->database;
+  return outcome(target->db->Write(target->write, &batch), error);
+}
+
+int get(void* s, peer_bytes key, peer_visit visit, void* context, char* error) {
+  DB* db = session(s)->database->db.get();
+  PinnableSlice& value = session(s)->value;
+  Status status = db->Get(session(s)->read, db->DefaultColumnFamily(), slice(key), &value);
+  if (status.ok()) visit(context, key, bytes(value));
+  value.Reset();
+  return outcome(status, error);
+}
+
+int64_t multi_get(void* s, const peer_bytes* keys, size_t count, peer_visit visit, void* context, char* error) {
+  Session* own = session(s);
+  DB* db = own->database->db.get();
+  own->keys.clear();
+  for (size_t i = 0; i < count; i++) own->keys.push_back(slice(keys[i]));
+  own->values.resize(count);
+  own->statuses.resize(count);
+  db->MultiGet(own->read, db->DefaultColumnFamily(), count, own->keys.data(), own->values.data(), own->statuses.data());
+  int64_t found = 0;
+  int result = DONE;
+  for (size_t i = 0; i < count; i++) {
+    int one = outcome(own->statuses[i], error);
+    if (one == DONE) {
+      visit(context, keys[i], bytes(own->values[i]));
+      found++;
+    }
+    if (one == FAILED) result = FAILED;
+    own->values[i].Reset();
+  }
+  if (result == FAILED) return FAILED;
+  return found;
+}
+
+int64_t scan(void* s, peer_bytes from, int reverse, uint64_t limit, peer_visit visit, void* context, char* error) {
+  Session* own = session(s);
+  if (own->iterator) {
+    Status status = own->iterator->Refresh();
+    if (!status.ok()) return outcome(status, error);
+  } else {
+    own->iterator.reset(own->database->db->NewIterator(own->read));
+  }
+  Iterator* iterator = own->iterator.get();
+  if (reverse) {
+    if (from.data) iterator->SeekForPrev(slice(from)); else iterator->SeekToLast();
+  } else {
+    if (from.data) iterator->Seek(slice(from)); else iterator->SeekToFirst();
+  }
+  uint64_t seen = 0;
+  while (seen < limit && iterator->Valid()) {
+    visit(context, bytes(iterator->key()), bytes(iterator->value()));
+    if (++seen == limit) break;
+    if (reverse) iterator->Prev(); else iterator->Next();
+  }
+  Status status = iterator->status();
+  return status.ok() ? static_cast<int64_t>(seen) : outcome(status, error);
+}
+
+int settle(void* db, char* error) {
+  WaitForCompactOptions wait;
+  wait.flush = true;
+  return outcome(database(db)->db->WaitForCompact(wait), error);
+}
+
+int compact(void* db, char* error) {
+  CompactRangeOptions options;
+  options.max_subcompactions = 1;
+  options.bottommost_level_compaction = BottommostLevelCompaction::kForceOptimized;
+  return outcome(database(db)->db->CompactRange(options, nullptr, nullptr), error);
+}
+
+void statistics(void* db, char* text, size_t size) {
+  std::string value;
+  database(db)->db->GetProperty("rocksdb.levelstats", &value);
+  snprintf(text, size, "%s", value.c_str());
+}
+}  // namespace
+
+extern "C" const peer_api peer_rocksdb;
+const peer_api peer_rocksdb = {version, open,      close, open_session, close_session, put,       put_batch,
+                               get,     multi_get, scan,  settle,       compact,       statistics};

@@ -1,0 +1,319 @@
+//! Builds the driver and runs it.
+
+use super::row::{Group, Row};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// The engines in the order of the page, the first being ours.
+pub const ENGINES: [&str; 8] =
+    ["ironstone", "rocksdb", "lmdb", "leveldb", "redb", "fjall", "wiredtiger", "berkeleydb"];
+
+const PEERS: &str = "target/peers";
+
+/// The driver, with those engines that it was built with.
+pub struct Driver {
+    program: PathBuf,
+    /// How long a run may take.
+    pub most: Duration,
+    /// What it says about its engines.
+    pub engines: Vec<Value>,
+}
+
+impl Driver {
+    /// Builds what the engines need that are wanted, and the driver. Says which engines cannot be built here.
+    pub fn build(wanted: &[String]) -> Result<Self, String> {
+        let script = "crates/peers/install-peers.sh";
+        let status = Command::new("sh").arg(script).status().map_err(|error| format!("{script}: {error}"))?;
+        if !status.success() {
+            println!("{script} could not build everything; what is missing is left out");
+        }
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
+        let peers = std::env::var_os("IRONSTONE_PEERS").map_or_else(|| PathBuf::from(PEERS), PathBuf::from);
+        let peers = std::path::absolute(&peers).map_err(|error| format!("{}: {error}", peers.display()))?;
+        let there = |engine: &str| match engine {
+            "rocksdb" => peers.join("rocksdb/librocksdb.a").exists(),
+            "wiredtiger" => peers.join("wiredtiger/build/libwiredtiger.a").exists(),
+            "leveldb" => Path::new("/usr/include/leveldb/db.h").exists(),
+            "berkeleydb" => Path::new("/usr/include/db.h").exists(),
+            _ => true,
+        };
+        let (features, missing): (Vec<&str>, Vec<&str>) = ENGINES[1..]
+            .iter()
+            .copied()
+            .filter(|name| wanted.iter().any(|one| one == name))
+            .partition(|name| there(name));
+        missing.iter().for_each(|name| println!("{name} is left out: its library is not there"));
+        let mut command = Command::new("cargo");
+        command.args(["build", "--release", "-p", "ironstone-peers", "--features"]).arg(features.join(","));
+        command.env("IRONSTONE_PEERS", &peers).env("CARGO_TARGET_DIR", &target);
+        let rocksdb = peers.join("rocksdb");
+        command
+            .env("ROCKSDB_LIB_DIR", &rocksdb)
+            .env("ROCKSDB_INCLUDE_DIR", rocksdb.join("include"))
+            .env("ROCKSDB_STATIC", "1");
+        if let Some(directory) = compiler_headers() {
+            command.env("BINDGEN_EXTRA_CLANG_ARGS", format!("-I{directory}")); // libclang alone comes without headers.
+        }
+        let status = command.status().map_err(|error| format!("cargo: {error}"))?;
+        if !status.success() {
+            return Err("the driver does not build".to_owned());
+        }
+        Self::open(target.join("release/peers"))
+    }
+
+    /// A driver that is built.
+    pub fn open(program: PathBuf) -> Result<Self, String> {
+        let output = Command::new(&program)
+            .arg("engines")
+            .output()
+            .map_err(|error| format!("{}: {error}", program.display()))?;
+        let engines = serde_json::from_slice(&output.stdout)
+            .map_err(|error| format!("{} engines: {error}", program.display()))?;
+        Ok(Self { program, most: Duration::from_secs(300), engines })
+    }
+
+    /// Whether it knows an engine of that name.
+    pub fn has(&self, name: &str) -> bool {
+        self.engines.iter().any(|engine| engine["name"] == name)
+    }
+
+    /// Runs a row with an engine on the database in `dir`, and returns what it said.
+    pub fn run(&self, row: &Row, engine: &str, dir: &Path, limit: Option<&Limit>) -> Result<Value, String> {
+        let status = Command::new("sync").status().map_err(|error| format!("sync: {error}"))?;
+        if !status.success() {
+            return Err("sync failed".to_owned());
+        }
+        let load = load();
+        let mut command = match limit {
+            None => Command::new(&self.program),
+            Some(limit) => limit.enter(&self.program),
+        };
+        command.arg("run").args(["--engine", engine, "--dir"]).arg(dir).args(&row.arguments);
+        let output = output_within(command, self.most)
+            .map_err(|error| format!("{} with {engine}: {error}", row.name))?;
+        if !output.status.success() {
+            let errors = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("{} with {engine}: {} {}", row.name, output.status, errors.trim()));
+        }
+        let mut record: Value = serde_json::from_slice(&output.stdout)
+            .map_err(|error| format!("{} with {engine}: {error}", row.name))?;
+        record["load_before"] = json!(load);
+        Ok(record)
+    }
+}
+
+/// Where the C compiler has its own headers.
+fn compiler_headers() -> Option<String> {
+    let output = Command::new("cc").arg("-print-file-name=include").output().ok()?;
+    Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
+}
+
+/// How busy the machine is: the averages over 1, 5 and 15 minutes.
+fn load() -> String {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
+}
+
+/// What is measured on.
+pub fn machine() -> Value {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let cpu_info = read("/proc/cpuinfo");
+    let model = cpu_info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    json!({
+        "cpu": model.map_or("unknown", |(_, model)| model.trim()),
+        "cpus": cpu_info.lines().filter(|line| line.starts_with("processor")).count(),
+        "memory": read("/proc/meminfo").lines().next().unwrap_or_default().split_whitespace().skip(1).collect::<Vec<_>>().join(" "),
+        "kernel": read("/proc/sys/kernel/osrelease").trim(),
+        "commit": crate::campaign::version(),
+        "nice": nice(&read("/proc/self/stat")),
+    })
+}
+
+/// The nice value in /proc/self/stat, the nineteenth field.
+fn nice(stat: &str) -> i64 {
+    let field = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(16));
+    field.and_then(|field| field.parse().ok()).unwrap_or_default()
+}
+
+/// Waits for a process, and ends it if it takes too long.
+fn output_within(mut command: Command, most: Duration) -> Result<Output, String> {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("{command:?}: {error}"))?;
+    let start = Instant::now();
+    // It prints less than a pipe holds, so it never waits for being read.
+    while child.try_wait().map_err(|error| error.to_string())?.is_none() {
+        if start.elapsed() > most {
+            child.kill().and_then(|()| child.wait()).map_err(|error| error.to_string())?;
+            return Err(format!("ended after {} s", most.as_secs()));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.wait_with_output().map_err(|error| error.to_string())
+}
+
+/// A control group with a bound on memory, page cache included. Removed when dropped.
+pub struct Limit {
+    group: PathBuf,
+}
+
+impl Limit {
+    /// One with so many MiB, or why there is none.
+    pub fn new(mib: u64) -> Result<Self, String> {
+        let own = std::fs::read_to_string("/proc/self/cgroup")
+            .map_err(|error| format!("/proc/self/cgroup: {error}"))?;
+        let unified = Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
+        let path = own_group(&own, unified).ok_or("this process is in no group for memory")?;
+        let (root, file) = if unified {
+            ("/sys/fs/cgroup", "memory.max")
+        } else {
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+        };
+        let group =
+            PathBuf::from(format!("{root}{path}")).join(format!("ironstone-peers-{}", std::process::id()));
+        std::fs::create_dir(&group).map_err(|error| format!("{}: {error}", group.display()))?;
+        let limit = Self { group };
+        let bound = limit.group.join(file);
+        std::fs::write(&bound, (mib << 20).to_string())
+            .map_err(|error| format!("{}: {error}", bound.display()))?;
+        if unified {
+            // Where there is no swap, there is no such file.
+            let _ = std::fs::write(limit.group.join("memory.swap.max"), "0");
+        }
+        Ok(limit)
+    }
+    /// A command that runs `program` in the group.
+    fn enter(&self, program: &Path) -> Command {
+        let mut command = Command::new("sh");
+        command
+            .arg("-c")
+            .arg("echo $$ > \"$0\" && exec \"$@\"")
+            .arg(self.group.join("cgroup.procs"))
+            .arg(program);
+        command
+    }
+}
+
+impl Drop for Limit {
+    fn drop(&mut self) {
+        // It is empty by now; if not, it stays, and the next run has a group of its own.
+        let _ = std::fs::remove_dir(&self.group);
+    }
+}
+
+/// The group that accounts for this process' memory, from /proc/self/cgroup.
+fn own_group(text: &str, unified: bool) -> Option<&str> {
+    text.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':');
+        let (number, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+        let wanted =
+            if unified { number == "0" } else { controllers.split(',').any(|name| name == "memory") };
+        wanted.then(|| path.trim_end_matches('/'))
+    })
+}
+
+/// Runs a group with all engines by turns. Each row has, for each engine, a record per pair.
+pub fn run_group(
+    driver: &Driver,
+    group: &Group,
+    engines: &[String],
+    dir: &Path,
+    mut store: impl FnMut(&Row, &str, Vec<Value>) -> Result<(), String>,
+) -> Result<(), String> {
+    let limit = match group.limit_mib.map(Limit::new).transpose() {
+        Ok(limit) => limit,
+        Err(reason) => {
+            println!(
+                "rows with limited memory are skipped: {reason} (they need root and a memory controller)"
+            );
+            return Ok(());
+        }
+    };
+    let mut records = vec![vec![Vec::new(); engines.len()]; group.rows.len()];
+    let mut failed = vec![false; engines.len()];
+    for pair in 0..group.pairs {
+        for (row, records) in group.rows.iter().zip(&mut records) {
+            for turn in 0..engines.len() {
+                let index = (turn + pair) % engines.len(); // Another one goes first each time.
+                if failed[index] {
+                    continue;
+                }
+                match driver.run(row, &engines[index], &dir.join(&engines[index]), limit.as_ref()) {
+                    Ok(record) => {
+                        println!("{}", line(&row.name, pair, &record));
+                        records[index].push(record);
+                    }
+                    Err(error) => {
+                        println!("{error}");
+                        // Rows that follow go on with its database.
+                        failed[index] = std::ptr::eq(row, &raw const group.rows[0]);
+                    }
+                }
+            }
+        }
+        for engine in engines {
+            let dir = dir.join(engine);
+            if dir.exists() {
+                std::fs::remove_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+            }
+        }
+    }
+    for (row, records) in group.rows.iter().zip(records) {
+        for (engine, records) in engines.iter().zip(records) {
+            if !records.is_empty() {
+                store(row, engine, records)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn line(name: &str, pair: usize, record: &Value) -> String {
+    let number = |field: &str| record[field].as_f64().unwrap_or_default();
+    format!(
+        "{name:<24} {} {:<10} {:>11.1} ops/s  {:>8.3} us CPU/op  {:>6.0} MiB  load {}",
+        pair + 1,
+        record["engine"].as_str().unwrap_or_default(),
+        number("ops_per_second"),
+        number("cpu_us_per_op"),
+        number("peak_rss_mib"),
+        record["load_before"].as_str().unwrap_or_default(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_takes_too_long_is_ended() {
+        let command = |seconds: &str| {
+            let mut command = Command::new("sleep");
+            command.arg(seconds);
+            command
+        };
+        assert!(output_within(command("0"), Duration::from_secs(20)).unwrap().status.success());
+        let error = output_within(command("60"), Duration::from_millis(50)).unwrap_err();
+        assert_eq!(error, "ended after 0 s");
+    }
+
+    #[test]
+    fn the_nice_value_is_read() {
+        let stat = "7 (a b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 20 -15 1 0 99";
+        assert_eq!(nice(stat), -15);
+    }
+
+    #[test]
+    fn the_own_group_is_found_in_both_worlds() {
+        let text = "4:memory:/a/b\n1:cpu,cpuacct:/\n0::/c/\n";
+        assert_eq!(own_group(text, false), Some("/a/b"));
+        assert_eq!(own_group(text, true), Some("/c"));
+        assert_eq!(own_group("1:cpu:/\n", false), None);
+        assert_eq!(own_group("0::/\n", true), Some(""));
+    }
+}
