@@ -5,3 +5,4 @@ pub(crate) mod controller;
 pub(crate) mod predecessor;
 pub(crate) mod publish;
 pub(crate) mod switch;
+pub(crate) mod sync_group;

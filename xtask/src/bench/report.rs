@@ -80,8 +80,8 @@ fn page(rows: &str, machines: &[Value]) -> String {
          those that write a file of 2 GiB comes and goes, so that neither side meets memory that the hypervisor took back.\n\
          Lines with 32 threads do 4 million reads in all. Every number of every run is\n\
          in `benchmarks/*.json`.\n\n\
-         Newer RocksDB and other engines, through one driver: [RocksDB](benchmarks/peers-rocksdb.md),\n\
-         [all](benchmarks/peers.md).\n\n\
+         A newer RocksDB, through one driver: [benchmarks/peers-rocksdb.md](benchmarks/peers-rocksdb.md). `cargo xtask peers`\n\
+         has six more engines. Single figures: [benchmarks/figures.md](benchmarks/figures.md).\n\n\
          Rates are medians. The ratio is the median of the ratios of the pairs, with their range; it should be at least\n\
          1.4 for writes (Debian builds RocksDB with assertions, which slows writes down by as much) and 1.0 for reads.\n\
          Memory is the peak of the process, which should be at most 1.1 times RocksDB's. Latencies are P50 / P99 / P99.9\n\

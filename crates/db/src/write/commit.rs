@@ -12,6 +12,7 @@
 
 use super::predecessor;
 use super::publish::Publisher;
+use super::sync_group::SyncGroup;
 use crate::memtables::{DbMemTable, Merges};
 use crate::write_batch::{BatchIter, BatchRecord, HEADER_LEN, WriteBatch};
 use ironstone_base::perf::PerfMetric;
@@ -44,6 +45,7 @@ pub(crate) struct CommitPipeline {
     io: Mutex<LogIo>,
     log: Mutex<LogTail>,
     publisher: Publisher,
+    sync_group: SyncGroup,
     /// Whether a WAL is synced before the next one begins; see [`rotate`](Self::rotate).
     sync_before_next: bool,
 }
@@ -173,6 +175,7 @@ impl CommitPipeline {
                 beside_log: SequenceNumber::ZERO,
             }),
             publisher: Publisher::new(last_sequence),
+            sync_group: SyncGroup::default(),
             sync_before_next,
         }
     }
@@ -306,8 +309,14 @@ impl CommitPipeline {
                     return Ok(());
                 }
             }
-            LogLevel::Written | LogLevel::Synced => {}
+            LogLevel::Written => {}
+            LogLevel::Synced => return self.sync_group.wait_or_lead(end, || self.log_now(end, level)),
         }
+        self.log_now(end, level).map(drop)
+    }
+
+    /// The same, on this thread. Answers how far the log is durable; 0 once some of it was lost.
+    fn log_now(&self, end: u64, level: LogLevel) -> Result<u64> {
         let waiting = PerfTimer::wait(PerfMetric::WriteThreadWaitNanos);
         let mut io = self.io.lock();
         drop(waiting);
@@ -316,12 +325,15 @@ impl CommitPipeline {
             return Err(error.clone());
         }
         let done = if level == LogLevel::Synced { io.synced } else { io.written };
-        if done >= end {
-            return Ok(());
+        if done < end {
+            let _timer = PerfTimer::start(PerfMetric::WriteWalTime);
+            self.write_buffer(&mut io)?;
+            if level == LogLevel::Synced {
+                io.sync()?;
+            }
         }
-        let _timer = PerfTimer::start(PerfMetric::WriteWalTime);
-        self.write_buffer(&mut io)?;
-        if level == LogLevel::Synced { io.sync() } else { Ok(()) }
+        // Beyond what was lost, an offset that is durable says nothing of those before it.
+        Ok(if io.lost.is_empty() { io.synced } else { 0 })
     }
 
     /// Hands what is buffered to the operating system.
