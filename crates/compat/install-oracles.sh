@@ -5,6 +5,7 @@
 #   RocksDB 10.4  Python package rocksdict           pip, in a virtual environment
 #   RocksDB 11.8  Java package rocksdbjni            maven; its library for the damage table as well
 #   LevelDB 1.23  the C library                      apt: libleveldb-dev
+#   valgrind      counts instructions                apt: valgrind
 #
 # Everything but the apt packages goes to target/oracles (or $IRONSTONE_ORACLES). Running it again is cheap.
 # What cannot be installed is named at the end; the exit code is then 1, and tests that need it are skipped.
@@ -29,12 +30,12 @@ fresh() {
 }
 
 install_apt() {
-  command -v ldb >/dev/null && command -v sst_dump >/dev/null &&
+  command -v ldb >/dev/null && command -v sst_dump >/dev/null && command -v valgrind >/dev/null &&
     [ -e /usr/include/rocksdb/c.h ] && [ -e /usr/include/leveldb/c.h ] && return
   command -v apt-get >/dev/null || return
   as_root apt-get update -qq
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
-    rocksdb-tools librocksdb-dev libleveldb-dev libsnappy-dev >"$oracles/apt.log" 2>&1
+    rocksdb-tools librocksdb-dev libleveldb-dev libsnappy-dev valgrind >"$oracles/apt.log" 2>&1
 }
 
 build_c() { # name, library

@@ -39,6 +39,7 @@ pub fn everything(oracles: bool) -> Result<(), String> {
     let required = if oracles { "1" } else { "0" };
     let environment = [("IRONSTONE_REQUIRE_ORACLES", required)];
     run("cargo", &["test", "--workspace", "--profile", "checked"], &environment)?;
+    crate::instructions::check(&[])?;
     crate::endure::regular_loom()?;
     crate::endure::regular_sim(SCHEDULES)
 }

@@ -6,6 +6,7 @@ mod campaign;
 mod check;
 mod endure;
 mod fuzz;
+mod instructions;
 mod mistakes;
 mod peers;
 mod reliability;
@@ -32,6 +33,7 @@ usage: cargo xtask <command>
   reliability  write RELIABILITY.md from the records
   remote  install servers of S3 and HDFS, and test tables on remote file systems with them
   fuzz    every fuzz target under libFuzzer, by turns: cargo xtask fuzz --help
+  instructions  machine instructions of frequent operations beside the record: cargo xtask instructions [--record]
   bench   our db_bench and RocksDB's side by side: cargo xtask bench --help
   peers   Ironstone, RocksDB and other engines side by side: cargo xtask peers --help
   mistakes  whether the tests find mistakes planted in the engine: cargo xtask mistakes [--list | --only NAME,...]
@@ -75,6 +77,7 @@ fn main() -> ExitCode {
         Some("reliability") => reliability::write(),
         Some("remote") => check::remote(),
         Some("fuzz") => fuzz::run(rest),
+        Some("instructions") => instructions::check(rest),
         Some("bench") => bench::run(rest),
         Some("peers") => peers::run(rest),
         Some("mistakes") => mistakes::run(rest),

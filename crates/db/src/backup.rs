@@ -14,7 +14,9 @@ use crate::background::job::write_options;
 use crate::file_copy::{copy_between, read_through};
 use crate::open::make_durable_dir;
 use crate::storage_files::{Captured, KeptFiles, StorageFile, capture};
+use ironstone_base::sync::Arc;
 use ironstone_base::{Error, FileKind, FileNumber, Result, file_name};
+use ironstone_compaction::RateLimiter;
 use ironstone_vfs::{Env, FileSystem, WriteOptions};
 use meta_file::{BackupFile, MetaFile};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -40,6 +42,11 @@ pub struct BackupEngineOptions {
     pub backup_log_files: bool,
     /// Which version of meta files is written: 1, the default, or 2, which RocksDB reads since 6.19.
     pub schema_version: u32,
+    /// Paces the copies that backups make; may be shared, with databases too. Default none. (RocksDB's `backup_rate_limit`
+    /// is a [`GenericRateLimiter`](crate::GenericRateLimiter) of its own.) What is read to be checked is not paced.
+    pub backup_rate_limiter: Option<Arc<dyn RateLimiter>>,
+    /// Paces the copies that restoring makes. Default none.
+    pub restore_rate_limiter: Option<Arc<dyn RateLimiter>>,
 }
 
 impl BackupEngineOptions {
@@ -53,6 +60,8 @@ impl BackupEngineOptions {
             destroy_old_data: false,
             backup_log_files: true,
             schema_version: 1,
+            backup_rate_limiter: None,
+            restore_rate_limiter: None,
         }
     }
 }
@@ -351,7 +360,8 @@ impl BackupEngine {
     fn copy_here(&self, db: &Db, file: &StorageFile, to: &Path) -> Result<u32> {
         let source = &*db.engine().env.fs;
         let writing = WriteOptions { direct: false, ..write_options(&db.options()) };
-        copy_between((source, &file.path()), (self.fs(), to), file.size, writing, self.options.sync)
+        let (from, limiter) = (file.path(), self.options.backup_rate_limiter.as_deref());
+        copy_between((source, &from), (self.fs(), to), file.size, writing, self.options.sync, limiter)
     }
 
     fn sync_dirs(&self, dirs: &[&str]) -> Result<()> {
@@ -448,7 +458,8 @@ impl BackupEngine {
             };
             let from = self.at(&file.path);
             let size = file.size.unwrap_or(0);
-            let crc = copy_between((self.fs(), &from), (fs, &to), size, writing, self.options.sync)?;
+            let limiter = self.options.restore_rate_limiter.as_deref();
+            let crc = copy_between((self.fs(), &from), (fs, &to), size, writing, self.options.sync, limiter)?;
             check_crc(&from, file, crc)?;
             restored.insert(name);
         }

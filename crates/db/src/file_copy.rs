@@ -2,6 +2,7 @@
 
 use ironstone_base::checksum::crc32c_extend;
 use ironstone_base::{Code, Error, Result};
+use ironstone_compaction::{IoPriority, RateLimiter};
 use ironstone_vfs::{FileSystem, WriteOptions};
 use std::path::Path;
 
@@ -33,16 +34,22 @@ pub(crate) fn read_through(
 }
 
 /// Copies the first `size` bytes of `from.1` to `to.1`, syncs them if `sync`, and answers their CRC32C. After an error
-/// the copy may be there in part.
+/// the copy may be there in part. `limiter` paces it.
 pub(crate) fn copy_between(
     from: (&dyn FileSystem, &Path),
     to: (&dyn FileSystem, &Path),
     size: u64,
     options: WriteOptions,
     sync: bool,
+    limiter: Option<&dyn RateLimiter>,
 ) -> Result<u32> {
     let mut target = to.0.create(to.1, options)?;
-    let crc = read_through(from.0, from.1, size, |bytes| target.append(bytes))?;
+    let crc = read_through(from.0, from.1, size, |bytes| {
+        if let Some(limiter) = limiter {
+            limiter.request(bytes.len() as u64, IoPriority::Low);
+        }
+        target.append(bytes)
+    })?;
     if sync {
         target.sync()?;
     }
@@ -58,7 +65,7 @@ pub(crate) fn copy_file(
     size: u64,
     options: WriteOptions,
 ) -> Result<()> {
-    copy_between((fs, from), (fs, to), size, options, true).map(drop)
+    copy_between((fs, from), (fs, to), size, options, true, None).map(drop)
 }
 
 /// Gives `from` the second name `to`, or copies its first `size` bytes where files cannot be linked. Answers

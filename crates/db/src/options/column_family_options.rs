@@ -25,7 +25,7 @@ option_struct! {
         max_successive_merges: usize = 0, Mutable, V7;
         /// Do that even where it takes reading tables.
         strict_max_successive_merges: bool = false, Mutable, Later;
-        /// What memtables are made of.
+        /// What memtables are made of. RocksDB's names of hashed memtables stand for the radix tree.
         memtable_factory: MemTableKind = MemTableKind::RadixTree, Fixed, V7;
         /// A memtable of so many bytes is closed and flushed.
         write_buffer_size: usize = 64 << 20, Mutable, V7;
@@ -128,6 +128,7 @@ option_struct! {
         ignored("report_bg_io_stats", "bool", "false", Change::Mutable, Since::V7, "only statistics depend on it");
         ignored("target_file_size_is_upper_bound", "bool", "false", Change::Mutable, Since::Later, "files may be a little larger than asked for");
         ignored("arena_block_size", "size", "0", Change::Mutable, Since::V7, "arenas grow by their own rule");
+        ignored("inplace_update_support", "bool", "false", Change::Fixed, Since::V7, "each write is an entry of its own, which snapshots may rely on");
         ignored("inplace_update_num_locks", "size", "10000", Change::Mutable, Since::V7, "nothing is updated in place");
         ignored("last_level_temperature", "Temperature", "kUnknown", Change::Mutable, Since::V7, "the file system takes no such hint");
         ignored("default_write_temperature", "Temperature", "kUnknown", Change::Mutable, Since::Later, "the file system takes no such hint");
@@ -169,7 +170,6 @@ option_struct! {
         refused("memtable_verify_per_key_checksum_on_seek", "bool", &["false"], Change::Mutable, Since::Later, "checksums per key and value");
         refused("memtable_veirfy_per_key_checksum_on_seek", "bool", &["false"], Change::Mutable, Since::Later, "checksums per key and value");
         refused("compression_manager", "CompressionManager", &["nullptr", ""], Change::Mutable, Since::Later, "custom compression");
-        refused("inplace_update_support", "bool", &["false"], Change::Fixed, Since::V7, "updates in place");
         refused("disallow_memtable_writes", "bool", &["false"], Change::Fixed, Since::Later, "column families without writes");
         refused("table_properties_collectors", "list of TablePropertiesCollectorFactory", &["", "nullptr"], Change::Fixed, Since::Later, "collectors of table properties");
         refused("cf_allow_ingest_behind", "bool", &["false"], Change::Fixed, Since::Later, "ingestion behind existing data");

@@ -2,6 +2,7 @@ use super::*;
 use ironstone_base::FileNumber;
 use ironstone_base::sync::Arc;
 use ironstone_base::{Code, Comparator};
+use ironstone_memtable::MemTableKind;
 use ironstone_vfs::FileSystem;
 use ironstone_vfs::os::OsFileSystem;
 use std::collections::BTreeMap;
@@ -106,13 +107,14 @@ fn values_of_rocksdb_arrive_in_fields() {
 
 #[test]
 fn defaults_are_those_of_rocksdb_11() {
-    // Where we differ on purpose: what RocksDB 7 reads, and what opening made of 0.
+    // Where we differ on purpose: what RocksDB 7 reads, what opening made of 0, and what is on by default here.
     let ours = [
         ("format_version", "7", "5"),
         ("max_compaction_bytes", "1677721600", "0"),
         ("arena_block_size", "1048576", "0"),
         ("create_if_missing", "true", "false"),
         ("periodic_compaction_seconds", "0", "18446744073709551614"),
+        ("min_tombstones_for_range_conversion", "0", "1000"),
         ("blob_compression_opts", "", ""),
     ];
     let (_, bytes) = golden("rocksdb-11.8.1-defaults.ini");
@@ -142,7 +144,7 @@ fn defaults_are_those_of_rocksdb_11() {
             assert_eq!(sorted(&mine), sorted(&theirs), "{section} {name}");
         }
     }
-    for (name, _, mine) in ours.iter().take(5) {
+    for (name, _, mine) in ours.iter().take(6) {
         assert_eq!(options.get(name).as_deref(), Some(*mine));
     }
 }
@@ -306,13 +308,21 @@ fn features_that_are_not_built_are_refused_by_name() {
         ("compaction_filter", "Remove", "compaction filter Remove"),
         ("wal_compression", "kZSTD", "compressed WALs"),
         ("table_factory", "PlainTable", "table factory PlainTable"),
-        ("memtable_factory", "HashSkipListRepFactory", "memtable HashSkipListRepFactory"),
+        ("memtable_factory", "Mine", "memtable Mine"),
         ("block_based_table_factory", "{separate_key_value_in_data_block=true}", "keys and values apart"),
         ("comparator", "my.Comparator", "comparator"),
     ] {
         let error = options.set(name, value).unwrap_err();
         assert_eq!(error.code(), Code::NotSupported, "{error}");
         assert!(error.message().contains(name) && error.message().contains(feature), "{error}");
+    }
+    // What RocksDB has more kinds of is one here.
+    for hashed in
+        ["prefix_hash:1000", "HashSkipListRepFactory", "{id=HashLinkListRepFactory;}", "hash_linkedlist"]
+    {
+        options.cf.memtable_factory = MemTableKind::Vector;
+        options.set("memtable_factory", hashed).unwrap();
+        assert_eq!(options.cf.memtable_factory, MemTableKind::RadixTree);
     }
     // Off is off, in any spelling.
     options.set("enable_blob_files", "0").unwrap();

@@ -430,6 +430,9 @@ impl OptionValue for MemTableKind {
         match id.split(':').next().unwrap_or_default() {
             // RocksDB's name for its default; ours is another structure with the same promises.
             "SkipListFactory" | "skip_list" => Ok(Self::RadixTree),
+            // These are quick where a prefix is known, and slow elsewhere; the radix tree is quick in both.
+            "HashSkipListRepFactory" | "prefix_hash" => Ok(Self::RadixTree),
+            "HashLinkListRepFactory" | "hash_linkedlist" => Ok(Self::RadixTree),
             "VectorRepFactory" | "vector" => Ok(Self::Vector),
             other => Err(OptionError::not_supported(format!("memtable {other}"))),
         }

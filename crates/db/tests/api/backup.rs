@@ -5,9 +5,12 @@ use ironstone::vfs::fault::{FaultError, FaultRule};
 use ironstone::vfs::mem::CrashPolicy;
 use ironstone::vfs::{FileSystem, OpKind};
 use ironstone::{
-    BackupEngine, BackupEngineOptions, Code, CreateBackupOptions, Db, RestoreOptions, WriteOptions,
+    BackupEngine, BackupEngineOptions, Code, CreateBackupOptions, Db, IoPriority, RateLimiter,
+    RestoreOptions, WriteOptions,
 };
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const BACKUPS: &str = "/backups";
 
@@ -340,4 +343,42 @@ fn a_failure_anywhere_costs_no_other_backup() {
             break;
         }
     }
+}
+
+/// Adds up what it is asked for.
+#[derive(Default)]
+struct Counting(AtomicU64);
+
+impl RateLimiter for Counting {
+    fn request(&self, bytes: u64, priority: IoPriority) {
+        assert_eq!(priority, IoPriority::Low);
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn copies_are_paced_and_what_is_there_is_not_copied_again() {
+    let (disk, db) = fresh();
+    for key in 0..100 {
+        db.put(format!("{key:03}"), [b'v'; 1000]).unwrap();
+    }
+    db.flush().unwrap();
+    let (making, restoring) = (Arc::new(Counting::default()), Arc::new(Counting::default()));
+    let mut options = backup_options(&disk);
+    options.backup_rate_limiter = Some(making.clone());
+    options.restore_rate_limiter = Some(restoring.clone());
+    let mut backups = BackupEngine::open(options).unwrap();
+    let tables = db.live_files().iter().map(|file| file.size).sum::<u64>();
+    let how = CreateBackupOptions { flush_before_backup: true, ..CreateBackupOptions::default() };
+    backups.create_backup_with(&db, &how).unwrap();
+    let first = making.0.swap(0, Ordering::Relaxed);
+    assert!(first > tables, "{first} bytes, of which tables {tables}");
+    let id = backups.create_backup_with(&db, &how).unwrap();
+    let second = making.0.load(Ordering::Relaxed);
+    assert_eq!(second, first - tables, "of unchanged tables nothing");
+    contents(&disk, &backups, id);
+    // CURRENT is written, not copied, when the backup is made.
+    let current = backups.backup_files(id).unwrap();
+    let current = current.iter().find(|(path, _)| path.ends_with("CURRENT")).unwrap().1;
+    assert_eq!(restoring.0.load(Ordering::Relaxed), first + current);
 }
