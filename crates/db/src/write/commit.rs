@@ -223,6 +223,7 @@ impl CommitPipeline {
             apply(batch.data(), &ticket, merged)
         });
         if ticket.first <= ticket.last {
+            let _timer = PerfTimer::wait(PerfMetric::WriteThreadWaitNanos);
             self.publisher.complete(ticket.first, ticket.last);
         }
         applied?;

@@ -1,10 +1,8 @@
 //! Makes writes visible in the order of their sequence numbers.
 
 use ironstone_base::SequenceNumber;
-use ironstone_base::perf::PerfMetric;
 use ironstone_base::sync::atomic::{AtomicU64, Ordering};
 use ironstone_base::sync::{Condvar, Mutex};
-use ironstone_vfs::PerfTimer;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -42,7 +40,6 @@ impl Publisher {
         let mut queue = self.queue.lock();
         let mut visible = self.visible.load(Ordering::Relaxed); // Only changed under the lock.
         if first.0 != visible + 1 {
-            let _timer = PerfTimer::wait(PerfMetric::WriteThreadWaitNanos);
             queue.completed.push(Reverse((first.0, last.0)));
             queue.waiters += 1;
             while self.visible.load(Ordering::Relaxed) < last.0 {
