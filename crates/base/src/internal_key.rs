@@ -219,17 +219,27 @@ impl fmt::Debug for InternalKey<'_> {
 /// An owned internal key. Short keys live inline, so building a seek target does not allocate.
 #[derive(Clone, PartialEq, Eq)]
 pub struct InternalKeyBuf {
-    bytes: SmallVec<[u8; 56]>,
+    bytes: SmallVec<[u8; INLINE]>,
 }
+
+/// Longer keys are on the heap.
+const INLINE: usize = 56;
 
 impl InternalKeyBuf {
     /// Builds the key of an entry.
     #[inline]
     pub fn new(user_key: &[u8], sequence: SequenceNumber, value_type: ValueType) -> Self {
-        let mut bytes = SmallVec::new();
-        bytes.reserve(user_key.len() + TRAILER_LEN);
+        let trailer = pack_trailer(sequence, value_type).to_le_bytes();
+        let len = user_key.len() + TRAILER_LEN;
+        if len <= INLINE {
+            let mut inline = [0; INLINE];
+            inline[..user_key.len()].copy_from_slice(user_key);
+            inline[user_key.len()..len].copy_from_slice(&trailer);
+            return Self { bytes: SmallVec::from_buf_and_len(inline, len) };
+        }
+        let mut bytes = SmallVec::with_capacity(len);
         bytes.extend_from_slice(user_key);
-        bytes.extend_from_slice(&pack_trailer(sequence, value_type).to_le_bytes());
+        bytes.extend_from_slice(&trailer);
         Self { bytes }
     }
     /// The target that lands on the newest entry of `user_key` visible at `sequence`, or after it.

@@ -180,6 +180,16 @@ impl<V: Send + Sync + 'static> Cache<V> {
         self.get(key)
     }
 
+    /// Asks for the memory that [`Cache::get_at`] with this hint will look at: worthwhile if something else is done between.
+    #[inline]
+    pub fn prefetch(&self, hint: SlotHint) {
+        if let Some((shard, number)) = hint.place()
+            && let Some(shard) = self.shared.get().shards.get(shard)
+        {
+            shard.prefetch(number);
+        }
+    }
+
     /// Adds `value` under `key`, replacing what is there, and pins it. `charge` is its size in bytes.
     ///
     /// If there is no room and evicting makes none: under a strict limit `Incomplete` with subcode

@@ -4,7 +4,7 @@ use arc_swap::ArcSwapOption;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use ironstone_base::sync::{Arc, Mutex, Weak, thread};
 use ironstone_base::{FileNumber, Result, SequenceNumber, file_name};
-use ironstone_sst::{OpenOptions, TableOptions, TableReader};
+use ironstone_sst::{KeyHash, OpenOptions, TableOptions, TableReader};
 use ironstone_version::FileMetaData;
 use ironstone_vfs::{FileSystem, OpenHints, RandomAccessFile};
 use std::collections::{HashMap, VecDeque};
@@ -201,6 +201,14 @@ impl TableSlot {
             return read(reader);
         }
         read(&self.reader()?)
+    }
+
+    /// Asks for the memory that the table's filter needs for a key, if the table is open.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: KeyHash) {
+        if let Some(reader) = &*self.reader.load() {
+            reader.prefetch(hash);
+        }
     }
 
     /// The table, opened if need be.

@@ -15,17 +15,17 @@
 mod cursor;
 mod lookup;
 mod meta_cursor;
-mod prefetch;
-mod restart_hints;
+mod search_hints;
 
 pub use cursor::Cursor;
 pub use lookup::Lookup;
 pub(crate) use lookup::{apply_global, common_len};
 pub use meta_cursor::{MetaCursor, MetaEntry};
+pub(crate) use search_hints::Beginning;
 
 use ironstone_base::coding::get_varint32;
 use ironstone_base::{Corrupt, UserComparator};
-use restart_hints::RestartHints;
+use search_hints::SearchHints;
 
 /// The footer bit that says that a hash index is there.
 pub(crate) const HASH_INDEX_BIT: u32 = 1 << 31;
@@ -48,7 +48,7 @@ pub struct Block {
     entries_end: u32,
     restart_count: u32,
     hash_index: Option<HashIndex>,
-    hints: RestartHints,
+    hints: SearchHints,
 }
 
 #[derive(Clone, Copy)]
@@ -110,13 +110,13 @@ impl Block {
         if restart_count == 0 && entries_end != 0 {
             return Err(Corrupt("block: entries without a restart point"));
         }
-        Ok(Self { bytes, entries_end, restart_count, hash_index, hints: RestartHints::default() })
+        Ok(Self { bytes, entries_end, restart_count, hash_index, hints: SearchHints::default() })
     }
 
     /// As [`Block::new`] for a block that will be searched often, under `order`.
     pub fn with_hints(bytes: Vec<u8>, order: &UserComparator) -> Result<Self, Corrupt> {
         let mut block = Self::new(bytes)?;
-        block.hints = RestartHints::of(&block, order)?;
+        block.hints = SearchHints::of(&block, order)?;
         Ok(block)
     }
 
@@ -201,16 +201,16 @@ const BAD_ENTRY: Corrupt = Corrupt("block: an entry reaches beyond the end of th
 /// Reads the lengths of the entry at `at` and checks that it lies within `entries`.
 #[inline(always)]
 pub(crate) fn entry_at(entries: &[u8], at: u32) -> Result<Entry, Corrupt> {
-    if let Some(&[shared, unshared, value_len]) =
-        entries.get(at as usize..).and_then(|rest| rest.first_chunk::<3>())
-        && (shared | unshared | value_len) < 0x80
+    if let Some(&[shared, unshared, value_len, more]) =
+        entries.get(at as usize..).and_then(|rest| rest.first_chunk::<4>())
+        && (shared | unshared | value_len & more) < 0x80
     {
-        let entry = Entry {
-            shared: u32::from(shared),
-            key_at: at + 3,
-            key_len: u32::from(unshared),
-            value_len: u32::from(value_len),
+        // Of one byte, or two.
+        let (key_at, value_len) = match value_len < 0x80 {
+            true => (at + 3, u32::from(value_len)),
+            false => (at + 4, u32::from(value_len & 0x7f) | u32::from(more) << 7),
         };
+        let entry = Entry { shared: u32::from(shared), key_at, key_len: u32::from(unshared), value_len };
         // Cannot overflow: `at` is within the entries, whose end fits with room for the footer.
         return if entry.end() as usize <= entries.len() { Ok(entry) } else { Err(BAD_ENTRY) };
     }

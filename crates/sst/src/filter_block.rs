@@ -13,6 +13,7 @@ use crate::filter::{FilterBuilder, FilterContext, FilterReader};
 use crate::handle::{BlockHandle, IndexValue};
 use crate::index_builder::{IndexBlockBuilder, IndexBuilder, uses_delta_values};
 use crate::options::{IndexType, TableOptions};
+use crate::prefetch::prefetch;
 use ironstone_base::internal_key::pack_trailer;
 use ironstone_base::sync::Arc;
 use ironstone_base::{Result, SequenceNumber, SliceTransform, ValueType};
@@ -190,6 +191,18 @@ impl FilterBlockBuilder {
     }
 }
 
+/// A key as filters know it, computed once for all tables that are asked.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyHash(u64);
+
+impl KeyHash {
+    /// That of `key`.
+    #[inline]
+    pub fn of(key: &[u8]) -> Self {
+        Self(ironstone_base::hash::hash64(key, 0))
+    }
+}
+
 /// A filter block in memory.
 pub struct ParsedFilter {
     bytes: Vec<u8>,
@@ -206,6 +219,13 @@ impl ParsedFilter {
     #[inline]
     pub fn may_match(&self, key: &[u8]) -> bool {
         self.reader.may_match(&self.bytes, key)
+    }
+    /// Asks for the memory that is looked at for a key of this hash.
+    #[inline]
+    pub fn prefetch(&self, hash: KeyHash) {
+        if let Some(place) = self.reader.place_of_hash(&self.bytes, hash.0) {
+            prefetch(place, 1);
+        }
     }
     /// About how many bytes this takes in memory.
     pub fn memory_usage(&self) -> usize {

@@ -10,6 +10,7 @@
 use crate::block::{Block, common_len, entry_at};
 use crate::handle::{BlockHandle, IndexValue};
 use ironstone_base::coding::get_varint32;
+use ironstone_base::comparator::big_endian_prefix;
 use ironstone_base::internal_key::TRAILER_LEN;
 use ironstone_base::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use ironstone_base::{Corrupt, InternalKey, UserComparator};
@@ -173,14 +174,7 @@ impl FlatIndex {
     #[inline]
     fn prefix(&self, user_key: &[u8]) -> u64 {
         let rest = user_key.get(self.common_len..).unwrap_or_default();
-        let number = match rest.first_chunk::<8>() {
-            Some(chunk) => u64::from_be_bytes(*chunk),
-            None => {
-                let mut padded = [0; 8];
-                padded[..rest.len()].copy_from_slice(rest);
-                u64::from_be_bytes(padded)
-            }
-        };
+        let number = big_endian_prefix(rest);
         if self.order == PrefixOrder::Descending { !number } else { number }
     }
 

@@ -3,7 +3,7 @@
 //! [`TableBuilder`] takes entries in order and writes a file; [`TableReader`] opens one, answers point
 //! reads with values that stay in their block ([`PinnedBytes`]), and hands out [`TableIter`]s.
 //! Format reference: docs/format/sst.md.
-#![deny(unsafe_code)] // But for one instruction, in `block/prefetch.rs`.
+#![deny(unsafe_code)] // But for one instruction, in `prefetch.rs`.
 
 pub mod block;
 pub mod block_builder;
@@ -17,6 +17,7 @@ pub mod handle;
 pub mod index;
 mod index_builder;
 pub mod options;
+mod prefetch;
 pub mod properties;
 mod readahead;
 pub mod reader;
@@ -30,11 +31,12 @@ pub use file_checksum::{
     FileChecksumGenerator,
 };
 pub use filter::{FilterBuilder, FilterKind, FilterPolicy, FilterReader};
+pub use filter_block::KeyHash;
 pub use ironstone_compress::{CompressionKind, CompressionOptions};
 pub use options::{
     BuildOptions, DataBlockIndexType, IndexShortening, IndexType, OpenOptions, ReadContext, ReadTier,
     TableOptions, TableReadOptions,
 };
 pub use properties::TableProperties;
-pub use reader::{TableEntry, TableReader};
+pub use reader::{PendingGet, TableEntry, TableReader};
 pub use table_iter::TableIter;

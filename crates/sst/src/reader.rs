@@ -4,9 +4,11 @@ mod check;
 mod fetch;
 mod get;
 mod index_cursor;
+mod multi_get;
 mod open;
 
 pub(crate) use index_cursor::IndexCursor;
+pub use multi_get::PendingGet;
 
 use crate::cached_block::{BlockCache, BlockRef, CachedBlock, PinnedBytes};
 use crate::filter_block::ParsedFilter;

@@ -152,14 +152,26 @@ impl LevelFiles {
 
     #[inline]
     fn prefix_of(&self, order: &UserComparator, key: &[u8]) -> Prefix {
-        // Byte by byte: the masked load of a library's `memcmp` has to wait until a key that was just written has left the
-        // store buffer, behind all reads that are under way.
-        let shared = &*self.shared;
-        let same = key.len() >= shared.len() && key.iter().zip(shared).all(|(one, other)| one == other);
-        match (order, same.then(|| &key[shared.len()..])) {
+        let same = starts_with(key, &self.shared);
+        match (order, same.then(|| &key[self.shared.len()..])) {
             (UserComparator::Custom(_), _) | (_, None) => Prefix::Unknown,
             (_, Some(rest)) => Prefix::Of(order.order_prefix(rest)),
         }
+    }
+
+    /// Where a search for entries of `key`'s user key at or after `key` begins: the first file that ends at or after it,
+    /// if the user key lies in its bounds. For levels below 0.
+    #[inline]
+    pub fn find_holder(&self, order: &InternalKeyComparator, key: InternalKey<'_>) -> Option<usize> {
+        if let Prefix::Of(prefix) = self.prefix_of(&order.user, key.user_key()) {
+            let at = self.largest_prefixes.partition_point(|&largest| largest < prefix);
+            let (largest, smallest) = (*self.largest_prefixes.get(at)?, self.smallest_prefixes[at]);
+            if largest != prefix && smallest != prefix {
+                return (smallest < prefix).then_some(at);
+            }
+        }
+        let at = self.find(order, key);
+        (at < self.len() && self.may_hold(at, &order.user, key.user_key())).then_some(at)
     }
 
     /// The first file that ends at or after `key`; `len()` if none does. For levels below 0.
@@ -220,6 +232,16 @@ pub(crate) fn by_smallest(
     b: &FileMetaData,
 ) -> std::cmp::Ordering {
     order.compare(a.smallest.as_key(), b.smallest.as_key()).then(a.number.cmp(&b.number))
+}
+
+/// Whether `key` begins with `start`. In words, then bytes: the masked load of a library's `memcmp` has to wait until a
+/// key that was just written has left the store buffer, behind all reads that are under way.
+#[inline]
+fn starts_with(key: &[u8], start: &[u8]) -> bool {
+    let Some(key) = key.get(..start.len()) else { return false };
+    let ((words, rest), (key_words, key_rest)) = (start.as_chunks::<8>(), key.as_chunks::<8>());
+    let same = |(a, b): (&[u8; 8], &[u8; 8])| u64::from_le_bytes(*a) == u64::from_le_bytes(*b);
+    words.iter().zip(key_words).all(same) && rest.iter().zip(key_rest).all(|(a, b)| a == b)
 }
 
 fn shared_start(order: &UserComparator, files: &[Arc<FileMetaData>]) -> Box<[u8]> {
@@ -297,6 +319,8 @@ mod tests {
                     .iter()
                     .position(|file| order.compare(file.largest.as_key(), target.as_key()).is_ge());
                 assert_eq!(level.find(&order, target.as_key()), expected.unwrap_or(files.len()));
+                let holder = expected.filter(|&at| files[at].overlaps(&order.user, Some(&key), Some(&key)));
+                assert_eq!(level.find_holder(&order, target.as_key()), holder);
                 for (index, file) in files.iter().enumerate() {
                     let holds = file.overlaps(&order.user, Some(&key), Some(&key));
                     assert_eq!(level.may_hold(index, &order.user, &key), holds);

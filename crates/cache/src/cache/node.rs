@@ -104,6 +104,13 @@ pub fn fetch<V>(node: *const Node<V>) {
     fetch_line(node.wrapping_byte_add(std::mem::offset_of!(Node<V>, links)));
 }
 
+/// Asks for the whole of a node.
+pub fn fetch_all<V>(node: *const Node<V>) {
+    for at in (0..size_of::<Node<V>>()).step_by(64) {
+        fetch_line(node.wrapping_byte_add(at));
+    }
+}
+
 /// What became of a node that lost its place in the cache.
 pub enum Removed<V> {
     /// It is free now; this was its value.

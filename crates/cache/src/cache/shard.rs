@@ -12,7 +12,7 @@
 use super::CacheKey;
 use super::Priority;
 use super::index::{Index, Line, PackedIndex};
-use super::node::{Arena, FOUND_MAX, Node, Removed, fetch, found, references};
+use super::node::{Arena, FOUND_MAX, Node, Removed, fetch, fetch_all, found, references};
 use super::shared::Shared;
 use ironstone_base::sync::Mutex;
 use ironstone_base::sync::atomic::{AtomicPtr, Ordering};
@@ -291,8 +291,18 @@ impl<V> Shard<V> {
     /// As [`Shard::get`].
     #[inline]
     pub unsafe fn get_at(&self, number: u32, key: &CacheKey) -> Option<NonNull<Node<V>>> {
+        let node = self.arena.get(number)?;
+        fetch_all(node.as_ptr()); // All lines at once: taking the reference waits for the first one.
         // SAFETY: the caller holds the `Shared`.
-        self.arena.get(number).filter(|node| unsafe { node.as_ref().acquire(key) })
+        unsafe { node.as_ref().acquire(key) }.then_some(node)
+    }
+
+    /// Asks for the memory of a node that is about to be looked at.
+    #[inline]
+    pub fn prefetch(&self, number: u32) {
+        if let Some(node) = self.arena.get(number) {
+            fetch_all(node.as_ptr());
+        }
     }
 
     /// Adds an entry with one reference, taking the place of what has that key. The charge is already

@@ -9,14 +9,16 @@
 
 use super::db_iterator::unbuilt_entry;
 use super::pinned_value::PinnedValue;
-use super::view::SuperVersion;
+use super::view::{LevelView, SuperVersion};
 use crate::memtables::DbMemTable;
 use crate::table_cache::TableSlot;
 use ironstone_base::perf::{self, PerfMetric};
 use ironstone_base::sync::Arc;
-use ironstone_base::{Error, InternalKeyBuf, Result, SequenceNumber, ValueType, merge};
-use ironstone_sst::{ReadContext, ReadTier, TableEntry};
+use ironstone_base::{Error, InternalKey, InternalKeyBuf, Result, SequenceNumber, ValueType, merge};
+use ironstone_sst::{KeyHash, ReadContext, ReadTier, TableEntry};
 use ironstone_vfs::PerfTimer;
+use smallvec::SmallVec;
+use std::cell::Cell;
 use std::ops::ControlFlow;
 
 /// What a place says about a key.
@@ -33,6 +35,19 @@ pub(super) enum Found {
 pub(crate) struct Versioned {
     pub(crate) kind: ValueType,
     pub(crate) value: PinnedValue,
+}
+
+/// A table that may hold a key.
+struct Candidate<'a> {
+    slot: &'a Arc<TableSlot>,
+    target: InternalKey<'a>,
+    /// No table is asked after it.
+    is_last: bool,
+}
+
+thread_local! {
+    /// Whether the thread's last search in tables found something: then the next one likely does, in the last of them.
+    static FOUND_LATELY: Cell<bool> = const { Cell::new(false) };
 }
 
 impl SuperVersion {
@@ -73,40 +88,56 @@ impl SuperVersion {
         std::iter::once(&self.mem).chain(&self.imm)
     }
 
-    /// The tables that may hold `user_key`, from the newest to the oldest.
+    /// Asks the tables that may hold `user_key`, from the newest to the oldest, until one breaks.
     fn for_each_table<B>(
         &self,
         user_key: &[u8],
         at: SequenceNumber,
-        mut ask: impl FnMut(&Arc<TableSlot>, &InternalKeyBuf) -> Result<ControlFlow<B>>,
+        mut ask: impl FnMut(Candidate<'_>) -> Result<ControlFlow<B>>,
     ) -> Result<Option<B>> {
         let target = InternalKeyBuf::for_seek(user_key, at);
-        let order = &self.comparator;
+        let mut candidates: SmallVec<[(&Arc<LevelView>, usize); 16]> = SmallVec::new();
         for (level, view) in self.levels.iter().enumerate() {
             let files = &view.files;
-            let (mut index, one) =
-                if level == 0 { (0, false) } else { (files.find(order, target.as_key()), true) };
-            while index < view.tables.len() {
-                if files.may_hold(index, &order.user, user_key)
-                    && let ControlFlow::Break(answer) = ask(&view.tables[index], &target)?
-                {
-                    return Ok(Some(answer));
-                }
-                index += 1;
+            if files.is_empty() {
+                continue;
+            }
+            if level == 0 {
+                let holds = |&index: &usize| files.may_hold(index, &self.comparator.user, user_key);
+                candidates.extend((0..files.len()).filter(holds).map(|index| (view, index)));
+                continue;
+            }
+            let mut holder = files.find_holder(&self.comparator, target.as_key());
+            while let Some(index) = holder {
+                candidates.push((view, index));
                 // Only versions of one key that RocksDB put into two tables lead on to the next one.
-                if one && !(index < view.tables.len() && files.may_hold(index, &order.user, user_key)) {
-                    break;
-                }
+                let next = index + 1;
+                let leads_on = next < files.len() && files.may_hold(next, &self.comparator.user, user_key);
+                holder = leads_on.then_some(next);
+            }
+        }
+        let hash = KeyHash::of(user_key);
+        candidates.iter().for_each(|(view, index)| view.tables[*index].prefetch(hash));
+        for (place, (view, index)) in candidates.iter().enumerate() {
+            let is_last = place + 1 == candidates.len();
+            let candidate = Candidate { slot: &view.tables[*index], target: target.as_key(), is_last };
+            if let ControlFlow::Break(answer) = ask(candidate)? {
+                return Ok(Some(answer));
             }
         }
         Ok(None)
     }
 
     fn in_tables(&self, user_key: &[u8], at: SequenceNumber, context: &ReadContext) -> Result<Found> {
-        let found = self.for_each_table(user_key, at, |slot, target| {
+        let expected = FOUND_LATELY.get();
+        let found = self.for_each_table(user_key, at, |Candidate { slot, target, is_last }| {
             let found = slot.with_reader(|table| {
                 let covered = table.covering(user_key, at);
-                from_table(table.get(context, target.as_key())?, covered)
+                let entry = match is_last && expected {
+                    true => table.get_likely(context, target),
+                    false => table.get(context, target),
+                };
+                from_table(entry?, covered)
             })?;
             Ok(if matches!(found, Found::Nothing) {
                 ControlFlow::Continue(())
@@ -114,6 +145,7 @@ impl SuperVersion {
                 ControlFlow::Break(found)
             })
         })?;
+        FOUND_LATELY.set(found.is_some());
         Ok(found.unwrap_or(Found::Nothing))
     }
 
@@ -181,11 +213,11 @@ impl SuperVersion {
         if context.read_tier == ReadTier::Memtable {
             return Err(not_in_memtables());
         }
-        let answer = self.for_each_table(user_key, at, |slot, target| {
+        let answer = self.for_each_table(user_key, at, |Candidate { slot, target, .. }| {
             slot.with_reader(|table| {
                 let covered = table.covering(user_key, at);
                 let mut end: Option<Result<Option<B>>> = None;
-                table.visit(context, target.as_key(), &mut |entry| {
+                table.visit(context, target, &mut |entry| {
                     if entry.sequence < covered {
                         end = Some(Ok(None));
                         return false;

@@ -1,19 +1,37 @@
-//! Many point lookups at once: each table is asked once for all keys that it may hold, so that its
-//! reads go out together.
+//! Many point lookups at once: tables are asked in steps for all keys that they may hold, so that what one key waits for
+//! (memory, blocks of the file) is on its way while the others go on.
 
 use super::get::{Found, from_table, in_memtable, not_in_memtables};
 use super::pinned_value::PinnedValue;
 use super::view::{LevelView, SuperVersion};
-use ironstone_base::{InternalKey, InternalKeyBuf, Result, SequenceNumber};
-use ironstone_sst::{ReadContext, ReadTier};
+use ironstone_base::sync::Arc;
+use ironstone_base::{InternalKeyBuf, Result, SequenceNumber};
+use ironstone_sst::{KeyHash, PendingGet, ReadContext, ReadTier, TableReader};
+use std::ops::Range;
 
 /// A key that has not been found yet.
 struct Pending<'a> {
     /// Its place among the keys that were asked for.
     index: usize,
     user_key: &'a [u8],
-    prefix: u64,
     target: InternalKeyBuf,
+    hash: KeyHash,
+    /// The answer is there.
+    is_settled: bool,
+}
+
+/// Keys, by their places among the pending ones, that one table may hold.
+struct Asked {
+    table: usize,
+    keys: Vec<usize>,
+}
+
+/// What the keys of one table have come to.
+struct Group<'a> {
+    reader: Arc<TableReader>,
+    keys: &'a [usize],
+    /// Where their gets are.
+    gets: Range<usize>,
 }
 
 impl SuperVersion {
@@ -25,40 +43,42 @@ impl SuperVersion {
         context: &ReadContext,
     ) -> Vec<Result<Option<PinnedValue>>> {
         let mut results: Vec<Result<Option<PinnedValue>>> = keys.iter().map(|_| Ok(None)).collect();
-        let mut pending = self.not_in_memtables(keys, at, context, &mut results);
+        let mut left = self.not_in_memtables(keys, at, context, &mut results);
         if context.read_tier == ReadTier::Memtable {
-            for key in pending {
-                results[key.index] = Err(not_in_memtables());
-            }
+            left.into_iter().for_each(|(_, index)| results[index] = Err(not_in_memtables()));
             return results;
         }
         let order = &self.comparator.user;
-        pending.sort_by(|a, b| a.prefix.cmp(&b.prefix).then_with(|| order.compare(a.user_key, b.user_key)));
-        for (level, view) in self.levels.iter().enumerate() {
+        left.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| order.compare(keys[a.1], keys[b.1])));
+        let mut pending: Vec<Pending<'_>> = Vec::with_capacity(left.len());
+        pending.extend(left.into_iter().map(|(_, index)| Pending {
+            index,
+            user_key: keys[index],
+            target: InternalKeyBuf::for_seek(keys[index], at),
+            hash: KeyHash::of(keys[index]),
+            is_settled: false,
+        }));
+        for (level, view) in self.levels.iter().enumerate().filter(|(_, view)| !view.files.is_empty()) {
             if pending.is_empty() {
                 break;
             }
-            if level == 0 {
-                for table in 0..view.tables.len() {
-                    let asked: Vec<usize> =
-                        (0..pending.len()).filter(|&at| self.covers(view, table, &pending[at])).collect();
-                    self.ask(view, table, &asked, context, &mut pending, &mut results);
-                }
-            } else {
-                self.ask_level(view, context, &mut pending, &mut results);
+            match level {
+                0 => self.ask_level0(view, context, &mut pending, &mut results),
+                _ => self.ask_level(view, context, &mut pending, &mut results),
             }
         }
         results
     }
 
-    fn not_in_memtables<'a>(
+    /// Answers what the memtables know. For the other keys: something that orders like them, and their places.
+    fn not_in_memtables(
         &self,
-        keys: &[&'a [u8]],
+        keys: &[&[u8]],
         at: SequenceNumber,
         context: &ReadContext,
         results: &mut [Result<Option<PinnedValue>>],
-    ) -> Vec<Pending<'a>> {
-        let mut pending = Vec::with_capacity(keys.len());
+    ) -> Vec<(u64, usize)> {
+        let mut left = Vec::with_capacity(keys.len());
         'keys: for (index, &user_key) in keys.iter().enumerate() {
             if context.read_tier != ReadTier::Persisted {
                 for memtable in self.memtables() {
@@ -71,10 +91,9 @@ impl SuperVersion {
                     }
                 }
             }
-            let prefix = self.comparator.user.order_prefix(user_key);
-            pending.push(Pending { index, user_key, prefix, target: InternalKeyBuf::for_seek(user_key, at) });
+            left.push((self.comparator.user.order_prefix(user_key), index));
         }
-        pending
+        left
     }
 
     /// The answer for a key that a place knows about.
@@ -96,7 +115,25 @@ impl SuperVersion {
         view.files.may_hold(table, &self.comparator.user, key.user_key)
     }
 
-    /// Asks the tables of a sorted level, each for the run of keys that falls into it.
+    /// Asks the tables of level 0, from the newest to the oldest.
+    fn ask_level0(
+        &self,
+        view: &LevelView,
+        context: &ReadContext,
+        pending: &mut Vec<Pending<'_>>,
+        results: &mut [Result<Option<PinnedValue>>],
+    ) {
+        for (table, slot) in view.tables.iter().enumerate() {
+            let covered = |&at: &usize| self.covers(view, table, &pending[at]);
+            let keys: Vec<usize> = (0..pending.len()).filter(covered).collect();
+            if !keys.is_empty() {
+                keys.iter().for_each(|&at| slot.prefetch(pending[at].hash));
+                self.ask(view, &[Asked { table, keys }], context, pending, results);
+            }
+        }
+    }
+
+    /// Asks the tables of a sorted level, all at once.
     fn ask_level(
         &self,
         view: &LevelView,
@@ -104,60 +141,83 @@ impl SuperVersion {
         pending: &mut Vec<Pending<'_>>,
         results: &mut [Result<Option<PinnedValue>>],
     ) {
-        // From the last key to the first, so that removing found ones leaves the rest in place.
-        let mut end = pending.len();
-        while end > 0 {
-            let table = view.files.find(&self.comparator, pending[end - 1].target.as_key());
-            let mut begin = end - 1;
-            while begin > 0 && view.files.find(&self.comparator, pending[begin - 1].target.as_key()) == table
-            {
-                begin -= 1;
+        let mut asked: Vec<Asked> = Vec::new();
+        for (at, key) in pending.iter().enumerate() {
+            let Some(table) = view.files.find_holder(&self.comparator, key.target.as_key()) else { continue };
+            view.tables[table].prefetch(key.hash);
+            match asked.last_mut().filter(|last| last.table == table) {
+                Some(last) => last.keys.push(at),
+                None => asked.push(Asked { table, keys: vec![at] }),
             }
-            if table < view.tables.len() {
-                let asked: Vec<usize> =
-                    (begin..end).filter(|&at| self.covers(view, table, &pending[at])).collect();
-                self.ask(view, table, &asked, context, pending, results);
+        }
+        while !asked.is_empty() {
+            // Only versions of one key that RocksDB put into two tables lead on to the next one.
+            let mut next: Vec<Asked> = Vec::new();
+            let mut leads_on: Vec<(usize, usize)> = Vec::new();
+            for Asked { table, keys } in &asked {
+                if let Some(&last) = keys.last()
+                    && table + 1 < view.tables.len()
+                    && self.covers(view, table + 1, &pending[last])
+                {
+                    leads_on.push((table + 1, pending[last].index));
+                }
             }
-            end = begin;
+            self.ask(view, &asked, context, pending, results);
+            for (table, index) in leads_on {
+                if let Some(at) = pending.iter().position(|key| key.index == index) {
+                    next.push(Asked { table, keys: vec![at] });
+                }
+            }
+            asked = next;
         }
     }
 
-    /// Asks one table for `asked` (ascending places in `pending`), and removes what is settled.
+    /// Asks tables for different keys, and removes what is settled.
     fn ask(
         &self,
         view: &LevelView,
-        table: usize,
-        asked: &[usize],
+        asked: &[Asked],
         context: &ReadContext,
         pending: &mut Vec<Pending<'_>>,
         results: &mut [Result<Option<PinnedValue>>],
     ) {
-        if asked.is_empty() {
-            return;
-        }
-        let targets: Vec<InternalKey<'_>> = asked.iter().map(|&at| pending[at].target.as_key()).collect();
-        let ask = view.tables[table].with_reader(|reader| {
-            let answers = reader.multi_get(context, &targets).into_iter().zip(&targets);
-            let found = answers.map(|(answer, target)| {
-                from_table(answer?, reader.covering(target.user_key(), target.sequence()))
-            });
-            Ok(found.collect::<Vec<_>>())
-        });
-        let answers = match ask {
-            Ok(answers) => answers,
-            Err(error) => asked.iter().map(|_| Err(error.clone())).collect(),
-        };
-        let mut settled = Vec::new();
-        for (&at, answer) in asked.iter().zip(answers) {
-            if !matches!(answer, Ok(Found::Nothing)) {
-                let key = &pending[at];
-                results[key.index] =
-                    self.settle(answer, key.user_key, key.target.as_key().sequence(), context);
-                settled.push(at);
+        let mut groups: Vec<Group<'_>> = Vec::with_capacity(asked.len());
+        let mut gets: Vec<PendingGet<'_>> = Vec::with_capacity(pending.len());
+        let mut answers: Vec<(usize, Result<Found>)> = Vec::with_capacity(pending.len());
+        for Asked { table, keys } in asked {
+            match view.tables[*table].reader() {
+                Ok(reader) => {
+                    let start = gets.len();
+                    for &at in keys {
+                        let mut get = PendingGet::new(pending[at].target.as_key());
+                        reader.begin_get(context, &mut get);
+                        gets.push(get);
+                    }
+                    groups.push(Group { reader, keys, gets: start..gets.len() });
+                }
+                Err(error) => answers.extend(keys.iter().map(|&at| (at, Err(error.clone())))),
             }
         }
-        for at in settled.into_iter().rev() {
-            pending.remove(at);
+        for group in &groups {
+            group.reader.fetch_blocks(context, &mut gets[group.gets.clone()]);
         }
+        let mut gets = gets.into_iter();
+        for Group { reader, keys, .. } in &groups {
+            for (&at, get) in keys.iter().zip(&mut gets) {
+                let target = get.target();
+                let covered = reader.covering(target.user_key(), target.sequence());
+                let found = reader.finish_get(context, get).and_then(|entry| from_table(entry, covered));
+                answers.push((at, found));
+            }
+        }
+        for (at, answer) in answers {
+            if !matches!(answer, Ok(Found::Nothing)) {
+                let key = &mut pending[at];
+                results[key.index] =
+                    self.settle(answer, key.user_key, key.target.as_key().sequence(), context);
+                key.is_settled = true;
+            }
+        }
+        pending.retain(|key| !key.is_settled);
     }
 }

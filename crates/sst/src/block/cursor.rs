@@ -1,8 +1,8 @@
 //! Walks the entries of a data block in both directions.
 
-use super::prefetch::prefetch;
-use super::restart_hints::RestartRange;
+use super::search_hints::Beginning;
 use super::{Block, Entry, entry_at};
+use crate::prefetch::prefetch;
 use ironstone_base::internal_key::TRAILER_LEN;
 use ironstone_base::{Corrupt, InternalKey, InternalKeyComparator};
 
@@ -38,6 +38,8 @@ struct Passed {
 const NOWHERE: u32 = u32::MAX;
 /// How much of a block is asked for when a walk through it begins; the processor sees the pattern then.
 const WALK_AHEAD: usize = 4096;
+/// How much of a block is asked for when a search through a restart interval begins.
+const SEEK_AHEAD: usize = 1024;
 /// How much is copied at once.
 const WIDE: usize = 32;
 
@@ -93,7 +95,7 @@ impl Cursor {
 
     /// Moves to the first entry.
     pub fn seek_to_first(&mut self, block: &Block) -> Result<bool, Corrupt> {
-        prefetch(&block.bytes()[..block.bytes().len().min(WALK_AHEAD)]);
+        prefetch(block.bytes(), WALK_AHEAD);
         self.start_at(0);
         self.read_next(block)
     }
@@ -105,7 +107,7 @@ impl Cursor {
             self.entry_at = NOWHERE;
             return Ok(false);
         }
-        prefetch(&block.bytes()[block.bytes().len().saturating_sub(WALK_AHEAD)..]);
+        prefetch(&block.bytes()[block.bytes().len().saturating_sub(WALK_AHEAD)..], WALK_AHEAD);
         self.entry_at = block.entries().len() as u32;
         self.prev(block)
     }
@@ -121,16 +123,19 @@ impl Cursor {
         if block.is_empty() {
             return Ok(false);
         }
-        let RestartRange { mut low, mut high } = block.hints.narrow(target.user_key(), block.restart_count());
-        while low < high {
-            let middle = low + (high - low).div_ceil(2);
-            let key = InternalKey::from_bytes(block.restart_key(middle)?)?;
-            match order.compare(key, target).is_lt() {
-                true => low = middle,
-                false => high = middle - 1,
+        let (restart, passed) = match block.hints.begin(target.user_key()) {
+            Beginning::First => (0, 0),
+            Beginning::After { end, restart, .. } => (restart, end),
+            Beginning::Unknown => {
+                (block.last_restart_before(|key| Ok(order.compare(key, target).is_lt()))?, 0)
             }
+        };
+        let start = block.restart(restart)?;
+        prefetch(&block.entries()[start as usize..], SEEK_AHEAD);
+        self.start_at(start);
+        while self.next_at < passed {
+            self.read_next(block)?;
         }
-        self.start_at(block.scan_start(low)?);
         while self.read_next(block)? {
             if order.compare(self.key(block), target).is_ge() {
                 return Ok(true);

@@ -4,16 +4,17 @@
 //! of the target the previous key had right. An entry that shares more than that with the previous key
 //! is on the same side of the target, and one that shares less is compared from there on.
 
-use super::prefetch::prefetch;
-use super::restart_hints::RestartRange;
+use super::search_hints::{Beginning, zeros};
 use super::{Block, Cursor, HashedRestart, entry_at};
+use crate::prefetch::prefetch;
+use ironstone_base::comparator::big_endian_prefix;
 use ironstone_base::internal_key::TRAILER_LEN;
 use ironstone_base::{Corrupt, InternalKey, InternalKeyComparator, UserComparator};
 use std::cell::Cell;
 use std::cmp::Ordering;
 
-/// About as much as a search looks through.
-const SCAN_AHEAD: usize = 1024;
+/// About as much as a search looks through, and the value that it finds.
+const SCAN_AHEAD: usize = 576;
 
 /// What a block has of a user key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,31 +49,58 @@ impl Block {
         target: InternalKey<'_>,
         global_sequence: Option<u64>,
     ) -> Result<Lookup, Corrupt> {
+        self.lookup_from(self.begin_lookup(order, target), order, target, global_sequence)
+    }
+
+    /// Where [`lookup_from`](Self::lookup_from) has to begin for `target`. Asks for the memory there.
+    #[inline]
+    pub(crate) fn begin_lookup(&self, order: &InternalKeyComparator, target: InternalKey<'_>) -> Beginning {
+        let beginning = match order.user {
+            UserComparator::Custom(_) => Beginning::Unknown,
+            _ => self.hints.begin(target.user_key()),
+        };
+        let end = if let Beginning::After { end, .. } = beginning { end } else { 0 };
+        prefetch(self.entries().get(end as usize..).unwrap_or_default(), SCAN_AHEAD);
+        beginning
+    }
+
+    /// As [`lookup`](Self::lookup), with what [`begin_lookup`](Self::begin_lookup) said.
+    #[inline]
+    pub(crate) fn lookup_from(
+        &self,
+        beginning: Beginning,
+        order: &InternalKeyComparator,
+        target: InternalKey<'_>,
+        global_sequence: Option<u64>,
+    ) -> Result<Lookup, Corrupt> {
         if self.is_empty() {
             return Ok(Lookup::Beyond);
         }
         match &order.user {
-            UserComparator::Bytewise => self.lookup_in_bytes::<false>(target, global_sequence),
-            UserComparator::ReverseBytewise => self.lookup_in_bytes::<true>(target, global_sequence),
+            UserComparator::Bytewise => self.lookup_in_bytes::<false>(beginning, target, global_sequence),
+            UserComparator::ReverseBytewise => {
+                self.lookup_in_bytes::<true>(beginning, target, global_sequence)
+            }
             UserComparator::Custom(_) => self.lookup_with_cursor(order, target, global_sequence),
         }
     }
 
     fn lookup_in_bytes<const REVERSE: bool>(
         &self,
+        beginning: Beginning,
         target: InternalKey<'_>,
         global_sequence: Option<u64>,
     ) -> Result<Lookup, Corrupt> {
         let search =
             Search::<REVERSE> { user_key: target.user_key(), trailer: target.trailer(), global_sequence };
-        let restart = match self.hashed_restart(search.user_key) {
-            // The key would come after the block's entries or between them; what comes next can only be
-            // told by looking at the last interval.
-            Some(HashedRestart::Absent) => self.restart_count - 1,
-            Some(HashedRestart::At(restart)) => restart,
-            None => self.last_restart_before(&search)?,
+        let found = match beginning {
+            Beginning::First => self.scan(&search, Passed { end: 0, matched: 0, user_len: 0 })?,
+            Beginning::After { end, matched, user_len, .. } => {
+                self.scan(&search, Passed { end, matched, user_len })?
+            }
+            Beginning::Unknown => self.scan_interval(&search)?,
         };
-        match self.scan(&search, self.scan_start(restart)?)? {
+        match found {
             Some(result) => Ok(result),
             // Rare: a key that is the same as the one before but for its sequence number.
             None => {
@@ -82,25 +110,31 @@ impl Block {
         }
     }
 
-    /// Where restart point `index` is, for reading on from there.
-    #[inline]
-    pub(super) fn scan_start(&self, index: u32) -> Result<u32, Corrupt> {
-        let at = match self.hints.start(index) {
-            Some(at) => at,
-            None => self.restart(index)?,
+    /// Looks through the one restart interval that may have the target.
+    #[inline(never)]
+    fn scan_interval<const REVERSE: bool>(
+        &self,
+        search: &Search<'_, REVERSE>,
+    ) -> Result<Option<Lookup>, Corrupt> {
+        let restart = match self.hashed_restart(search.user_key) {
+            // The key would come after the block's entries or between them; what comes next can only be
+            // told by looking at the last interval.
+            Some(HashedRestart::Absent) => self.restart_count - 1,
+            Some(HashedRestart::At(restart)) => restart,
+            None => self.last_restart_before(|key| Ok(search.is_before_target(key)))?,
         };
-        let entries = self.entries();
-        prefetch(&entries[at as usize..entries.len().min(at as usize + SCAN_AHEAD)]);
-        Ok(at)
+        self.scan(search, Passed { end: self.restart(restart)?, matched: 0, user_len: 0 })
     }
 
     /// The last restart point whose key comes before the target, or the first.
-    #[inline]
-    fn last_restart_before<const REVERSE: bool>(&self, search: &Search<'_, REVERSE>) -> Result<u32, Corrupt> {
-        let RestartRange { mut low, mut high } = self.hints.narrow(search.user_key, self.restart_count);
+    pub(super) fn last_restart_before(
+        &self,
+        is_before: impl Fn(InternalKey<'_>) -> Result<bool, Corrupt>,
+    ) -> Result<u32, Corrupt> {
+        let (mut low, mut high) = (0, self.restart_count.saturating_sub(1));
         while low < high {
             let middle = low + (high - low).div_ceil(2);
-            match search.is_before_target(InternalKey::from_bytes(self.restart_key(middle)?)?) {
+            match is_before(InternalKey::from_bytes(self.restart_key(middle)?)?)? {
                 true => low = middle,
                 false => high = middle - 1,
             }
@@ -108,46 +142,59 @@ impl Block {
         Ok(low)
     }
 
-    /// Looks through the entries from `at` on. `None` if a key cannot be judged without assembling it.
+    /// Looks through the entries that follow `passed`. `None` if a key cannot be judged without assembling it.
     #[inline]
     fn scan<const REVERSE: bool>(
         &self,
         search: &Search<'_, REVERSE>,
-        mut at: u32,
+        mut passed: Passed,
     ) -> Result<Option<Lookup>, Corrupt> {
         let entries = self.entries();
         let target = search.user_key;
-        // The key before, which comes before the target, begins with this many bytes of it.
-        let mut matched = 0usize;
-        // The length of the user key before.
-        let mut previous_len = 0usize;
-        while (at as usize) < entries.len() {
-            let entry = entry_at(entries, at)?;
+        let mut start = target_start(target, passed.matched);
+        while (passed.end as usize) < entries.len() {
+            let entry = entry_at(entries, passed.end)?;
             let (shared, key_len) = (entry.shared as usize, entry.key_len as usize);
-            if key_len < TRAILER_LEN || shared > previous_len {
+            if key_len < TRAILER_LEN || shared > passed.user_len {
                 return Ok(None); // The trailer is not in one piece, or shared bytes are of a trailer.
             }
-            let user_len = shared + key_len - TRAILER_LEN;
-            if shared <= matched {
+            let unshared = key_len - TRAILER_LEN;
+            passed.user_len = shared + unshared;
+            if shared <= passed.matched {
+                if shared < passed.matched {
+                    passed.matched = shared; // A restart point, as a rule.
+                    start = target_start(target, shared);
+                }
                 let key = &entries[entry.key_at as usize..entry.value_at() as usize];
-                let (unshared, trailer) = key.split_at(key_len - TRAILER_LEN);
-                let rest = &target[shared..];
-                let same = common_len(unshared, rest);
-                matched = shared + same;
-                match compare_rest::<REVERSE>(&unshared[same..], &rest[same..]) {
-                    Ordering::Less => {}
-                    Ordering::Equal => {
-                        let trailer = search.effective_trailer(trailer);
-                        if trailer <= search.trailer {
-                            let (value_at, value_len) = (entry.value_at(), entry.value_len);
-                            return Ok(Some(Lookup::Found { trailer, value_at, value_len }));
+                let first =
+                    key.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes)) & !zeros(unshared);
+                if first == start {
+                    // Equal so far: the rest tells.
+                    let (unshared, trailer) = key.split_at(unshared);
+                    let rest = &target[shared..];
+                    let same = common_len(unshared, rest);
+                    match compare_rest::<REVERSE>(&unshared[same..], &rest[same..]) {
+                        Ordering::Less => {}
+                        Ordering::Equal => {
+                            let trailer = search.effective_trailer(trailer);
+                            if trailer <= search.trailer {
+                                let (value_at, value_len) = (entry.value_at(), entry.value_len);
+                                return Ok(Some(Lookup::Found { trailer, value_at, value_len }));
+                            }
                         }
+                        Ordering::Greater => return Ok(Some(Lookup::Absent)),
                     }
-                    Ordering::Greater => return Ok(Some(Lookup::Absent)),
+                    passed.matched = shared + same;
+                    start = target_start(target, passed.matched);
+                } else if (first < start) == REVERSE {
+                    return Ok(Some(Lookup::Absent));
+                } else if (first ^ start) >> 56 == 0 {
+                    let same = ((first ^ start).leading_zeros() / 8) as usize;
+                    passed.matched = (shared + same).min(passed.user_len).min(target.len());
+                    start = target_start(target, passed.matched);
                 }
             }
-            previous_len = user_len;
-            at = entry.end();
+            passed.end = entry.end();
         }
         Ok(Some(Lookup::Beyond))
     }
@@ -192,6 +239,16 @@ impl Block {
         }
         Ok(Lookup::Beyond)
     }
+}
+
+/// An entry whose key comes before the target, or what is before the first one.
+struct Passed {
+    /// Where it ends.
+    end: u32,
+    /// It begins with this many bytes of the target.
+    matched: usize,
+    /// How long its user key is.
+    user_len: usize,
 }
 
 struct Search<'a, const REVERSE: bool> {
@@ -245,6 +302,12 @@ pub(crate) fn common_len(a: &[u8], b: &[u8]) -> usize {
         at += 8;
     }
     at + a_rest.iter().zip(b_rest).take_while(|(x, y)| x == y).count()
+}
+
+/// The 8 bytes of `target` at `at`. As numbers such bytes order as keys do that are the same before them, or are equal.
+#[inline]
+fn target_start(target: &[u8], at: usize) -> u64 {
+    target.get(at..).map_or(0, big_endian_prefix)
 }
 
 /// Compares what follows the common beginning of two keys.

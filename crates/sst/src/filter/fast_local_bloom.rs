@@ -101,6 +101,13 @@ impl Shape {
         known.then_some(Self { line_count, probes })
     }
 
+    /// The cache line that [`may_match`](Self::may_match) touches.
+    #[inline]
+    pub(super) fn line(self, filter: &[u8], hash: u64) -> Option<&[u8]> {
+        let lines: &[Line] = filter.as_chunks().0;
+        lines.get(fast_range_32(hash as u32, self.line_count) as usize).map(|line| &line[..])
+    }
+
     /// Touches one cache line of `filter`.
     #[inline]
     pub(super) fn may_match(self, filter: &[u8], hash: u64) -> bool {

@@ -67,6 +67,15 @@ impl FilterReader {
         }
     }
 
+    /// The bytes of `filter` that [`Self::may_match_hash`] looks at, if they are few and together.
+    #[inline]
+    pub fn place_of_hash<'a>(&self, filter: &'a [u8], hash: u64) -> Option<&'a [u8]> {
+        match self.0 {
+            Shape::FastLocalBloom(shape) => shape.line(filter, hash),
+            _ => None,
+        }
+    }
+
     pub(super) fn may_match_legacy_hash(&self, filter: &[u8], hash: u32) -> bool {
         match self.0 {
             Shape::LegacyBloom(shape) => shape.may_match(filter, hash),

@@ -196,15 +196,19 @@ impl TableReader {
     /// Data block `at` of `index`.
     #[inline]
     pub(super) fn data_block(&self, context: &ReadContext, index: &FlatIndex, at: usize) -> Result<BlockRef> {
-        if let Some(cache) = &self.cache
-            && let Some(block) = cache.get_at(index.slot(at), &self.cache_key(index.handle(at)))
-        {
-            index.set_slot(at, block.hint());
-            let block = BlockRef::Cached(block);
-            self.count_hit(&DATA_TICKERS);
-            return Ok(block);
+        match self.cached_data_block(index, at) {
+            Some(block) => Ok(block),
+            None => self.load_data_block(context, index, at, None),
         }
-        self.load_data_block(context, index, at, None)
+    }
+
+    /// Data block `at` of `index`, if it is in the cache.
+    #[inline]
+    pub(super) fn cached_data_block(&self, index: &FlatIndex, at: usize) -> Option<BlockRef> {
+        let block = self.cache.as_ref()?.get_at(index.slot(at), &self.cache_key(index.handle(at)))?;
+        index.set_slot(at, block.hint());
+        self.count_hit(&DATA_TICKERS);
+        Some(BlockRef::Cached(block))
     }
 
     /// The same for an iterator: the block comes from what was read ahead, if it is there.
@@ -216,13 +220,9 @@ impl TableReader {
         readahead: &mut Readahead,
     ) -> Result<BlockRef> {
         let handle = index.handle(at);
-        if let Some(cache) = &self.cache
-            && let Some(block) = cache.get_at(index.slot(at), &self.cache_key(handle))
-        {
-            index.set_slot(at, block.hint());
+        if let Some(block) = self.cached_data_block(index, at) {
             readahead.pass(handle.offset, handle.size as usize + BLOCK_TRAILER_LEN);
-            self.count_hit(&DATA_TICKERS);
-            return Ok(BlockRef::Cached(block));
+            return Ok(block);
         }
         self.load_data_block(context, index, at, Some(readahead))
     }
@@ -424,7 +424,7 @@ impl TableReader {
             statistics.record(tickers.hit, 1);
         }
     }
-    fn count_miss(&self, tickers: &RoleTickers) {
+    pub(super) fn count_miss(&self, tickers: &RoleTickers) {
         if let Some(statistics) = self.statistics().filter(|_| self.cache.is_some()) {
             statistics.record(Ticker::BlockCacheMiss, 1);
             statistics.record(tickers.miss, 1);

@@ -2,20 +2,18 @@
 
 use super::fetch::BlockRole;
 use super::{FilterHome, Home, IndexCursor, Lent, TableEntry, TableReader};
-use crate::block::{Cursor, Lookup, apply_global};
+use crate::block::{Beginning, Cursor, Lookup, apply_global};
 use crate::cached_block::{BlockRef, PinnedBytes};
-use crate::filter_block::ParsedFilter;
-use crate::handle::BlockHandle;
+use crate::filter_block::{KeyHash, ParsedFilter};
 use crate::index::FlatIndex;
 use crate::options::ReadContext;
 use ironstone_base::perf::{self, PerfMetric};
 use ironstone_base::prefix_seek::Direction;
 use ironstone_base::statistics::Ticker;
 use ironstone_base::{InternalKey, InternalKeyBuf, PrefixSeek, Result, SequenceNumber, ValueType};
-use ironstone_vfs::{PerfTimer, ReadRequest};
 
 /// What one block told about a target.
-enum Answer {
+pub(super) enum Answer {
     Entry(TableEntry),
     Absent,
     /// The next block may have it.
@@ -24,28 +22,71 @@ enum Answer {
 
 impl TableReader {
     /// The newest entry of `target`'s user key at or below `target`'s sequence number.
+    #[inline]
     pub fn get(&self, context: &ReadContext, target: InternalKey<'_>) -> Result<Option<TableEntry>> {
+        self.get_in::<false>(context, target)
+    }
+
+    /// The same, sooner if the table has the key: its block is asked for while the filter is looked at.
+    #[inline]
+    pub fn get_likely(&self, context: &ReadContext, target: InternalKey<'_>) -> Result<Option<TableEntry>> {
+        self.get_in::<true>(context, target)
+    }
+
+    fn get_in<const LIKELY: bool>(
+        &self,
+        context: &ReadContext,
+        target: InternalKey<'_>,
+    ) -> Result<Option<TableEntry>> {
+        let resident = self.resident_index();
+        let mut place = None;
+        if LIKELY && let (Some(index), Some(cache)) = (resident, &self.cache) {
+            let at = index.find(&self.order.user, target);
+            if at < index.len() {
+                cache.prefetch(index.slot(at));
+            }
+            place = Some(at);
+        }
         if !self.filter_lets_pass(context, target)? {
             return Ok(None);
         }
-        let found = match &self.index {
-            super::IndexHome { top: Home::Resident(index), is_two_level: false } => {
-                self.get_from(context, index, target)
+        let found = match resident {
+            Some(index) => {
+                let at = place.unwrap_or_else(|| index.find(&self.order.user, target));
+                self.get_from(context, index, at, target)
             }
-            _ => self.get_by_cursor(context, target),
+            None => self.get_by_cursor(context, target),
         }?;
         self.count_true_positive(found.is_some());
         Ok(found)
     }
 
+    /// Asks for the memory that the filter's answer takes, to be had when something else is done.
     #[inline]
-    fn get_from(
+    pub fn prefetch(&self, hash: KeyHash) {
+        if let FilterHome::Full(Home::Resident(filter)) = &self.filter {
+            filter.prefetch(hash);
+        }
+    }
+
+    /// The index, if it is one level that is always there.
+    #[inline]
+    pub(super) fn resident_index(&self) -> Option<&FlatIndex> {
+        match &self.index {
+            super::IndexHome { top: Home::Resident(index), is_two_level: false } => Some(index),
+            _ => None,
+        }
+    }
+
+    /// Looks for `target` from block `at` of `index` on.
+    #[inline]
+    pub(super) fn get_from(
         &self,
         context: &ReadContext,
         index: &FlatIndex,
+        mut at: usize,
         target: InternalKey<'_>,
     ) -> Result<Option<TableEntry>> {
-        let mut at = index.find(&self.order.user, target);
         while at < index.len() {
             let block = self.data_block(context, index, at)?;
             match self.search(block, index, at, target)? {
@@ -80,12 +121,26 @@ impl TableReader {
         at: usize,
         target: InternalKey<'_>,
     ) -> Result<Answer> {
+        let beginning = block.data().map(|entries| entries.begin_lookup(&self.order, target));
+        self.search_from(beginning.unwrap_or(Beginning::Unknown), block, index, at, target)
+    }
+
+    /// The same from where the block was said to begin with.
+    #[inline]
+    pub(super) fn search_from(
+        &self,
+        beginning: Beginning,
+        block: BlockRef,
+        index: &FlatIndex,
+        at: usize,
+        target: InternalKey<'_>,
+    ) -> Result<Answer> {
         let offset = || index.handle(at).offset;
         let Some(entries) = block.data() else {
             return Err(self.format().corrupt(BlockRole::Data, offset(), "the cache has another block here"));
         };
         let outcome = entries
-            .lookup(&self.order, target, self.global_sequence)
+            .lookup_from(beginning, &self.order, target, self.global_sequence)
             .map_err(|bad| self.format().corrupt(BlockRole::Data, offset(), bad.0))?;
         match outcome {
             Lookup::Found { trailer, value_at, value_len } => {
@@ -171,120 +226,6 @@ impl TableReader {
         Ok(false)
     }
 
-    /// As [`TableReader::get`] for many targets in ascending order. Reads from the file go out together.
-    pub fn multi_get(
-        &self,
-        context: &ReadContext,
-        targets: &[InternalKey<'_>],
-    ) -> Vec<Result<Option<TableEntry>>> {
-        let index = match &self.index {
-            super::IndexHome { top: Home::Resident(index), is_two_level: false } if targets.len() > 1 => {
-                index
-            }
-            _ => return targets.iter().map(|&target| self.get(context, target)).collect(),
-        };
-        let wanted: Vec<Result<Option<usize>>> = targets
-            .iter()
-            .map(|&target| {
-                let passes = self.filter_lets_pass(context, target)?;
-                Ok(passes.then(|| index.find(&self.order.user, target)).filter(|&at| at < index.len()))
-            })
-            .collect();
-        let mut places: Vec<usize> = wanted.iter().filter_map(|at| *at.as_ref().ok()?).collect();
-        places.sort_unstable(); // They are, if the caller kept to the order.
-        places.dedup();
-        let blocks = self.data_blocks(context, index, &places);
-        let answer = |(at, &target): (Result<Option<usize>>, &InternalKey<'_>)| {
-            let Some(at) = at? else {
-                return Ok(None);
-            };
-            let block = match places.binary_search(&at).ok().map(|i| &blocks[i]) {
-                Some(Ok(block)) => block.clone(),
-                Some(Err(error)) => return Err(error.clone()),
-                None => return Ok(None),
-            };
-            let found = match self.search(block, index, at, target)? {
-                Answer::Entry(entry) => Some(entry),
-                Answer::Absent => None,
-                Answer::GoOn => self.get_from(context, index, target)?,
-            };
-            self.count_true_positive(found.is_some());
-            Ok(found)
-        };
-        wanted.into_iter().zip(targets).map(answer).collect()
-    }
-
-    /// The blocks at `places`; those that are not in the cache are read at once.
-    fn data_blocks(
-        &self,
-        context: &ReadContext,
-        index: &FlatIndex,
-        places: &[usize],
-    ) -> Vec<Result<BlockRef>> {
-        let mut blocks: Vec<Option<Result<BlockRef>>> = Vec::with_capacity(places.len());
-        let mut missing: Vec<(usize, BlockHandle, Vec<u8>)> = Vec::new();
-        for (i, &at) in places.iter().enumerate() {
-            let handle = index.handle(at);
-            let cached =
-                self.cache.as_ref().and_then(|cache| cache.get_at(index.slot(at), &self.cache_key(handle)));
-            let tier = self.check_tier(context, BlockRole::Data, handle);
-            blocks.push(match cached {
-                Some(block) => {
-                    self.count_hit(&super::fetch::DATA_TICKERS);
-                    Some(Ok(BlockRef::Cached(block)))
-                }
-                None => match tier.and_then(|()| self.format().stored_len(BlockRole::Data, handle)) {
-                    Ok(len) => {
-                        missing.push((i, handle, vec![0; len]));
-                        None
-                    }
-                    Err(error) => Some(Err(error)),
-                },
-            });
-        }
-        for (i, handle, outcome) in self.read_missing(missing) {
-            let block = outcome
-                .and_then(|stored| self.unpack_read(context, BlockRole::Data, handle, stored))
-                .and_then(|raw| self.parse_data_block(handle, raw))
-                .and_then(|block| self.keep_data_block(context, handle, block));
-            if let Ok(BlockRef::Cached(cached)) = &block {
-                index.set_slot(places[i], cached.hint());
-            }
-            blocks[i] = Some(block);
-        }
-        blocks.into_iter().map(|block| block.expect("each place was found, refused or read")).collect()
-    }
-
-    /// Reads blocks with their trailers, all in one call.
-    fn read_missing(
-        &self,
-        mut missing: Vec<(usize, BlockHandle, Vec<u8>)>,
-    ) -> Vec<(usize, BlockHandle, Result<Vec<u8>>)> {
-        let mut requests: Vec<ReadRequest<'_>> = missing
-            .iter_mut()
-            .map(|(_, handle, buf)| ReadRequest { offset: handle.offset, buf, result: Ok(0) })
-            .collect();
-        if !requests.is_empty() {
-            let _timer = PerfTimer::start(PerfMetric::BlockReadTime);
-            self.file.read_many(&mut requests);
-        }
-        let outcomes: Vec<Result<usize>> = requests.into_iter().map(|request| request.result).collect();
-        for read in outcomes.iter().flatten() {
-            BlockRole::Data.count_read(*read);
-        }
-        let join = |((i, handle, buf), outcome): ((usize, BlockHandle, Vec<u8>), Result<usize>)| {
-            let stored = outcome.and_then(|count| match count < buf.len() {
-                true => {
-                    let what = "the file ends within the block";
-                    Err(self.format().corrupt(BlockRole::Data, handle.offset, what))
-                }
-                false => Ok(buf),
-            });
-            (i, handle, stored)
-        };
-        missing.into_iter().zip(outcomes).map(join).collect()
-    }
-
     /// Whether the table can hold `user_key`, by its filter. No blocks but those of the filter are read.
     pub fn may_match(&self, context: &ReadContext, user_key: &[u8]) -> Result<bool> {
         let target = InternalKeyBuf::for_seek(user_key, SequenceNumber::MAX);
@@ -331,7 +272,7 @@ impl TableReader {
     }
 
     #[inline]
-    fn filter_lets_pass(&self, context: &ReadContext, target: InternalKey<'_>) -> Result<bool> {
+    pub(super) fn filter_lets_pass(&self, context: &ReadContext, target: InternalKey<'_>) -> Result<bool> {
         if context.skip_filters || matches!(self.filter, FilterHome::None) {
             return Ok(true);
         }
@@ -404,7 +345,7 @@ impl TableReader {
         }
     }
     #[inline]
-    fn count_true_positive(&self, found: bool) {
+    pub(super) fn count_true_positive(&self, found: bool) {
         if found && self.filters_keys && !matches!(self.filter, FilterHome::None) {
             self.count(Ticker::BloomFilterFullTruePositive);
         }

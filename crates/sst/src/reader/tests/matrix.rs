@@ -170,11 +170,12 @@ fn check_gets(reader: &Arc<TableReader>, entries: &Entries, order: &UserComparat
     }
     let order = InternalKeyComparator::new(order.clone());
     targets.sort_by(|a, b| order.compare(a.as_key(), b.as_key()));
-    let sorted: Vec<_> = targets.iter().map(InternalKeyBuf::as_key).collect();
-    let answers = reader.multi_get(&context, &sorted);
-    assert_eq!(answers.len(), sorted.len());
-    for (answer, target) in answers.into_iter().zip(sorted) {
-        let (found, expected) = (answer.unwrap(), visible(entries, target).next());
+    let mut gets: Vec<_> = targets.iter().map(|target| PendingGet::new(target.as_key())).collect();
+    gets.iter_mut().for_each(|get| reader.begin_get(&context, get));
+    reader.fetch_blocks(&context, &mut gets);
+    for get in gets {
+        let expected = visible(entries, get.target()).next();
+        let found = reader.finish_get(&context, get).unwrap();
         assert_eq!(found.is_some(), expected.is_some());
         found.iter().zip(expected).for_each(|(found, expected)| same(found, expected));
     }
