@@ -23,6 +23,7 @@ mod node;
 mod shard;
 mod shared;
 
+use crate::block_memory::BlockMemory;
 use crate::budget::ChargeTarget;
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::Ordering;
@@ -72,6 +73,10 @@ pub struct CacheOptions {
     pub num_shard_bits: i32,
     /// Refuse inserts that do not fit, instead of holding more than `capacity` while handles pin it.
     pub strict_capacity_limit: bool,
+    /// Keep blocks on huge pages, where the system has them ([`Cache::memory`]) and the capacity is 64 MiB or more. Reads
+    /// of a large cache wait less for memory, and the allocator of the process does not see them: they are in extents of
+    /// 2 to 64 MiB. Default true.
+    pub huge_pages: bool,
     /// Expected bytes per entry, to size the tables at once; 0 lets them grow as needed.
     pub estimated_entry_charge: usize,
 }
@@ -82,6 +87,7 @@ impl Default for CacheOptions {
             capacity: 32 << 20,
             num_shard_bits: -1,
             strict_capacity_limit: false,
+            huge_pages: true,
             estimated_entry_charge: 0,
         }
     }
@@ -134,6 +140,7 @@ impl SlotHint {
 /// The usage passes the capacity by no more than what handles and outside charges pin.
 pub struct Cache<V: Send + Sync + 'static> {
     shared: Anchored<V>,
+    memory: Option<Arc<BlockMemory>>,
 }
 
 impl<V: Send + Sync + 'static> Cache<V> {
@@ -148,8 +155,15 @@ impl<V: Send + Sync + 'static> Cache<V> {
             0 => 0,
             _ => options.capacity / per_entry / shards,
         };
-        let shared = Shared::create(shards, options.capacity, options.strict_capacity_limit, room);
-        Arc::new(Self { shared })
+        let memory = options.huge_pages.then(|| BlockMemory::new(options.capacity)).flatten();
+        let (capacity, strict) = (options.capacity, options.strict_capacity_limit);
+        let shared = Shared::create(shards, capacity, strict, room, memory.as_ref());
+        Arc::new(Self { shared, memory })
+    }
+
+    /// Where the bytes of its entries should be, if not on the heap.
+    pub fn memory(&self) -> Option<&Arc<BlockMemory>> {
+        self.memory.as_ref()
     }
 
     #[inline]

@@ -24,7 +24,9 @@ pub use meta_cursor::{MetaCursor, MetaEntry};
 pub(crate) use search_hints::Beginning;
 
 use ironstone_base::coding::get_varint32;
+use ironstone_base::sync::Arc;
 use ironstone_base::{Corrupt, UserComparator};
+use ironstone_cache::{BlockBytes, BlockMemory};
 use search_hints::SearchHints;
 
 /// The footer bit that says that a hash index is there.
@@ -43,7 +45,7 @@ pub(crate) const BUCKET_HASH_SEED: u32 = 397;
 
 /// The bytes of an uncompressed block, their ends checked.
 pub struct Block {
-    bytes: Vec<u8>,
+    bytes: BlockBytes,
     /// Where the entries end and the restart points begin.
     entries_end: u32,
     restart_count: u32,
@@ -110,7 +112,13 @@ impl Block {
         if restart_count == 0 && entries_end != 0 {
             return Err(Corrupt("block: entries without a restart point"));
         }
-        Ok(Self { bytes, entries_end, restart_count, hash_index, hints: SearchHints::default() })
+        Ok(Self {
+            bytes: bytes.into(),
+            entries_end,
+            restart_count,
+            hash_index,
+            hints: SearchHints::default(),
+        })
     }
 
     /// As [`Block::new`] for a block that will be searched often, under `order`.
@@ -127,11 +135,15 @@ impl Block {
     }
     /// About how many bytes this takes in memory.
     pub fn memory_usage(&self) -> usize {
-        size_of::<Self>() + self.bytes.capacity() + self.hints.memory_usage()
+        size_of::<Self>() + self.bytes.memory_usage() + self.hints.memory_usage()
     }
     /// Gives the memory back for another block.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
-        self.bytes
+        self.bytes.into_vec()
+    }
+    /// The same block with its bytes in the memory of a cache.
+    pub(crate) fn moved_to(self, memory: &Arc<BlockMemory>, which: u64) -> Self {
+        Self { bytes: memory.copy(self.bytes.into_vec(), which), ..self }
     }
     /// Whether there is no entry.
     pub fn is_empty(&self) -> bool {

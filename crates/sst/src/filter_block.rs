@@ -17,6 +17,7 @@ use crate::prefetch::prefetch;
 use ironstone_base::internal_key::pack_trailer;
 use ironstone_base::sync::Arc;
 use ironstone_base::{Result, SequenceNumber, SliceTransform, ValueType};
+use ironstone_cache::BlockBytes;
 
 /// Builds the filter of one table.
 pub(crate) struct FilterBlockBuilder {
@@ -205,13 +206,13 @@ impl KeyHash {
 
 /// A filter block in memory.
 pub struct ParsedFilter {
-    bytes: Vec<u8>,
+    bytes: BlockBytes,
     reader: FilterReader,
 }
 
 impl ParsedFilter {
     /// Takes the contents of a filter block. Any bytes will do; what makes no sense matches every key.
-    pub fn new(bytes: Vec<u8>) -> Self {
+    pub fn new(bytes: BlockBytes) -> Self {
         let reader = FilterReader::new(&bytes);
         Self { bytes, reader }
     }
@@ -229,6 +230,6 @@ impl ParsedFilter {
     }
     /// About how many bytes this takes in memory.
     pub fn memory_usage(&self) -> usize {
-        size_of::<Self>() + self.bytes.capacity()
+        size_of::<Self>() + self.bytes.memory_usage()
     }
 }

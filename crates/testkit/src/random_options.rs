@@ -2,10 +2,11 @@
 
 use ironstone::options::{DbOptions, Options};
 use ironstone::{
-    ColumnFamilyOptions, CompactionFilter, CompactionFilterFactory, CompactionPriority, CompactionStyle,
-    CompressionKind, FilterContext, FilterDecision, FilterKind, FilterPolicy, GenericRateLimiter,
-    MemTableKind, RateLimiter, RateLimiterOptions, SstFileManager, SstFileManagerOptions,
-    SstPartitionerFixedPrefix, StopStyle, TableFileCreationReason, merge_operators, slice_transform,
+    BlockCache, CacheOptions, ColumnFamilyOptions, CompactionFilter, CompactionFilterFactory,
+    CompactionPriority, CompactionStyle, CompressionKind, FilterContext, FilterDecision, FilterKind,
+    FilterPolicy, GenericRateLimiter, MemTableKind, RateLimiter, RateLimiterOptions, SstFileManager,
+    SstFileManagerOptions, SstPartitionerFixedPrefix, StopStyle, TableFileCreationReason, merge_operators,
+    slice_transform,
 };
 use ironstone_base::checksum::ChecksumKind;
 use ironstone_vfs::Env;
@@ -220,6 +221,11 @@ fn random_table_options(rng: &mut impl Rng, options: &mut ColumnFamilyOptions) {
     table.metadata_block_size = *[200, 4096].choose(rng).expect("not empty");
     table.use_delta_encoding = rng.random_bool(0.8);
     table.cache_index_and_filter_blocks = rng.random_bool(0.3);
+    if rng.random_bool(0.1) {
+        // From this size on blocks are in memory of the cache.
+        let capacity = 64 << 20;
+        table.block_cache = Some(BlockCache::new(CacheOptions { capacity, ..CacheOptions::default() }));
+    }
     table.filter_policy = match rng.random_range(0..4) {
         0 => None,
         1 => Some(FilterPolicy::bloom(10.0)),

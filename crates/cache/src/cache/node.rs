@@ -34,8 +34,10 @@
 use super::CacheKey;
 use super::shard::Shard;
 use super::shared::{Anchored, Shared};
+use crate::block_memory::{BlockMemory, Piece};
 use ironstone_base::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use ironstone_base::sync::plain;
+use ironstone_base::sync::{Arc, Mutex};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -323,6 +325,9 @@ const CHUNKS: usize = 26; // 64 * (2^26 - 1) nodes: more than fit in a u32, so `
 /// The nodes of one shard: chunks of 64, 128, 256, ... nodes.
 pub struct Arena<V> {
     chunks: [AtomicPtr<Node<V>>; CHUNKS],
+    memory: Option<Arc<BlockMemory>>,
+    /// The chunks that are in `memory`; the others are on the heap.
+    pieces: Mutex<Vec<Piece>>,
 }
 
 /// Chunk and place in it of a node's number.
@@ -336,8 +341,9 @@ fn layout<V>(chunk: usize) -> Layout {
 }
 
 impl<V> Arena<V> {
-    pub fn new() -> Self {
-        Self { chunks: [const { AtomicPtr::new(std::ptr::null_mut()) }; CHUNKS] }
+    pub fn new(memory: Option<Arc<BlockMemory>>) -> Self {
+        let chunks = std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut()));
+        Self { chunks, memory, pieces: Mutex::default() }
     }
 
     /// The node of that number, if there is one; it may be FREE.
@@ -353,12 +359,7 @@ impl<V> Arena<V> {
     pub fn grow(&self, number: u32, shard: &Shard<V>) -> NonNull<Node<V>> {
         let (chunk, at) = place(number as usize);
         if at == 0 {
-            let layout = layout::<V>(chunk);
-            // SAFETY: the layout is not empty.
-            let start = unsafe { alloc_zeroed(layout) }.cast::<Node<V>>();
-            if start.is_null() {
-                handle_alloc_error(layout);
-            }
+            let start = self.zeroed(layout::<V>(chunk)).cast::<Node<V>>().as_ptr();
             self.chunks[chunk].store(start, Ordering::Release); // Zeros are FREE nodes: pairs with `get`.
         }
         let node = self.get(number).expect("the chunk was allocated with its first node");
@@ -371,11 +372,30 @@ impl<V> Arena<V> {
     }
 }
 
+impl<V> Arena<V> {
+    /// Memory for a chunk.
+    fn zeroed(&self, layout: Layout) -> NonNull<u8> {
+        let which = std::ptr::from_ref(self).addr() as u64 / size_of::<Shard<V>>() as u64;
+        if let Some(piece) = self.memory.as_ref().and_then(|memory| memory.allocate(layout, which)) {
+            let start = piece.pointer;
+            // SAFETY: the piece is so long, and ours alone.
+            unsafe { start.write_bytes(0, layout.size()) };
+            self.pieces.lock().push(piece);
+            return start;
+        }
+        // SAFETY: the layout is not empty.
+        let start = unsafe { alloc_zeroed(layout) };
+        NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout))
+    }
+}
+
 impl<V> Drop for Arena<V> {
     fn drop(&mut self) {
+        let pieces = std::mem::take(&mut *self.pieces.lock());
         for (chunk, start) in self.chunks.iter_mut().enumerate() {
             let start = *start.get_mut();
-            if !start.is_null() {
+            let is_piece = || pieces.iter().any(|piece| piece.pointer.as_ptr() == start.cast());
+            if !start.is_null() && !is_piece() {
                 // SAFETY: allocated in `grow` with this layout; no node holds an entry any more, for each
                 // entry is anchored or in a cache that lives.
                 unsafe { dealloc(start.cast(), layout::<V>(chunk)) };

@@ -14,8 +14,9 @@ use super::Priority;
 use super::index::{Index, Line, PackedIndex};
 use super::node::{Arena, FOUND_MAX, Node, Removed, fetch, fetch_all, found, references};
 use super::shared::Shared;
-use ironstone_base::sync::Mutex;
+use crate::block_memory::BlockMemory;
 use ironstone_base::sync::atomic::{AtomicPtr, Ordering};
+use ironstone_base::sync::{Arc, Mutex};
 use smallvec::SmallVec;
 use std::ptr::NonNull;
 
@@ -246,11 +247,16 @@ impl<V> State<V> {
 
 impl<V> Shard<V> {
     /// An empty shard with room for so many entries before its index grows.
-    pub fn new(room: usize, shared: NonNull<Shared<V>>, number: usize) -> Self {
+    pub fn new(
+        room: usize,
+        memory: Option<Arc<BlockMemory>>,
+        shared: NonNull<Shared<V>>,
+        number: usize,
+    ) -> Self {
         let index = Index::with_room_for(room);
         Self {
             index: AtomicPtr::new(index.packed().into_raw()),
-            arena: Arena::new(),
+            arena: Arena::new(memory),
             shared,
             number,
             state: Mutex::new(State {

@@ -9,6 +9,8 @@
 //! 2. The anchors released pair with the acquire of the last one, which alone frees.
 
 use super::shard::Shard;
+use crate::block_memory::BlockMemory;
+use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -30,12 +32,18 @@ pub struct Shared<V> {
 
 impl<V> Shared<V> {
     /// On the heap, with one anchor, the caller's.
-    pub fn create(shards: usize, capacity: usize, strict: bool, room_per_shard: usize) -> Anchored<V> {
+    pub fn create(
+        shards: usize,
+        capacity: usize,
+        strict: bool,
+        room_per_shard: usize,
+        memory: Option<&Arc<BlockMemory>>,
+    ) -> Anchored<V> {
         debug_assert!(shards.is_power_of_two() && shards <= MAX_SHARDS);
         let place = NonNull::from(Box::leak(Box::<Self>::new_uninit())).cast::<Self>();
         let room = |shard| if shard < shards { room_per_shard } else { 0 };
         let shared = Self {
-            shards: std::array::from_fn(|shard| Shard::new(room(shard), place, shard)),
+            shards: std::array::from_fn(|shard| Shard::new(room(shard), memory.cloned(), place, shard)),
             shard_mask: shards - 1,
             usage: AtomicUsize::new(0),
             capacity: AtomicUsize::new(capacity),

@@ -37,6 +37,7 @@ fn cache_for(entries: usize, strict: bool) -> Arc<Cache<u64>> {
         capacity: entries * (PER_ENTRY + 100),
         num_shard_bits: 0,
         strict_capacity_limit: strict,
+        huge_pages: true,
         estimated_entry_charge: 0,
     })
 }
@@ -270,6 +271,7 @@ fn stress(threads: u64, steps: u64, strict: bool) {
         capacity: 20 * per_entry,
         num_shard_bits: 1,
         strict_capacity_limit: strict,
+        huge_pages: true,
         estimated_entry_charge: 0,
     };
     let cache = Cache::<Sentinel>::new(options);

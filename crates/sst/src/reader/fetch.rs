@@ -242,10 +242,7 @@ impl TableReader {
             Some(readahead) => self.read_ahead(context, handle, readahead)?,
             None => self.read_alone(context, BlockRole::Data, handle)?,
         };
-        let block = self.parse_data_block(handle, raw)?;
-        let charge = block.memory_usage();
-        let block =
-            self.keep(context, handle, CachedBlock::Data(block), charge, Priority::Low, &DATA_TICKERS)?;
+        let block = self.keep_data_block(context, handle, self.parse_data_block(handle, raw)?)?;
         if let BlockRef::Cached(cached) = &block {
             index.set_slot(at, cached.hint());
         }
@@ -319,7 +316,15 @@ impl TableReader {
     /// A filter block or partition.
     pub(super) fn filter_block(&self, context: &ReadContext, handle: BlockHandle) -> Result<BlockRef> {
         self.meta_block(context, BlockRole::Filter, handle, |raw| {
-            Ok(CachedBlock::Filter(ParsedFilter::new(raw)))
+            Ok(CachedBlock::Filter(self.parse_filter(handle, raw)))
+        })
+    }
+
+    /// The filter in `raw`, with its bytes where those of cached blocks are.
+    pub(super) fn parse_filter(&self, handle: BlockHandle, raw: Vec<u8>) -> ParsedFilter {
+        ParsedFilter::new(match self.cache.as_ref().and_then(|cache| cache.memory()) {
+            Some(memory) => memory.copy(raw, handle.offset),
+            None => raw.into(),
         })
     }
 
@@ -380,8 +385,13 @@ impl TableReader {
         &self,
         context: &ReadContext,
         handle: BlockHandle,
-        block: Block,
+        mut block: Block,
     ) -> Result<BlockRef> {
+        if let Some(memory) =
+            self.cache.as_ref().filter(|_| context.fill_cache).and_then(|cache| cache.memory())
+        {
+            block = block.moved_to(memory, handle.offset / handle.size.max(1));
+        }
         let charge = block.memory_usage();
         self.keep(context, handle, CachedBlock::Data(block), charge, Priority::Low, &DATA_TICKERS)
     }

@@ -446,12 +446,8 @@ impl TableReader {
     ) -> Result<Home<ParsedFilter>> {
         let context = ReadContext::default();
         if !in_cache {
-            return Ok(Home::Resident(ParsedFilter::new(self.tail_raw(
-                BlockRole::Filter,
-                at,
-                tail,
-                tail_at,
-            )?)));
+            let raw = self.tail_raw(BlockRole::Filter, at, tail, tail_at)?;
+            return Ok(Home::Resident(self.parse_filter(at, raw)));
         }
         if self.is_pinned(options, false) {
             return Ok(Home::Pinned(self.filter_block(&context, at)?));
@@ -478,8 +474,10 @@ impl TableReader {
             return Ok(FilterHome::Partitioned { top, partitions: None });
         }
         let top = self.decode_index(&self.tail_block(BlockRole::Filter, at, tail, tail_at)?, at)?;
-        let read =
-            |i| Ok(ParsedFilter::new(self.tail_raw(BlockRole::Filter, top.handle(i), tail, tail_at)?));
+        let read = |i| {
+            let raw = self.tail_raw(BlockRole::Filter, top.handle(i), tail, tail_at)?;
+            Ok(self.parse_filter(top.handle(i), raw))
+        };
         let partitions: Result<Vec<ParsedFilter>> = (0..top.len()).map(read).collect();
         Ok(FilterHome::Partitioned { partitions: Some(partitions?), top: Home::Resident(top) })
     }

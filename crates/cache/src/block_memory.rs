@@ -1,0 +1,263 @@
+//! Memory for cached blocks, on huge pages where the system has them.
+//!
+//! Blocks are read in no order, so each read of one used to wait for the processor's table of pages too: a cache of 1 GiB
+//! has 262,144 small pages and 512 huge ones. Blocks are copied in here when they enter the cache and live in extents of
+//! whole huge pages; an allocator by two-level segregated fit (`rlsf`) divides these.
+//!
+//! # Safety argument
+//! 1. An extent is mapped when a part needs it, and unmapped with the `BlockMemory`, which every `Piece` of it holds.
+//! 2. A piece belongs to one `BlockBytes` or arena from its allocation until that is dropped; a `BlockBytes` is written
+//!    before it exists and only read afterwards.
+//! 3. A piece goes back to the part that it came from, with the alignment that it was allocated with.
+
+use ironstone_base::sync::{Arc, Mutex};
+use std::alloc::Layout;
+use std::ops::Deref;
+use std::ptr::NonNull;
+
+const HUGE_PAGE: usize = 2 << 20;
+/// Larger extents are no better; their pages come as they are used.
+const MOST_EXTENT: usize = 64 << 20;
+/// Blocks may begin anywhere; this costs the allocator nothing.
+const BLOCK_ALIGN: usize = 16;
+/// Threads that fill a cache wait for each other less in several parts, but each part has an extent that is not full.
+const MOST_PARTS: usize = 8;
+/// Smaller caches stay on the heap.
+const FEWEST_BYTES: usize = 64 << 20;
+const BYTES_PER_PART: usize = 128 << 20;
+
+/// The memory of one cache's blocks.
+pub struct BlockMemory {
+    parts: Box<[Mutex<Part>]>,
+    extent: usize,
+}
+
+struct Part {
+    free: rlsf::Tlsf<'static, u32, u32, 22, 32>,
+    extents: Vec<Extent>,
+}
+
+// SAFETY: owns its extents; the pointers of the allocator point into them.
+unsafe impl Send for Part {}
+
+impl BlockMemory {
+    /// For about so many bytes of blocks; nothing is taken from the system yet. `None` if there are too few for a huge
+    /// page to matter.
+    pub fn new(capacity: usize) -> Option<Arc<Self>> {
+        if capacity < FEWEST_BYTES {
+            return None;
+        }
+        let parts = (capacity / BYTES_PER_PART).clamp(1, MOST_PARTS);
+        let extent = (capacity / parts / 8).next_multiple_of(HUGE_PAGE).clamp(HUGE_PAGE, MOST_EXTENT);
+        let part = |_| Mutex::new(Part { free: rlsf::Tlsf::new(), extents: Vec::new() });
+        Some(Arc::new(Self { parts: (0..parts).map(part).collect(), extent }))
+    }
+
+    /// A copy of `bytes`; `which` picks the part, another one for what should not wait for this.
+    pub fn copy(self: &Arc<Self>, bytes: Vec<u8>, which: u64) -> BlockBytes {
+        let Ok(layout) = Layout::from_size_align(bytes.len(), BLOCK_ALIGN) else { return bytes.into() };
+        let Some(piece) = self.allocate(layout, which) else { return bytes.into() };
+        // SAFETY: the piece is that long, ours alone (2), and new.
+        unsafe { piece.pointer.copy_from_nonoverlapping(NonNull::from(&bytes[..]).cast(), bytes.len()) };
+        BlockBytes { pointer: piece.pointer, len: bytes.len(), owner: Owner::Memory { _piece: piece } }
+    }
+
+    /// Room for `layout`, whatever is in it.
+    pub(crate) fn allocate(self: &Arc<Self>, layout: Layout, which: u64) -> Option<Piece> {
+        if layout.size() == 0 || layout.size() > self.extent / 2 {
+            return None;
+        }
+        let number = which as usize % self.parts.len();
+        let pointer = self.parts[number].lock().allocate(layout, self.extent)?;
+        Some(Piece { pointer, align: layout.align() as u8, memory: Arc::clone(self), part: number as u8 })
+    }
+}
+
+impl Part {
+    fn allocate(&mut self, layout: Layout, extent: usize) -> Option<NonNull<u8>> {
+        if let Some(pointer) = self.free.allocate(layout) {
+            return Some(pointer);
+        }
+        let extent = Extent::map(extent)?;
+        let all = NonNull::slice_from_raw_parts(extent.start, extent.len);
+        // SAFETY: nobody else uses the extent, and it stays until the part goes (1).
+        unsafe { self.free.insert_free_block_ptr(all) }?;
+        self.extents.push(extent);
+        self.free.allocate(layout)
+    }
+}
+
+/// Owns a piece of an extent.
+pub(crate) struct Piece {
+    pub(crate) pointer: NonNull<u8>,
+    memory: Arc<BlockMemory>,
+    part: u8,
+    align: u8,
+}
+
+// SAFETY: owns plain bytes, and what they are part of may be used from any thread.
+unsafe impl Send for Piece {}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        let mut part = self.memory.parts[usize::from(self.part)].lock();
+        // SAFETY: allocated there with this alignment, and not used any more (2, 3).
+        unsafe { part.free.deallocate(self.pointer, usize::from(self.align)) };
+    }
+}
+
+/// The bytes of a block: in a [`BlockMemory`], or on the heap.
+pub struct BlockBytes {
+    pointer: NonNull<u8>,
+    len: usize,
+    owner: Owner,
+}
+
+enum Owner {
+    Memory { _piece: Piece },
+    Heap { capacity: usize },
+}
+
+// SAFETY: bytes that are only read (2), and what owns them may be used from any thread.
+unsafe impl Send for BlockBytes {}
+// SAFETY: as above.
+unsafe impl Sync for BlockBytes {}
+
+impl BlockBytes {
+    /// About how many bytes it takes.
+    pub fn memory_usage(&self) -> usize {
+        match self.owner {
+            Owner::Memory { .. } => self.len + 2 * size_of::<usize>(),
+            Owner::Heap { capacity } => capacity,
+        }
+    }
+
+    /// The bytes on the heap: as they are, or a copy.
+    pub fn into_vec(self) -> Vec<u8> {
+        match self.owner {
+            Owner::Memory { .. } => self.to_vec(),
+            Owner::Heap { capacity } => {
+                let this = std::mem::ManuallyDrop::new(self);
+                // SAFETY: made from such a vector, which is not freed elsewhere.
+                unsafe { Vec::from_raw_parts(this.pointer.as_ptr(), this.len, capacity) }
+            }
+        }
+    }
+}
+
+impl From<Vec<u8>> for BlockBytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        let mut bytes = std::mem::ManuallyDrop::new(bytes);
+        let (len, capacity) = (bytes.len(), bytes.capacity());
+        // SAFETY: the pointer of a vector is not null.
+        let pointer = unsafe { NonNull::new_unchecked(bytes.as_mut_ptr()) };
+        Self { pointer, len, owner: Owner::Heap { capacity } }
+    }
+}
+
+impl Deref for BlockBytes {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: so many bytes, written before (2).
+        unsafe { std::slice::from_raw_parts(self.pointer.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for BlockBytes {
+    fn drop(&mut self) {
+        if let Owner::Heap { capacity } = self.owner {
+            // SAFETY: made from such a vector.
+            drop(unsafe { Vec::from_raw_parts(self.pointer.as_ptr(), self.len, capacity) });
+        }
+    }
+}
+
+/// Memory of the system.
+struct Extent {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+impl Extent {
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    fn map(_len: usize) -> Option<Self> {
+        None // Nothing is gained: blocks stay where they are.
+    }
+
+    /// Maps `len` bytes, whole huge pages, which come as they are touched.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn map(len: usize) -> Option<Self> {
+        use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // SAFETY: a fresh anonymous mapping replaces nothing.
+        let mapped = unsafe { mmap_anonymous(std::ptr::null_mut(), len + HUGE_PAGE, access, flags) }.ok()?;
+        let mapped = mapped.cast::<u8>();
+        let before = mapped.align_offset(HUGE_PAGE);
+        let start = mapped.wrapping_add(before);
+        for (at, len) in [(mapped, before), (start.wrapping_add(len), HUGE_PAGE - before)] {
+            if len > 0 {
+                // SAFETY: cuts the mapping down to its aligned middle. Failing leaves unused pages.
+                let _ = unsafe { munmap(at.cast(), len) };
+            }
+        }
+        // SAFETY: advice about the pages of the mapping, which a kernel may refuse.
+        let _ = unsafe { madvise(start.cast(), len, Advice::LinuxHugepage) };
+        Some(Self { start: NonNull::new(start)?, len })
+    }
+}
+
+impl Drop for Extent {
+    fn drop(&mut self) {
+        #[cfg(all(target_os = "linux", not(miri)))]
+        // SAFETY: exactly the mapping made above, and nobody uses it any more (1). A failure would mean that it was none.
+        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ironstone_base::sync::thread;
+
+    #[test]
+    fn blocks_keep_their_bytes_while_others_come_and_go() {
+        let memory = BlockMemory::new(300 << 20).unwrap();
+        assert!(memory.parts.len() > 1);
+        let threads: Vec<_> = (0..4u64)
+            .map(|seed| {
+                let memory = Arc::clone(&memory);
+                thread::spawn_named("blocks", move || {
+                    let mut state = seed + 1;
+                    let mut random = |bound: usize| {
+                        state = state
+                            .wrapping_mul(6_364_136_223_846_793_005)
+                            .wrapping_add(1_442_695_040_888_963_407);
+                        (state >> 33) as usize % bound
+                    };
+                    let mut held: Vec<(u8, usize, BlockBytes)> = Vec::new();
+                    for round in 0..5000 {
+                        let (byte, len) = (round as u8, random(9000) * [1, 1, 1, 200][random(4)]);
+                        let bytes = memory.copy(vec![byte; len], random(7) as u64);
+                        assert!(bytes.memory_usage() >= len);
+                        held.push((byte, len, bytes));
+                        if held.len() > 200 {
+                            let (byte, len, bytes) = held.swap_remove(random(200));
+                            assert!(bytes.len() == len && bytes.iter().all(|&b| b == byte));
+                            assert!(random(2) == 0 || bytes.into_vec() == vec![byte; len]);
+                        }
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    }
+
+    #[test]
+    fn bytes_outlive_the_cache_that_they_were_in() {
+        assert!(BlockMemory::new(1 << 20).is_none());
+        let bytes = BlockMemory::new(64 << 20).unwrap().copy(b"block".to_vec(), 3);
+        assert_eq!(*bytes, *b"block");
+        assert_eq!(*BlockBytes::from(Vec::new()), *b"");
+    }
+}
