@@ -85,6 +85,19 @@ impl FileKind {
             _ => return None,
         })
     }
+
+    /// The number in the name, if the kind has one.
+    pub fn number(&self) -> Option<FileNumber> {
+        match *self {
+            Self::Wal(number)
+            | Self::Table(number)
+            | Self::Blob(number)
+            | Self::Manifest(number)
+            | Self::Options(number)
+            | Self::Temporary(number) => Some(number),
+            Self::Current | Self::Identity | Self::Lock | Self::InfoLog | Self::Trash => None,
+        }
+    }
 }
 
 fn number(digits: &str) -> Option<FileNumber> {

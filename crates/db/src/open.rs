@@ -1,5 +1,6 @@
 //! Opening, listing and destroying databases.
 
+mod best_efforts;
 pub(crate) mod destroy;
 pub(crate) mod recover_wals;
 pub(crate) mod secondary;
@@ -123,7 +124,13 @@ pub(crate) fn open(
         Some(env.fs.lock(&file_name::lock(path)).map_err(|error| not_there(error, path))?)
     };
     crate::repair::check_not_interrupted(&*env.fs, path)?;
-    let exists = env.fs.exists(&file_name::current(path))?;
+    // What a secondary reads is another process's to recover.
+    let best_efforts = options.best_efforts_recovery && !matches!(mode, Mode::Secondary(_));
+    let exists = if best_efforts {
+        VersionSet::has_manifest(&*env.fs, path).map_err(|error| not_there(error, path))?
+    } else {
+        env.fs.exists(&file_name::current(path))?
+    };
     if exists && options.error_if_exists && !read_only {
         return Err(Error::invalid_argument(format!("{}: exists (error_if_exists is true)", path.display())));
     }
@@ -157,12 +164,26 @@ pub(crate) fn open(
         comparator: descriptor.options.comparator.clone(),
         num_levels: descriptor.options.num_levels as usize,
     };
+    let place = TablePlace {
+        fs: Arc::clone(&env.fs),
+        dir: path.to_owned(),
+        tables: TableCache::new(usize::try_from(options.max_open_files).ok()),
+        block_cache: BlockCache::new(CacheOptions::default()),
+    };
+    let mut aside = None;
     let (mut versions, manifest) = if exists {
         let recover = RecoverOptions {
             column_families: descriptors.iter().map(config).collect(),
             allow_unlisted: read_only,
         };
-        VersionSet::recover(&env, path, recover, manifest_options)?
+        if best_efforts {
+            let (versions, manifest, lost) =
+                best_efforts::recover(&options, &place, &descriptors, &recover, manifest_options, &log)?;
+            aside = Some(lost);
+            (versions, manifest)
+        } else {
+            VersionSet::recover(&env, path, recover, manifest_options)?
+        }
     } else {
         let default = descriptors.iter().find(|d| d.name == DEFAULT_COLUMN_FAMILY).map(config);
         let default = default.expect("added above");
@@ -173,13 +194,6 @@ pub(crate) fn open(
 
     // The pipeline starts on a WAL that is only created once the old ones have been replayed.
     let instance = INSTANCES.fetch_add(1, Ordering::Relaxed);
-    let tables = TableCache::new(usize::try_from(options.max_open_files).ok());
-    let place = TablePlace {
-        fs: Arc::clone(&env.fs),
-        dir: path.to_owned(),
-        tables,
-        block_cache: BlockCache::new(CacheOptions::default()),
-    };
     let cleaner = Arc::new(Cleaner::default());
     let memory = MemTableMemory::new(options.write_buffer_manager.as_ref());
     let session_id = session_id(&env);
@@ -214,7 +228,10 @@ pub(crate) fn open(
         first_replayed: None,
         edits: BTreeMap::new(),
     };
-    let replayed = recovery.replay()?;
+    let replayed = match &mut aside {
+        Some(aside) => best_efforts::pass_over_wals(&options, &wal_dir, recovery.versions, aside, &log)?,
+        None => recovery.replay()?,
+    };
     let edits = recovery.edits;
     let last_sequence = replayed.last_sequence;
 
@@ -319,7 +336,7 @@ pub(crate) fn open(
     });
     if !read_only {
         // Before any job starts: what jobs are writing, no version names yet.
-        background::purge::remove_strangers(&engine, replayed.lost_wal)?;
+        background::purge::remove_strangers(&engine, replayed.lost_wal, aside.as_ref())?;
     }
     let db = Db::start(Arc::clone(&engine));
     if !read_only {
@@ -420,7 +437,10 @@ fn refuse_to_create(
             return Err(Error::corruption_at(
                 &file_name::current(path),
                 0,
-                format!("CURRENT is missing, but {name} is there: the database is not created anew over it"),
+                format!(
+                    "CURRENT is missing, but {name} is there: the database is not created anew over it \
+                     (best_efforts_recovery opens what a MANIFEST describes, Db::repair what tables hold)"
+                ),
             ));
         }
     }

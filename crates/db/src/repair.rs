@@ -40,7 +40,7 @@ use tables::{Found, Readers, Table};
 
 const BEGUN: &str = "repair.tmp";
 const DONE: &str = "repair.done";
-const LOST: &str = "lost";
+pub(crate) const LOST: &str = "lost";
 
 /// What a repair did.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

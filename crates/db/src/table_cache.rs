@@ -238,6 +238,11 @@ impl Drop for TableSlot {
 }
 
 impl TableOpener {
+    /// Whether the file is there and is the table that `meta` describes, as far as opening it tells.
+    pub(crate) fn check(&self, meta: &FileMetaData, level: u32) -> Result<()> {
+        self.open(meta, level).map(drop)
+    }
+
     fn open(&self, meta: &FileMetaData, level: u32) -> Result<TableReader> {
         self.open_with(meta, level, OpenHints { direct: self.direct, sequential: false })
     }

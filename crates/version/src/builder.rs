@@ -151,6 +151,11 @@ impl VersionBuilder {
         if epochs_missing { with_epochs(&version) } else { Ok((version, next_epoch)) }
     }
 
+    /// Takes a table of level 0 out that an edit added.
+    pub(crate) fn leave_out(&mut self, number: FileNumber) -> Result<()> {
+        self.remove(0, number)
+    }
+
     fn change(&mut self, level: usize) -> &mut LevelChange {
         if self.changes.len() <= level {
             self.changes.resize_with(level + 1, LevelChange::default);
@@ -315,7 +320,8 @@ fn newest_first_by_sequence(a: &FileMetaData, b: &FileMetaData) -> Ordering {
     let key = |file: &FileMetaData| (file.largest_seqno, file.smallest_seqno, file.number);
     key(b).cmp(&key(a))
 }
-fn newest_first(a: &FileMetaData, b: &FileMetaData) -> Ordering {
+/// The order of level 0.
+pub(crate) fn newest_first(a: &FileMetaData, b: &FileMetaData) -> Ordering {
     b.epoch_number.cmp(&a.epoch_number).then_with(|| newest_first_by_sequence(a, b))
 }
 

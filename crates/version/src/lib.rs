@@ -9,6 +9,7 @@
 //! Metadata only: nothing here opens a table. Format reference: docs/format/manifest.md.
 #![forbid(unsafe_code)]
 
+mod best_efforts;
 mod blob_file;
 mod builder;
 mod current;
@@ -17,12 +18,14 @@ mod file_metadata;
 mod identity;
 mod level_files;
 mod manifest;
+mod point_in_time;
 mod replay;
 mod retired;
 mod set;
 mod version;
 mod wal_set;
 
+pub use best_efforts::BestEfforts;
 pub use blob_file::{BlobFileAddition, BlobFileGarbage, BlobFileMetaData};
 pub use builder::{BuiltVersion, VersionBuilder};
 pub use current::{current_manifest, set_current};
@@ -34,6 +37,7 @@ pub use manifest::{
     CommittedChange, FailedCommit, ManifestOptions, ManifestReader, ManifestRecord, ManifestWriter,
     PendingCommit,
 };
+pub use point_in_time::CheckTable;
 pub use set::{
     ColumnFamilyConfig, ColumnFamilyState, DEFAULT_COLUMN_FAMILY_NAME, FileNumbers, Installed,
     RecoverOptions, VersionSet, list_column_families, verify_manifest_witness,

@@ -3,6 +3,7 @@
 use crate::builder::VersionBuilder;
 use crate::edit::{ColumnFamilyChange, VersionEdit};
 use crate::manifest::{GroupBuffer, ManifestRecord};
+use crate::point_in_time::Point;
 use crate::set::{ColumnFamilyConfig, ColumnFamilyState, RecoverOptions};
 use crate::version::Version;
 use crate::wal_set::WalSet;
@@ -15,11 +16,14 @@ use std::path::Path;
 
 pub(crate) const DEFAULT_COLUMN_FAMILY: &str = "default";
 /// RocksDB keeps its statistics in it, and opens it unasked.
-const STATISTICS_COLUMN_FAMILY: &str = "___rocksdb_stats_history___";
+pub(crate) const STATISTICS_COLUMN_FAMILY: &str = "___rocksdb_stats_history___";
 
 /// What the edits read so far add up to.
 pub(crate) struct Replay<'a> {
     options: &'a RecoverOptions,
+    /// How far each column family follows; none: to the end.
+    points: Option<BTreeMap<ColumnFamilyId, Point>>,
+    edits: u64,
     group: GroupBuffer,
     column_families: BTreeMap<ColumnFamilyId, Replayed>,
     /// In the MANIFEST, and not asked for.
@@ -45,9 +49,11 @@ struct Replayed {
 }
 
 impl<'a> Replay<'a> {
-    pub fn new(options: &'a RecoverOptions) -> Result<Self> {
+    pub fn new(options: &'a RecoverOptions, points: Option<BTreeMap<ColumnFamilyId, Point>>) -> Result<Self> {
         let mut replay = Self {
             options,
+            points,
+            edits: 0,
             group: GroupBuffer::default(),
             column_families: BTreeMap::new(),
             unlisted: BTreeMap::new(),
@@ -88,6 +94,7 @@ impl<'a> Replay<'a> {
         for ManifestRecord { offset, edit } in ready {
             let place = || format!("{} at {offset}", path.display());
             self.apply(&edit).map_err(|error| error.context(place()))?;
+            self.edits += 1;
         }
         Ok(())
     }
@@ -100,8 +107,10 @@ impl<'a> Replay<'a> {
             None => {}
         }
         let dropped = edit.column_family_change == Some(ColumnFamilyChange::Drop);
+        let follows = |points: &BTreeMap<_, Point>| points.get(&id).is_some_and(|p| self.edits < p.edits);
+        let follows = self.points.as_ref().is_none_or(follows);
         if let Some(state) = self.column_families.get_mut(&id) {
-            state.apply(edit)?;
+            state.apply(edit, follows)?;
         } else if !dropped && !self.unlisted.contains_key(&id) {
             return Err(Error::corruption("MANIFEST record referencing unknown column family"));
         }
@@ -173,7 +182,11 @@ impl<'a> Replay<'a> {
         }
         let last_sequence = self.last_sequence.unwrap_or_default();
         let mut states = BTreeMap::new();
-        for (id, replayed) in std::mem::take(&mut self.column_families) {
+        for (id, mut replayed) in std::mem::take(&mut self.column_families) {
+            let point = self.points.as_ref().and_then(|points| points.get(&id));
+            for &number in point.iter().flat_map(|point| &point.without) {
+                replayed.builder.leave_out(number)?;
+            }
             let (current, next_epoch_number) = replayed.builder.build_recovered(last_sequence)?;
             states.insert(
                 id,
@@ -206,14 +219,16 @@ impl Replayed {
         }
     }
 
-    fn apply(&mut self, edit: &VersionEdit) -> Result<()> {
+    fn apply(&mut self, edit: &VersionEdit, with_files: bool) -> Result<()> {
         if let Some(name) = edit.comparator.as_deref().filter(|&name| name != self.comparator.name()) {
             let ours = self.comparator.name();
             return Err(Error::invalid_argument(format!(
                 "{ours}: does not match existing comparator {name}"
             )));
         }
-        self.builder.apply(edit)?;
+        if with_files {
+            self.builder.apply(edit)?;
+        }
         // RocksDB has written smaller ones after larger ones; the larger is right.
         self.log_number = self.log_number.max(edit.log_number.unwrap_or_default());
         if edit.full_history_ts_low.is_some() {

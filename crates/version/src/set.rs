@@ -8,6 +8,7 @@ use crate::manifest::{
     CommittedChange, FailedCommit, ManifestOptions, ManifestReader, ManifestWriter, PendingCommit, Snapshot,
     Target, files_of, introduction,
 };
+use crate::point_in_time::Point;
 use crate::replay::{self, DEFAULT_COLUMN_FAMILY, Replay};
 use crate::retired::split_obsolete;
 use crate::version::Version;
@@ -177,11 +178,21 @@ impl VersionSet {
         recover: RecoverOptions,
         options: ManifestOptions,
     ) -> Result<(Self, ManifestWriter)> {
-        let fs = &*env.fs;
-        let manifest_number = current_manifest(fs, dir)?;
-        let mut reader = open_current(fs, dir, manifest_number)?;
+        let manifest_number = current_manifest(&*env.fs, dir)?;
+        let reader = open_current(&*env.fs, dir, manifest_number)?;
+        let set = Self::read(reader, manifest_number, &recover, None)?;
+        Ok((set, ManifestWriter::new(env.clone(), dir.to_owned(), options)))
+    }
+
+    /// What the MANIFEST behind `reader` says, with each column family at its point.
+    pub(crate) fn read(
+        mut reader: ManifestReader,
+        manifest_number: FileNumber,
+        recover: &RecoverOptions,
+        points: Option<BTreeMap<ColumnFamilyId, Point>>,
+    ) -> Result<Self> {
         let path = reader.path().to_owned();
-        let mut replay = Replay::new(&recover)?;
+        let mut replay = Replay::new(recover, points)?;
         while let Some(record) = reader.next_edit()? {
             replay.take(record, &path)?;
         }
@@ -207,7 +218,7 @@ impl VersionSet {
             let what = format!("{}: file numbers up to {next_file}, which no database has", path.display());
             return Err(Error::corruption(what));
         }
-        let set = Self {
+        Ok(Self {
             column_families,
             max_column_family: replay.max_column_family,
             next_file_number: Arc::new(AtomicU64::new(next_file)),
@@ -224,8 +235,7 @@ impl VersionSet {
             doubtful_files: HashSet::new(),
             retired_tables: Vec::new(),
             retired_blobs: Vec::new(),
-        };
-        Ok((set, ManifestWriter::new(env.clone(), dir.to_owned(), options)))
+        })
     }
 
     /// Step 1 of 3, under the state lock: takes down what `edits` start from. `manifest` is the locked

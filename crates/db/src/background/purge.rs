@@ -3,7 +3,10 @@
 use crate::engine::{Engine, State};
 use crate::info_log::{info, warning};
 use crate::listener::TableFileDeletionInfo;
+use crate::open::make_durable_dir;
+use crate::repair::LOST;
 use ironstone_base::{FileKind, FileNumber, Result, file_name};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// What is to be done about an obsolete WAL.
@@ -150,11 +153,23 @@ fn trim_archive(engine: &Engine, archive: &Path) {
     }
 }
 
+/// What a recovery went without and nothing refers to any more. It goes to the subdirectory `lost`, as after a repair.
+pub(crate) struct SetAside {
+    /// These WALs.
+    pub(crate) wals: BTreeSet<FileNumber>,
+    /// All tables and MANIFESTs.
+    pub(crate) tables: bool,
+}
+
 /// Removes what a crash left behind: tables that no version names, WALs whose writes are in tables,
 /// old MANIFEST and OPTIONS files, temporary files. Called once, when the database is opened. WALs are archived
 /// instead if that is wanted, but for those from `lost_wal` on: they hold writes that recovery went on without, and
-/// whose sequence numbers others will get.
-pub(crate) fn remove_strangers(engine: &Engine, lost_wal: Option<FileNumber>) -> Result<()> {
+/// whose sequence numbers others will get. What `aside` names is kept.
+pub(crate) fn remove_strangers(
+    engine: &Engine,
+    lost_wal: Option<FileNumber>,
+    aside: Option<&SetAside>,
+) -> Result<()> {
     let (live, wals, manifests, min_wal) = {
         let state = engine.state.lock();
         let live = state.versions.live_files();
@@ -188,7 +203,20 @@ pub(crate) fn remove_strangers(engine: &Engine, lost_wal: Option<FileNumber>) ->
                 Some(FileKind::Temporary(_) | FileKind::Trash) => true,
                 _ => false,
             };
-            if stranger {
+            let path = dir.join(&name);
+            let keep = stranger
+                && aside.is_some_and(|aside| match kind {
+                    Some(FileKind::Table(_) | FileKind::Manifest(_)) => aside.tables,
+                    Some(FileKind::Wal(number)) => aside.wals.contains(&number),
+                    _ => false,
+                });
+            if keep {
+                warning!(engine.log, "{name}: nothing refers to it any more, it goes to {LOST}");
+                let lost = dir.join(LOST); // A rename does not leave the file system of the WALs.
+                make_durable_dir(&*engine.env.fs, &lost, false)?;
+                engine.env.fs.rename(&path, &lost.join(&name))?;
+                engine.env.fs.open_directory(&lost)?.sync()?;
+            } else if stranger {
                 info!(engine.log, "removing {name}, which nothing refers to");
                 remove(engine, &dir.join(name));
             }

@@ -111,6 +111,11 @@ option_struct! {
         bgerror_resume_retry_interval: u64 = 1_000_000, Fixed, V7;
         /// What recovery does about a WAL that does not end cleanly.
         wal_recovery_mode: WalRecoveryMode = WalRecoveryMode::PointInTimeRecovery, Fixed, V7;
+        /// Open with the newest state of each column family whose tables are all there, by whatever MANIFEST is there,
+        /// instead of failing for a missing or cut file. A column family without such a state is empty. No WAL is
+        /// replayed. What is not part of the database any more goes to its subdirectory `lost`, and LOG says why.
+        /// Column families that were changed together go back together. Secondaries ignore it.
+        best_efforts_recovery: bool = false, Fixed, V7;
         /// Hold RocksDB's WALs, too, to what they say about the ones before them; those of Ironstone always say it, and
         /// are always held to it.
         track_and_verify_wals: bool = false, Fixed, Later;
@@ -184,7 +189,6 @@ option_struct! {
         refused("allow_ingest_behind", "bool", &["false"], Change::Fixed, Since::V7, "ingestion behind existing data");
         refused("wal_compression", "CompressionType", &["kNoCompression"], Change::Fixed, Since::V7, "compressed WALs");
         refused("atomic_flush", "bool", &["false"], Change::Fixed, Since::V7, "atomic flush of column families");
-        refused("best_efforts_recovery", "bool", &["false"], Change::Fixed, Since::V7, "best-efforts recovery");
         OptionSpec {
             name: "rate_limiter_bytes_per_sec",
             kind: "uint64",

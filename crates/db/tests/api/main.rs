@@ -3,6 +3,7 @@
 mod disk;
 
 mod backup;
+mod best_efforts;
 mod checkpoint;
 mod column_families;
 mod column_family_import;
