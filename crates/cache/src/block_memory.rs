@@ -7,12 +7,12 @@
 //! # Safety argument
 //! 1. An extent is mapped when a part needs it, and unmapped with the `BlockMemory`, which every `Piece` of it holds.
 //! 2. A piece belongs to one `BlockBytes` or arena from its allocation until that is dropped; a `BlockBytes` is written
-//!    before it exists and only read afterwards.
+//!    before it exists.
 //! 3. A piece goes back to the part that it came from, with the alignment that it was allocated with.
 
 use ironstone_base::sync::{Arc, Mutex};
 use std::alloc::Layout;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
 const HUGE_PAGE: usize = 2 << 20;
@@ -118,7 +118,7 @@ enum Owner {
     Heap { capacity: usize },
 }
 
-// SAFETY: bytes that are only read (2), and what owns them may be used from any thread.
+// SAFETY: plain bytes of its own (2), and what owns them may be used from any thread.
 unsafe impl Send for BlockBytes {}
 // SAFETY: as above.
 unsafe impl Sync for BlockBytes {}
@@ -161,6 +161,13 @@ impl Deref for BlockBytes {
     fn deref(&self) -> &[u8] {
         // SAFETY: so many bytes, written before (2).
         unsafe { std::slice::from_raw_parts(self.pointer.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for BlockBytes {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: so many bytes, written before, and ours alone (2).
+        unsafe { std::slice::from_raw_parts_mut(self.pointer.as_ptr(), self.len) }
     }
 }
 

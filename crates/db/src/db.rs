@@ -18,7 +18,7 @@ use ironstone_base::perf::{self, PerfMetric};
 use ironstone_base::statistics::Ticker;
 use ironstone_base::sync::atomic::Ordering;
 use ironstone_base::sync::{Arc, Mutex};
-use ironstone_base::{ColumnFamilyId, Error, Result, SequenceNumber, ValueType};
+use ironstone_base::{ColumnFamilyId, Error, Result, SequenceNumber, Severity, ValueType};
 use ironstone_vfs::{PerfCpuTimer, PerfTimer};
 use std::fmt;
 use std::ops::ControlFlow;
@@ -51,6 +51,10 @@ pub struct WriteOptions {
     pub no_slowdown: bool,
     /// Give way: wait, or be refused with `no_slowdown`, as soon as compaction falls behind at all.
     pub low_pri: bool,
+    /// 8: each write of the batch gets a checksum now, unless the batch was made with them, and keeps it on the way into the
+    /// log and into memtables (see [`WriteBatch::with_protection`]). 0, the default: no checksums. Others are
+    /// `InvalidArgument`.
+    pub protection_bytes_per_key: usize,
 }
 
 impl WriteOptions {
@@ -239,10 +243,18 @@ impl Db {
         if options.low_pri {
             engine.wait_for_compaction_to_catch_up(options.no_slowdown)?;
         }
+        let computed = match options.protection_bytes_per_key {
+            0 => None,
+            bytes => {
+                crate::write_batch::check_protection_bytes(bytes)?;
+                batch.protection().is_none().then(|| batch.new_protection()).transpose()?
+            }
+        };
+        let protection = batch.protection().or(computed.as_deref());
         let abort = || engine.write_failure();
         engine.controller.admit(bytes, options.no_slowdown, &*engine.env.clock, abort)?;
-        match engine.pipeline.write(batch, level, &|cf, key, operand, at| engine.merged(cf, key, operand, at))
-        {
+        let merged = |cf, key: &[u8], operand: &[u8], at| engine.merged(cf, key, operand, at);
+        match engine.pipeline.write(batch, level, protection, &merged) {
             Ok(committed) => {
                 if committed.memtable_full || committed.wal_end > engine.wal_check.load(Ordering::Relaxed) {
                     engine.switch_wanted.store(true, Ordering::Relaxed);
@@ -264,7 +276,9 @@ impl Db {
                 }
                 Ok(())
             }
-            Err(error) if engine.pipeline.failure().is_some() => self.note_wal_failure(Err(error)),
+            Err(error) if error.severity() == Severity::Fatal || engine.pipeline.failure().is_some() => {
+                self.note_wal_failure(Err(error))
+            }
             Err(error) => Err(error),
         }
     }

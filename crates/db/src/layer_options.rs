@@ -84,6 +84,7 @@ impl ColumnFamilyOptions {
             huge_pages: self.memtable_huge_page_size > 0,
             // A filter hashes bytes: it would deny a key that is there in other bytes.
             bloom: Some(bloom).filter(|_| !self.comparator.different_bytes_may_be_equal()),
+            protection_bytes: self.memtable_protection_bytes_per_key as u8, // At most 8, as was checked.
             pool: Arc::clone(&memory.pool),
         }
     }
@@ -132,6 +133,7 @@ impl ColumnFamilyOptions {
             pin_top_level_index_and_filter: table.pin_top_level_index_and_filter,
             block_cache: (!table.no_block_cache).then(|| Arc::clone(block_cache)),
             no_block_cache: table.no_block_cache,
+            block_protection_bytes_per_key: self.block_protection_bytes_per_key,
             max_auto_readahead_size: table.max_auto_readahead_size,
             initial_auto_readahead_size: table.initial_auto_readahead_size,
             num_file_reads_for_auto_readahead: table.num_file_reads_for_auto_readahead,

@@ -94,6 +94,8 @@ pub use write_batch::{BatchIter, BatchRecord, MAX_SLICE_BYTES, WriteBatch};
 pub use write_buffer_manager::WriteBufferManager;
 
 pub use ironstone_base::checksum::ChecksumKind;
+#[doc(hidden)]
+pub use ironstone_base::protection::planted;
 pub use ironstone_base::{
     Code, ColumnFamilyId, Comparator, Error, FileKind, FileNumber, MergeOperator, Result, SequenceNumber,
     Severity, SliceTransform, Statistics, SubCode, UserComparator, perf, slice_transform, statistics,

@@ -4,7 +4,7 @@ use crate::options::ColumnFamilyOptions;
 use crate::write_buffer_manager::{Charge, STEP};
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use ironstone_base::{ColumnFamilyId, FileNumber, SequenceNumber, ValueType};
+use ironstone_base::{ColumnFamilyId, FileNumber, Protection, SequenceNumber, ValueType};
 use ironstone_memtable::MemTable;
 
 /// A memtable, with what its flush has to know.
@@ -140,11 +140,23 @@ impl DbMemTable {
     /// Adds an entry, or a range tombstone that ends at `value`.
     #[inline]
     pub(crate) fn add(&self, sequence: SequenceNumber, kind: ValueType, key: &[u8], value: &[u8]) {
+        self.add_protected(sequence, kind, key, value, None);
+    }
+    /// The same with the checksum that the entry has so far.
+    #[inline]
+    pub(crate) fn add_protected(
+        &self,
+        sequence: SequenceNumber,
+        kind: ValueType,
+        key: &[u8],
+        value: &[u8],
+        protection: Option<Protection>,
+    ) {
         if self.newest.load(Ordering::Relaxed) > 0 {
             self.newest.fetch_max(sequence.0, Ordering::Relaxed);
         }
         if kind != ValueType::RangeDeletion {
-            self.table.add(sequence, kind, key, value);
+            self.table.add_protected(sequence, kind, key, value, protection);
         } else if self.table.comparator().user.compare(key, value).is_lt() {
             self.table.add_range_tombstone(sequence, key, value);
         }

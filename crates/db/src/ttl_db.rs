@@ -197,6 +197,7 @@ impl TtlDb {
     /// Applies `batch` atomically. All of its values get the same time.
     pub fn write(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         let now = self.timestamp()?;
+        batch.verify_checksum()?; // What is written is another batch.
         let mut stamped =
             WriteBatch::with_capacity(batch.size_bytes() + TIMESTAMP_LEN * batch.count() as usize);
         for record in batch.iter() {

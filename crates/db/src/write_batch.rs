@@ -8,7 +8,8 @@
 //! Log data and the transaction markers do not count as records. Format reference: docs/format/wal.md, "Write batch".
 
 use ironstone_base::coding::{get_length_prefixed, get_varint32, put_length_prefixed, put_varint32};
-use ironstone_base::{ColumnFamilyId, Corrupt, Error, Result, SequenceNumber, ValueType};
+use ironstone_base::protection::{PROTECTION_LEN, changed_in_memory};
+use ironstone_base::{ColumnFamilyId, Corrupt, Error, Protection, Result, SequenceNumber, ValueType};
 
 /// Bytes in front of the first record.
 pub const HEADER_LEN: usize = 12;
@@ -35,6 +36,8 @@ pub struct WriteBatch {
     save_points: Vec<SavePoint>,
     /// A write that cannot be encoded was asked for; the batch cannot be written.
     too_large: bool,
+    /// A checksum of each write, with its column family.
+    protection: Option<Vec<Protection>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -108,14 +111,29 @@ impl WriteBatch {
     pub fn with_capacity(bytes: usize) -> Self {
         let mut rep = Vec::with_capacity(HEADER_LEN + bytes);
         rep.resize(HEADER_LEN, 0);
-        Self { rep, save_points: Vec::new(), too_large: false }
+        Self { rep, save_points: Vec::new(), too_large: false, protection: None }
+    }
+    /// An empty batch whose writes get a checksum when they are put in, which [`Db::write`](crate::Db::write) compares
+    /// before it logs them, and hands on to memtables with `memtable_protection_bytes_per_key`: memory that changes on
+    /// the way is a `Corruption` error. `bytes` is 8, or 0 for none; others are `InvalidArgument`.
+    ///
+    /// ```
+    /// # fn main() -> ironstone::Result<()> {
+    /// let mut batch = ironstone::WriteBatch::with_protection(8)?;
+    /// batch.put(b"k", b"v");
+    /// batch.verify_checksum()
+    /// # }
+    /// ```
+    pub fn with_protection(bytes: usize) -> Result<Self> {
+        check_protection_bytes(bytes)?;
+        Ok(Self { protection: (bytes > 0).then(Vec::new), ..Self::new() })
     }
     /// Takes bytes in the wire format, for instance from a log. The records are checked when they are read.
     pub fn from_data(rep: Vec<u8>) -> Result<Self> {
         if rep.len() < HEADER_LEN {
             return Err(Error::corruption("write batch: shorter than its 12-byte header"));
         }
-        Ok(Self { rep, save_points: Vec::new(), too_large: false })
+        Ok(Self { rep, save_points: Vec::new(), too_large: false, protection: None })
     }
 
     /// Sets `key` to `value` in the default column family.
@@ -172,6 +190,7 @@ impl WriteBatch {
             self.start(ValueType::Value, ValueType::ColumnFamilyValue, cf);
             put_length_prefixed(&mut self.rep, key);
             put_length_prefixed(&mut self.rep, value);
+            self.protect(ValueType::Value, cf, key, value);
         }
     }
     /// Deletes `key` in the column family with that id.
@@ -179,6 +198,7 @@ impl WriteBatch {
         if self.fits(key, &[]) {
             self.start(ValueType::Deletion, ValueType::ColumnFamilyDeletion, cf);
             put_length_prefixed(&mut self.rep, key);
+            self.protect(ValueType::Deletion, cf, key, &[]);
         }
     }
     /// Like [`single_delete`](Self::single_delete) in the column family with that id.
@@ -186,6 +206,7 @@ impl WriteBatch {
         if self.fits(key, &[]) {
             self.start(ValueType::SingleDeletion, ValueType::ColumnFamilySingleDeletion, cf);
             put_length_prefixed(&mut self.rep, key);
+            self.protect(ValueType::SingleDeletion, cf, key, &[]);
         }
     }
     /// Merges `operand` into the value of `key` in the column family with that id.
@@ -194,6 +215,7 @@ impl WriteBatch {
             self.start(ValueType::Merge, ValueType::ColumnFamilyMerge, cf);
             put_length_prefixed(&mut self.rep, key);
             put_length_prefixed(&mut self.rep, operand);
+            self.protect(ValueType::Merge, cf, key, operand);
         }
     }
     /// Like [`delete_range`](Self::delete_range) in the column family with that id.
@@ -202,6 +224,7 @@ impl WriteBatch {
             self.start(ValueType::RangeDeletion, ValueType::ColumnFamilyRangeDeletion, cf);
             put_length_prefixed(&mut self.rep, begin);
             put_length_prefixed(&mut self.rep, end);
+            self.protect(ValueType::RangeDeletion, cf, begin, end);
         }
     }
     /// Adds bytes that go into the log with the batch and nowhere else.
@@ -216,6 +239,13 @@ impl WriteBatch {
         let fits = key.len() <= MAX_SLICE_BYTES && value.len() <= MAX_SLICE_BYTES;
         self.too_large |= !fits;
         fits
+    }
+
+    #[inline]
+    fn protect(&mut self, kind: ValueType, cf: ColumnFamilyId, key: &[u8], value: &[u8]) {
+        if let Some(protection) = &mut self.protection {
+            protection.push(Protection::new(kind, key, value).toggle_column_family(cf));
+        }
     }
 
     fn start(&mut self, plain: ValueType, with_cf: ValueType, cf: ColumnFamilyId) {
@@ -256,10 +286,19 @@ impl WriteBatch {
         self.rep.truncate(HEADER_LEN);
         self.rep.fill(0);
         self.save_points.clear();
+        if let Some(protection) = &mut self.protection {
+            protection.clear();
+        }
         self.too_large = false;
     }
     /// Adds the writes of `other` behind the ones here.
     pub fn append(&mut self, other: &WriteBatch) {
+        if let Some(protection) = &mut self.protection {
+            match &other.protection {
+                Some(others) => protection.extend_from_slice(others),
+                None => protection.extend(other.iter().filter_map(|record| record.ok()?.protection())),
+            }
+        }
         self.set_count(self.count() + other.count());
         self.rep.extend_from_slice(&other.rep[HEADER_LEN..]);
         self.too_large |= other.too_large;
@@ -275,11 +314,28 @@ impl WriteBatch {
         let point = self.save_points.pop().ok_or_else(no_save_point)?;
         self.rep.truncate(point.len);
         self.set_count(point.count);
+        if let Some(protection) = &mut self.protection {
+            protection.truncate(point.count as usize);
+        }
         Ok(())
     }
     /// Forgets the last save point and keeps the writes. `NotFound` if there is none.
     pub fn pop_save_point(&mut self) -> Result<()> {
         self.save_points.pop().map(drop).ok_or_else(no_save_point)
+    }
+
+    /// Compares each write with the checksum that it got when it was put in, if the batch was made
+    /// [`with_protection`](Self::with_protection): `Corruption` if they differ.
+    pub fn verify_checksum(&self) -> Result<()> {
+        self.protection.as_ref().map_or(Ok(()), |protection| check_protection(&self.rep, protection))
+    }
+    /// What it was made with.
+    pub(crate) fn protection(&self) -> Option<&[Protection]> {
+        self.protection.as_deref()
+    }
+    /// Checksums of what it holds now.
+    pub(crate) fn new_protection(&self) -> Result<Vec<Protection>> {
+        self.iter().filter_map(|record| record.map(|record| record.protection()).transpose()).collect()
     }
 
     /// The writes in order. Bytes that are no record end it with an error.
@@ -299,6 +355,47 @@ impl WriteBatch {
             return Err(Error::invalid_argument("write batch: a key or value has 4 GiB or more"));
         }
         Ok(())
+    }
+}
+
+/// `InvalidArgument` unless a write may have a checksum of so many bytes.
+pub(crate) fn check_protection_bytes(bytes: usize) -> Result<()> {
+    match bytes {
+        0 | PROTECTION_LEN => Ok(()),
+        _ => Err(Error::invalid_argument(format!(
+            "protection_bytes_per_key of a write batch has to be 0 or {PROTECTION_LEN}, not {bytes}"
+        ))),
+    }
+}
+
+/// Compares each write of a batch in its wire format with its checksum.
+pub(crate) fn check_protection(rep: &[u8], protection: &[Protection]) -> Result<()> {
+    let what = |at: usize| changed_in_memory(&format!("write batch: write {at}"), "protection_bytes_per_key");
+    let mut rest = protection.iter();
+    let mut at = 0;
+    for record in BatchIter::new(rep) {
+        if let Some(found) = record.map_err(|_| what(at))?.protection() {
+            if rest.next() != Some(&found) {
+                return Err(what(at));
+            }
+            at += 1;
+        }
+    }
+    rest.next().map_or(Ok(()), |_| Err(what(at)))
+}
+
+impl BatchRecord<'_> {
+    /// Of a write; none of what changes nothing.
+    fn protection(&self) -> Option<Protection> {
+        let (cf, kind, key, value) = match *self {
+            Self::Put { cf, key, value } => (cf, ValueType::Value, key, value),
+            Self::Delete { cf, key } => (cf, ValueType::Deletion, key, &[][..]),
+            Self::SingleDelete { cf, key } => (cf, ValueType::SingleDeletion, key, &[][..]),
+            Self::Merge { cf, key, operand } => (cf, ValueType::Merge, key, operand),
+            Self::DeleteRange { cf, begin, end } => (cf, ValueType::RangeDeletion, begin, end),
+            Self::LogData(_) | Self::Noop => return None,
+        };
+        Some(Protection::new(kind, key, value).toggle_column_family(cf))
     }
 }
 
@@ -435,6 +532,32 @@ mod tests {
         batch.pop_save_point().unwrap();
         assert!(batch.rollback_to_save_point().is_err());
         assert_eq!(records(&batch).len(), 2);
+    }
+
+    /// Whatever bit changes between the batch and the log, the write is refused and leaves nothing behind.
+    #[test]
+    fn every_flipped_bit_of_a_protected_batch_is_refused() {
+        let fs = ironstone_base::sync::Arc::new(ironstone_vfs::mem::MemFileSystem::new());
+        let mut options = crate::Options::default();
+        options.db.env.fs = fs;
+        options.db.create_if_missing = true;
+        options.cf.merge_operator = Some(crate::merge_operators::string_append(","));
+        let db = crate::Db::open(&options, "/db").unwrap();
+        let mut batch = WriteBatch::with_protection(8).unwrap();
+        batch.put("a", "1");
+        batch.delete("b");
+        batch.merge("c", "2");
+        batch.delete_range("d", "e");
+        for bit in HEADER_LEN * 8..batch.rep.len() * 8 {
+            let mut flipped = batch.clone();
+            flipped.rep[bit / 8] ^= 1 << (bit % 8);
+            let error = db.write(&flipped, &crate::WriteOptions::default()).unwrap_err();
+            assert_eq!(error.code(), ironstone_base::Code::Corruption, "bit {bit}: {error}");
+            assert!(flipped.verify_checksum().is_err());
+        }
+        assert_eq!(db.latest_sequence(), SequenceNumber::ZERO);
+        db.write(&batch, &crate::WriteOptions::default()).unwrap();
+        assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"1"[..]));
     }
 
     #[test]

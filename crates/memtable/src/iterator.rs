@@ -145,7 +145,7 @@ impl<'a> Cursor<&'a MemTable> {
     }
 }
 
-/// Walks a memtable in internal-key order, both ways. Never fails. See [`MemTable::iter`].
+/// Walks a memtable in internal-key order, both ways. A move fails only where an entry does not match its checksum. See [`MemTable::iter`].
 pub struct MemTableIter {
     cursor: Cursor<Arc<MemTable>>,
     /// When the Bloom filter may end a seek.
@@ -169,6 +169,12 @@ impl MemTableIter {
         }
         Ok(is_out)
     }
+    /// Whether a move ended on an entry; an error if that does not match its checksum.
+    #[inline]
+    fn arrived(&self) -> Result<bool> {
+        self.cursor.table.check(self.cursor.entry())?;
+        Ok(self.cursor.entry.is_some())
+    }
     #[inline]
     fn entry(&self) -> Entry<'_> {
         self.cursor.entry().expect("key and value are asked of a valid iterator")
@@ -182,34 +188,34 @@ impl InternalIterator for MemTableIter {
     }
     fn seek_to_first(&mut self) -> Result<bool> {
         self.cursor.seek_to_first();
-        Ok(self.valid())
+        self.arrived()
     }
     fn seek_to_last(&mut self) -> Result<bool> {
         self.cursor.seek_to_last();
-        Ok(self.valid())
+        self.arrived()
     }
     fn seek(&mut self, target: InternalKey<'_>) -> Result<bool> {
         if self.is_ruled_out(target, Direction::Forward)? {
             return Ok(false);
         }
         self.cursor.seek(EntryKey::new(target));
-        Ok(self.valid())
+        self.arrived()
     }
     fn seek_for_prev(&mut self, target: InternalKey<'_>) -> Result<bool> {
         if self.is_ruled_out(target, Direction::Backward)? {
             return Ok(false);
         }
         self.cursor.seek_for_prev(EntryKey::new(target));
-        Ok(self.valid())
+        self.arrived()
     }
     #[inline]
     fn next(&mut self) -> Result<bool> {
         self.cursor.next();
-        Ok(self.valid())
+        self.arrived()
     }
     fn prev(&mut self) -> Result<bool> {
         self.cursor.prev();
-        Ok(self.valid())
+        self.arrived()
     }
     #[inline]
     fn key(&self) -> InternalKey<'_> {
@@ -217,6 +223,6 @@ impl InternalIterator for MemTableIter {
     }
     #[inline]
     fn value(&self) -> &[u8] {
-        self.entry().value()
+        self.cursor.table.value_of(self.entry())
     }
 }

@@ -16,10 +16,12 @@ use crate::vector::VectorTable;
 use ironstone_base::internal_key::{SequenceNumber, TRAILER_LEN, ValueType, pack_trailer};
 use ironstone_base::perf::{self, PerfMetric};
 use ironstone_base::prefix_seek::Direction;
+use ironstone_base::protection::planted::{self, Place};
+use ironstone_base::protection::{Protection, changed_in_memory};
 use ironstone_base::sync::MutexGuard;
 use ironstone_base::sync::atomic::{AtomicU64, Ordering::*};
 use ironstone_base::{
-    FragmentedTombstones, InternalKeyComparator, PrefixSeek, RangeTombstone, Result, UserComparator,
+    Error, FragmentedTombstones, InternalKeyComparator, PrefixSeek, RangeTombstone, Result, UserComparator,
 };
 use std::fmt;
 use std::ops::Deref;
@@ -49,13 +51,21 @@ pub struct MemTableOptions {
     pub huge_pages: bool,
     /// Its Bloom filter; none: no filter. Not for comparators to which keys of different bytes may be equal.
     pub bloom: Option<MemTableBloom>,
+    /// Bytes of checksum that each entry carries and every read of it compares: 0, 1, 2, 4 or 8. Range tombstones have none.
+    pub protection_bytes: u8,
     /// Where its memory comes from and goes back to.
     pub pool: Arc<BlockPool>,
 }
 
 impl Default for MemTableOptions {
     fn default() -> Self {
-        Self { write_buffer_size: 64 << 20, huge_pages: false, bloom: None, pool: BlockPool::new() }
+        Self {
+            write_buffer_size: 64 << 20,
+            huge_pages: false,
+            bloom: None,
+            protection_bytes: 0,
+            pool: BlockPool::new(),
+        }
     }
 }
 
@@ -71,6 +81,8 @@ pub struct MemTable {
     /// Holds the keys of all entries; range tombstones are beside it.
     bloom: Option<Bloom>,
     range_tombstones: RangeTombstones,
+    /// So many bytes of checksum stand behind each value.
+    protection_bytes: usize,
 }
 
 pub(crate) enum Order {
@@ -88,7 +100,23 @@ pub struct MemEntry<'a> {
     pub value_type: ValueType,
     /// The value; empty for tombstones.
     pub value: &'a [u8],
+    is_intact: bool,
     owner: &'a MemTable,
+}
+
+impl MemEntry<'_> {
+    /// `Corruption` if the entry does not match its checksum: then nothing that it says is to be believed. To be asked
+    /// of every entry that a read goes by.
+    #[inline]
+    pub fn check(&self) -> Result<()> {
+        if self.is_intact { Ok(()) } else { Err(damaged(self.sequence)) }
+    }
+}
+
+#[cold]
+fn damaged(sequence: SequenceNumber) -> Error {
+    let what = format!("memtable: the entry with sequence number {sequence}");
+    changed_in_memory(&what, "memtable_protection_bytes_per_key")
 }
 
 /// A value that keeps its memtable alive.
@@ -128,6 +156,7 @@ impl MemTable {
             counters: Counters::default(),
             bloom: options.bloom.as_ref().and_then(Bloom::new),
             range_tombstones: RangeTombstones::default(),
+            protection_bytes: usize::from(options.protection_bytes),
         }
     }
 
@@ -145,6 +174,17 @@ impl MemTable {
         value: &[u8],
     ) -> bool {
         self.writer().add(sequence, value_type, user_key, value)
+    }
+    /// As [`add`](Self::add), with the checksum that the entry has so far: what changes from here on is found out.
+    pub fn add_protected(
+        &self,
+        sequence: SequenceNumber,
+        value_type: ValueType,
+        user_key: &[u8],
+        value: &[u8],
+        protection: Option<Protection>,
+    ) -> bool {
+        self.writer().add_protected(sequence, value_type, user_key, value, protection)
     }
 
     /// For several writes in a row by one thread: counts them at the end, and remembers where it
@@ -354,12 +394,46 @@ impl MemTable {
     }
 
     fn found<'a>(&'a self, entry: Entry<'a>) -> MemEntry<'a> {
-        let key = entry.key();
-        MemEntry {
-            sequence: key.sequence(),
-            value_type: entry.value_type(),
-            value: entry.value(),
-            owner: self,
+        let sequence = entry.key().sequence();
+        if self.protection_bytes > 0 && !self.is_intact(entry) {
+            return MemEntry {
+                sequence,
+                value_type: ValueType::Value,
+                value: &[],
+                is_intact: false,
+                owner: self,
+            };
+        }
+        let (value_type, value) = (entry.value_type(), self.value_of(entry));
+        MemEntry { sequence, value_type, value, is_intact: true, owner: self }
+    }
+
+    /// The value, without the checksum behind it.
+    #[inline]
+    pub(crate) fn value_of<'a>(&self, entry: Entry<'a>) -> &'a [u8] {
+        let stored = entry.value();
+        &stored[..stored.len().saturating_sub(self.protection_bytes)]
+    }
+
+    #[inline(never)]
+    fn is_intact(&self, entry: Entry<'_>) -> bool {
+        let (key, stored) = (entry.key(), entry.value());
+        let Some(value_len) = stored.len().checked_sub(self.protection_bytes) else { return false };
+        let (value, checksum) = stored.split_at(value_len);
+        ValueType::from_byte(key.trailer as u8).is_some_and(|kind| {
+            let right = Protection::new(kind, key.user_key, value).toggle_sequence(key.sequence());
+            checksum == &right.to_bytes()[..self.protection_bytes]
+        })
+    }
+
+    /// `Corruption` if `entry` does not match its checksum.
+    #[inline]
+    pub(crate) fn check(&self, entry: Option<Entry<'_>>) -> Result<()> {
+        match entry {
+            Some(entry) if self.protection_bytes > 0 && !self.is_intact(entry) => {
+                Err(damaged(entry.key().sequence()))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -422,6 +496,19 @@ impl MemTableWriter<'_> {
         user_key: &[u8],
         value: &[u8],
     ) -> bool {
+        self.add_protected(sequence, value_type, user_key, value, None)
+    }
+
+    /// As [`add`](Self::add), with the checksum that the entry has so far: what changes from here on is found out.
+    #[inline]
+    pub fn add_protected(
+        &mut self,
+        sequence: SequenceNumber,
+        value_type: ValueType,
+        user_key: &[u8],
+        value: &[u8],
+        protection: Option<Protection>,
+    ) -> bool {
         assert!(user_key.len() <= MAX_LEN && value.len() <= MAX_LEN, "an entry of more than 4 GiB");
         let table = self.table;
         let key = EntryKey { user_key, trailer: pack_trailer(sequence, value_type) };
@@ -429,13 +516,27 @@ impl MemTableWriter<'_> {
         if let Some(bloom) = &table.bloom {
             bloom.add(user_key); // Before the entry: whoever may see that is not told that it is not there.
         }
-        let new = self.insert(key, value);
+        let new = match table.protection_bytes {
+            0 => self.insert(key, value),
+            bytes => {
+                let protection = protection.unwrap_or_else(|| Protection::new(value_type, user_key, value));
+                self.insert_protected(key, value, &protection.toggle_sequence(sequence).to_bytes()[..bytes])
+            }
+        };
         if new {
             self.added.entries += 1;
             self.added.deletes += u64::from(value_type.is_tombstone());
             self.added.bytes += (user_key.len() + TRAILER_LEN + value.len()) as u64;
         }
         new
+    }
+
+    /// The checksum is stored behind the value.
+    #[inline(never)]
+    fn insert_protected(&mut self, key: EntryKey<'_>, value: &[u8], checksum: &[u8]) -> bool {
+        let mut stored = [value, checksum].concat();
+        planted::flip(Place::MemTable, &mut stored);
+        self.insert(key, &stored)
     }
 
     #[inline]

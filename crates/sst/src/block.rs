@@ -24,6 +24,8 @@ pub use meta_cursor::{MetaCursor, MetaEntry};
 pub(crate) use search_hints::Beginning;
 
 use ironstone_base::coding::get_varint32;
+use ironstone_base::hash::xxh3_64;
+use ironstone_base::protection::planted::{self, Place};
 use ironstone_base::sync::Arc;
 use ironstone_base::{Corrupt, UserComparator};
 use ironstone_cache::{BlockBytes, BlockMemory};
@@ -51,6 +53,8 @@ pub struct Block {
     restart_count: u32,
     hash_index: Option<HashIndex>,
     hints: SearchHints,
+    /// Of all bytes, if it was asked for.
+    checksum: Option<u64>,
 }
 
 #[derive(Clone, Copy)]
@@ -118,6 +122,7 @@ impl Block {
             restart_count,
             hash_index,
             hints: SearchHints::default(),
+            checksum: None,
         })
     }
 
@@ -126,6 +131,19 @@ impl Block {
         let mut block = Self::new(bytes)?;
         block.hints = SearchHints::of(&block, order)?;
         Ok(block)
+    }
+
+    /// Lets [`is_intact`](Self::is_intact) find out what changes from now on.
+    pub(crate) fn protect(&mut self) {
+        self.checksum = Some(self.checksum_now());
+        planted::flip(Place::DataBlock, &mut self.bytes);
+    }
+    /// Whether bytes and hints are those that were there when it was protected, if it was.
+    pub(crate) fn is_intact(&self) -> bool {
+        self.checksum.is_none_or(|checksum| checksum == self.checksum_now())
+    }
+    fn checksum_now(&self) -> u64 {
+        xxh3_64(&self.bytes) ^ self.hints.checksum()
     }
 
     /// All bytes of the block.

@@ -12,9 +12,12 @@ use crate::handle::{BlockHandle, IndexValue};
 use ironstone_base::coding::get_varint32;
 use ironstone_base::comparator::big_endian_prefix;
 use ironstone_base::internal_key::TRAILER_LEN;
+use ironstone_base::protection::PROTECTION_LEN;
+use ironstone_base::protection::planted::{self, Place as Planted};
 use ironstone_base::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use ironstone_base::{Corrupt, InternalKey, UserComparator};
+use ironstone_base::{Corrupt, InternalKey, Protection, UserComparator, ValueType};
 use ironstone_cache::SlotHint;
+use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::hint::select_unpredictable;
 
@@ -40,6 +43,9 @@ pub struct FlatIndex {
     user_keys: bool,
     /// What the prefixes can tell: nothing for orders that we do not know.
     order: PrefixOrder,
+    /// A checksum of each separator and its handle, so many bytes each.
+    checksums: Vec<u8>,
+    checksum_len: usize,
 }
 
 /// What a read needs to know about a block, together in memory.
@@ -103,6 +109,8 @@ impl FlatIndex {
             separators: Vec::new(),
             places: Vec::new(),
             first_keys: format.first_keys.then(FirstKeys::default),
+            checksums: Vec::new(),
+            checksum_len: 0,
             user_keys: format.user_keys,
             order: match order {
                 UserComparator::Bytewise => PrefixOrder::Ascending,
@@ -178,6 +186,27 @@ impl FlatIndex {
         if self.order == PrefixOrder::Descending { !number } else { number }
     }
 
+    /// Gives each separator with its handle a checksum of so many bytes; 0: none.
+    pub(crate) fn protect(&mut self, bytes: u8) {
+        self.checksum_len = usize::from(bytes);
+        if bytes > 0 {
+            self.checksums = (0..self.len()).flat_map(|at| self.checksum(at)).collect();
+            planted::flip(Planted::IndexBlock, &mut self.separators);
+        }
+    }
+    fn checksum(&self, at: usize) -> SmallVec<[u8; PROTECTION_LEN]> {
+        let BlockHandle { offset, size } = self.handle(at);
+        let place = u128::from(offset) << 64 | u128::from(size);
+        let whole = Protection::new(ValueType::Noop, self.separator(at), &place.to_le_bytes());
+        SmallVec::from_slice(&whole.to_bytes()[..self.checksum_len])
+    }
+    /// Whether separator `at` and its handle are as they were when they got their checksum, if they did.
+    #[inline]
+    pub(crate) fn is_intact(&self, at: usize) -> bool {
+        let len = self.checksum_len;
+        len == 0 || self.checksums[at * len..(at + 1) * len] == *self.checksum(at)
+    }
+
     /// How many blocks there are.
     #[inline]
     pub fn len(&self) -> usize {
@@ -237,6 +266,7 @@ impl FlatIndex {
             + self.prefixes.capacity() * 8
             + self.separators.capacity()
             + self.places.capacity() * size_of::<Place>()
+            + self.checksums.capacity()
             + first_keys.map_or(0, |keys| keys.ends.capacity() * 4 + keys.bytes.capacity())
     }
 
@@ -268,6 +298,13 @@ impl FlatIndex {
             }
         }
         low
+    }
+
+    /// Whether `at` is what [`find`](Self::find) answers, by what is there of the two separators beside it.
+    pub(crate) fn is_found(&self, order: &UserComparator, target: InternalKey<'_>, at: usize) -> bool {
+        let is_before = |at: usize| self.is_before(order, at, target, target.user_key());
+        let after_last = at.checked_sub(1).is_none_or(|last| self.is_intact(last) && is_before(last));
+        after_last && (at >= self.len() || self.is_intact(at) && !is_before(at))
     }
 
     /// Whether `user_key` comes before, among or after the keys that begin with the common bytes.

@@ -136,6 +136,9 @@ pub struct TableOptions {
     pub block_cache: Option<Arc<BlockCache>>,
     /// Do without a cache, whatever `block_cache` says.
     pub no_block_cache: bool,
+    /// Not 0: blocks in memory have checksums, which every read of one compares. Entries of indexes have so many bytes: 1,
+    /// 2, 4 or 8; a data block has one checksum of 8 bytes.
+    pub block_protection_bytes_per_key: u8,
     /// What automatic readahead grows to.
     pub max_auto_readahead_size: usize,
     /// What automatic readahead starts with.
@@ -181,6 +184,7 @@ impl Default for TableOptions {
             pin_top_level_index_and_filter: true,
             block_cache: None,
             no_block_cache: false,
+            block_protection_bytes_per_key: 0,
             max_auto_readahead_size: 256 << 10,
             initial_auto_readahead_size: 8 << 10,
             num_file_reads_for_auto_readahead: 2,

@@ -186,6 +186,8 @@ pub fn random_family_options(rng: &mut impl Rng) -> ColumnFamilyOptions {
         });
         options.memtable_prefix_bloom_size_ratio = *[0.0, 0.05, 0.25].choose(rng).expect("not empty");
     }
+    options.memtable_protection_bytes_per_key = *[0, 0, 0, 1, 8].choose(rng).expect("not empty");
+    options.block_protection_bytes_per_key = *[0, 0, 0, 1, 8].choose(rng).expect("not empty");
     random_style(rng, &mut options);
     random_table_options(rng, &mut options);
     options

@@ -193,7 +193,8 @@ impl RandomRun {
     }
 
     fn write_options(&mut self) -> WriteOptions {
-        WriteOptions { sync: self.rng.random_bool(0.02), ..WriteOptions::default() }
+        let protection_bytes_per_key = if self.rng.random_bool(0.2) { 8 } else { 0 };
+        WriteOptions { sync: self.rng.random_bool(0.02), protection_bytes_per_key, ..WriteOptions::default() }
     }
 
     /// A change of a random key, and the call that makes it.

@@ -108,6 +108,13 @@ option_struct! {
         optimize_filters_for_hits: bool = false, Fixed, V7;
         /// Read each table back after it was written, and compare it with what was put in.
         paranoid_file_checks: bool = false, Mutable, V7;
+        /// Each entry of a memtable carries so many bytes of checksum, which every read and the flush compare: 0, 1, 2, 4 or 8.
+        /// Holds for memtables that are made from then on. Range tombstones carry none.
+        memtable_protection_bytes_per_key: u32 = 0, Mutable, V7;
+        /// Not 0: data blocks in memory, and the index entries that lead to them, are compared with a checksum by every read.
+        /// An index entry has so many bytes: 1, 2, 4 or 8; a data block has 8 in all. Holds for tables that are opened
+        /// from then on. Filters have none.
+        block_protection_bytes_per_key: u8 = 0, Mutable, Later;
         /// Check after each change of the tree that files of a level do not overlap.
         force_consistency_checks: bool = true, Fixed, V7;
     }
@@ -164,8 +171,6 @@ option_struct! {
         refused("preserve_internal_time_seconds", "uint64", &["0"], Change::Mutable, Since::V7, "tiered storage");
         refused("enable_blob_files", "bool", &["false"], Change::Mutable, Since::V7, "blob files");
         refused("enable_blob_direct_write", "bool", &["false"], Change::Fixed, Since::Later, "blob files");
-        refused("memtable_protection_bytes_per_key", "uint32", &["0"], Change::Mutable, Since::V7, "checksums per key and value");
-        refused("block_protection_bytes_per_key", "uint8", &["0"], Change::Mutable, Since::Later, "checksums per key and value");
         refused("paranoid_memory_checks", "bool", &["false"], Change::Mutable, Since::Later, "checks of memtable order on reads");
         refused("memtable_verify_per_key_checksum_on_seek", "bool", &["false"], Change::Mutable, Since::Later, "checksums per key and value");
         refused("memtable_veirfy_per_key_checksum_on_seek", "bool", &["false"], Change::Mutable, Since::Later, "checksums per key and value");

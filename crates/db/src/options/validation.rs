@@ -2,6 +2,7 @@
 
 use super::column_family_options::UNSET_SECONDS;
 use super::{ColumnFamilyOptions, DbOptions, OptionStruct};
+use ironstone_base::protection::is_protection_len;
 use ironstone_base::{Error, Result};
 use ironstone_compaction::CompactionStyle;
 use ironstone_sst::{CompressionKind, DataBlockIndexType, IndexType};
@@ -62,6 +63,14 @@ pub fn validate(db: &DbOptions, cf: &ColumnFamilyOptions) -> Result<()> {
         Rule {
             broken: !(0..=MAX_LEVELS).contains(&cf.num_levels),
             says: "num_levels has to be within 0 and 64",
+        },
+        Rule {
+            broken: !is_protection_len(cf.memtable_protection_bytes_per_key),
+            says: "memtable_protection_bytes_per_key has to be 0, 1, 2, 4 or 8",
+        },
+        Rule {
+            broken: !is_protection_len(u32::from(cf.block_protection_bytes_per_key)),
+            says: "block_protection_bytes_per_key has to be 0, 1, 2, 4 or 8",
         },
         Rule { broken: cf.target_file_size_base == 0, says: "target_file_size_base has to be above 0" },
         Rule {

@@ -78,7 +78,7 @@ macro_rules! number_values {
         }
     )* };
 }
-number_values! { i32 = "int", u32 = "uint32", u64 = "uint64", usize = "size", }
+number_values! { u8 = "uint8", i32 = "int", u32 = "uint32", u64 = "uint64", usize = "size", }
 
 impl OptionValue for f64 {
     const KIND: &'static str = "double";

@@ -196,6 +196,7 @@ impl SuperVersion {
                 let table = memtable.table();
                 covered = covered.max(table.covering(user_key, at));
                 for entry in table.versions(user_key, at) {
+                    entry.check()?;
                     if entry.sequence < covered {
                         return Ok(None);
                     }
@@ -274,6 +275,7 @@ pub(super) fn in_memtable(memtable: &DbMemTable, user_key: &[u8], at: SequenceNu
     let table = memtable.table();
     let covered = table.covering(user_key, at);
     let Some(entry) = table.get(user_key, at) else { return Ok(not_here(covered)) };
+    entry.check()?;
     if entry.sequence < covered {
         return Ok(Found::Deleted);
     }

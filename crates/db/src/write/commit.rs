@@ -14,10 +14,12 @@ use super::predecessor;
 use super::publish::Publisher;
 use super::sync_group::SyncGroup;
 use crate::memtables::{DbMemTable, Merges};
-use crate::write_batch::{BatchIter, BatchRecord, HEADER_LEN, WriteBatch};
+use crate::write_batch::{BatchIter, BatchRecord, HEADER_LEN, WriteBatch, check_protection};
 use ironstone_base::perf::PerfMetric;
 use ironstone_base::sync::{Arc, Mutex, MutexGuard};
-use ironstone_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity, ValueType};
+use ironstone_base::{
+    ColumnFamilyId, Error, FileNumber, Protection, Result, SequenceNumber, Severity, ValueType,
+};
 use ironstone_vfs::{Directory, PerfTimer, WritableFile};
 use ironstone_wal::{LogFramer, PredecessorWal};
 use smallvec::SmallVec;
@@ -199,15 +201,22 @@ impl CommitPipeline {
 
     /// Applies `batch` atomically: after a crash either all of it is there or none of it.
     ///
+    /// `protection` has a checksum of each write, if there is one, which is compared before the batch is logged and again
+    /// before it is applied. What changed in between may be in the log: that error is fatal.
+    ///
     /// `merged` answers the value of a key at a sequence number after one more merge operand, or `None` where it
     /// is not to be had: for memtables that bound how many operands of a key they hold.
     pub(crate) fn write(
         &self,
         batch: &WriteBatch,
         level: LogLevel,
+        protection: Option<&[Protection]>,
         merged: MergedValue<'_>,
     ) -> Result<Committed> {
         batch.check()?;
+        if let Some(protection) = protection {
+            check_protection(batch.data(), protection)?; // From here on the log's checksum covers what is logged.
+        }
         let targets = targets(batch)?;
         let preparing = PerfTimer::start(PerfMetric::WritePreAndPostProcessTime);
         let ticket = self.reserve(batch, &targets, level)?;
@@ -220,7 +229,7 @@ impl CommitPipeline {
         }
         let applied = logged.and_then(|()| {
             let _timer = PerfTimer::start(PerfMetric::WriteMemtableTime);
-            apply(batch.data(), &ticket, merged)
+            apply(batch.data(), &ticket, protection, merged)
         });
         if ticket.first <= ticket.last {
             let _timer = PerfTimer::wait(PerfMetric::WriteThreadWaitNanos);
@@ -700,7 +709,16 @@ fn check_special(batch: &WriteBatch, active: &HashMap<ColumnFamilyId, Arc<DbMemT
     Ok(())
 }
 
-fn apply(data: &[u8], ticket: &Ticket, merged: MergedValue<'_>) -> Result<()> {
+fn apply(
+    data: &[u8],
+    ticket: &Ticket,
+    protection: Option<&[Protection]>,
+    merged: MergedValue<'_>,
+) -> Result<()> {
+    if let Some(protection) = protection {
+        check_protection(data, protection).map_err(|error| error.with_severity(Severity::Fatal))?;
+    }
+    let mut protection = protection.map(|all| all.iter());
     let find = |id: ColumnFamilyId| {
         let found = ticket.memtables.iter().find(|table| table.cf() == id);
         found.expect("every column family of the batch was looked up")
@@ -714,23 +732,34 @@ fn apply(data: &[u8], ticket: &Ticket, merged: MergedValue<'_>) -> Result<()> {
             BatchRecord::DeleteRange { cf, begin, end } => (cf, ValueType::RangeDeletion, begin, end),
             BatchRecord::Merge { cf, key, operand } => {
                 let table = find(cf);
+                let given = next_protection(&mut protection, cf);
                 let value = match table.has_enough_operands(key, sequence) {
                     true => merged(cf, key, operand, SequenceNumber(sequence.0 - 1)),
                     false => None,
                 };
                 match value {
                     Some(value) => table.add(sequence, ValueType::Value, key, &value),
-                    None => table.add(sequence, ValueType::Merge, key, operand),
+                    None => table.add_protected(sequence, ValueType::Merge, key, operand, given),
                 }
                 sequence = sequence.plus(1);
                 continue;
             }
             BatchRecord::LogData(_) | BatchRecord::Noop => continue,
         };
-        find(cf).add(sequence, kind, key, value);
+        let given = next_protection(&mut protection, cf);
+        find(cf).add_protected(sequence, kind, key, value, given);
         sequence = sequence.plus(1);
     }
     Ok(())
+}
+
+/// The next checksum of a batch, as memtables have them: without the column family.
+#[inline]
+fn next_protection(
+    protection: &mut Option<std::slice::Iter<'_, Protection>>,
+    cf: ColumnFamilyId,
+) -> Option<Protection> {
+    Some(protection.as_mut()?.next()?.toggle_column_family(cf))
 }
 
 fn out_of_numbers() -> Error {

@@ -22,6 +22,7 @@ mod options;
 mod perf;
 mod prefix_seek;
 mod properties;
+mod protection;
 mod reads;
 mod refresh;
 mod repair;

@@ -3,6 +3,7 @@
 
 use super::{Block, common_len, entry_at};
 use ironstone_base::comparator::big_endian_prefix;
+use ironstone_base::hash::xxh3_64;
 use ironstone_base::internal_key::TRAILER_LEN;
 use ironstone_base::{Corrupt, UserComparator};
 use smallvec::SmallVec;
@@ -97,6 +98,14 @@ impl SearchHints {
 
     pub fn memory_usage(&self) -> usize {
         if self.words.spilled() { self.words.capacity() * 8 } else { 0 }
+    }
+
+    /// Changes if any of the hints does.
+    pub fn checksum(&self) -> u64 {
+        let common = xxh3_64(&self.common) ^ u64::from(self.common_len) ^ u64::from(self.descending) << 8;
+        self.words
+            .iter()
+            .fold(common, |sum, word| (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29))
     }
 
     #[inline]

@@ -11,9 +11,10 @@ use crate::options::{ReadContext, ReadTier};
 use crate::readahead::Readahead;
 use ironstone_base::checksum::{ChecksumKind, block_checksum, context_modifier};
 use ironstone_base::perf::{self, PerfMetric};
+use ironstone_base::protection::changed_in_memory;
 use ironstone_base::statistics::Ticker;
 use ironstone_base::sync::Arc;
-use ironstone_base::{Error, Result, Statistics};
+use ironstone_base::{Error, InternalKey, Result, Statistics};
 use ironstone_cache::{CacheKey, Priority};
 use ironstone_compress::{CompressionKind, Decompressor};
 use ironstone_vfs::{PerfTimer, RandomAccessFile};
@@ -197,7 +198,7 @@ impl TableReader {
     #[inline]
     pub(super) fn data_block(&self, context: &ReadContext, index: &FlatIndex, at: usize) -> Result<BlockRef> {
         match self.cached_data_block(index, at) {
-            Some(block) => Ok(block),
+            Some(block) => self.checked(block, index, at),
             None => self.load_data_block(context, index, at, None),
         }
     }
@@ -222,9 +223,52 @@ impl TableReader {
         let handle = index.handle(at);
         if let Some(block) = self.cached_data_block(index, at) {
             readahead.pass(handle.offset, handle.size as usize + BLOCK_TRAILER_LEN);
-            return Ok(block);
+            return self.checked(block, index, at);
         }
         self.load_data_block(context, index, at, Some(readahead))
+    }
+
+    /// `block`, unless it, or what `index` says about it, changed since it was read.
+    #[inline]
+    pub(super) fn checked(&self, block: BlockRef, index: &FlatIndex, at: usize) -> Result<BlockRef> {
+        if self.table.block_protection_bytes_per_key == 0 {
+            return Ok(block);
+        }
+        self.check_entry(index, at)?;
+        self.check_block(block, index.handle(at))
+    }
+
+    /// [`FlatIndex::find`], unless what it went by changed since it was read.
+    #[inline]
+    pub(super) fn find_block(&self, index: &FlatIndex, target: InternalKey<'_>) -> Result<usize> {
+        let order = &self.order.user;
+        let at = index.find(order, target);
+        if self.table.block_protection_bytes_per_key > 0 && !index.is_found(order, target, at) {
+            return Err(self.changed(&format!("the index in memory around entry {at}")));
+        }
+        Ok(at)
+    }
+
+    /// `Corruption` if entry `at` of an index changed since it was read.
+    pub(super) fn check_entry(&self, index: &FlatIndex, at: usize) -> Result<()> {
+        match index.is_intact(at) {
+            true => Ok(()),
+            false => Err(self.changed(&format!("entry {at} of the index in memory"))),
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn check_block(&self, block: BlockRef, handle: BlockHandle) -> Result<BlockRef> {
+        match block.data().is_none_or(Block::is_intact) {
+            true => Ok(block),
+            false => Err(self.changed(&format!("the cached data block at {}", handle.offset))),
+        }
+    }
+
+    #[cold]
+    fn changed(&self, what: &str) -> Error {
+        let what = format!("{}: {what}", self.path().display());
+        changed_in_memory(&what, "block_protection_bytes_per_key")
     }
 
     #[inline(never)]
@@ -246,12 +290,16 @@ impl TableReader {
         if let BlockRef::Cached(cached) = &block {
             index.set_slot(at, cached.hint());
         }
-        Ok(block)
+        self.checked(block, index, at)
     }
 
     pub(super) fn parse_data_block(&self, handle: BlockHandle, raw: Vec<u8>) -> Result<Block> {
-        let block = Block::with_hints(raw, &self.order.user);
-        block.map_err(|bad| self.format().corrupt(BlockRole::Data, handle.offset, bad.0))
+        let mut block = Block::with_hints(raw, &self.order.user)
+            .map_err(|bad| self.format().corrupt(BlockRole::Data, handle.offset, bad.0))?;
+        if self.table.block_protection_bytes_per_key > 0 {
+            block.protect();
+        }
+        Ok(block)
     }
 
     fn read_alone(&self, context: &ReadContext, role: BlockRole, handle: BlockHandle) -> Result<Vec<u8>> {
@@ -302,9 +350,10 @@ impl TableReader {
             let corrupt = |what: &str| self.format().corrupt(BlockRole::Index, handle.offset, what);
             let block = Block::new(raw).map_err(|bad| corrupt(bad.0))?;
             let format = self.index_format;
-            FlatIndex::decode(&block, format, &self.order.user, self.file_size)
-                .map(CachedBlock::Index)
-                .map_err(|bad| corrupt(bad.0))
+            let mut index = FlatIndex::decode(&block, format, &self.order.user, self.file_size)
+                .map_err(|bad| corrupt(bad.0))?;
+            index.protect(self.table.block_protection_bytes_per_key);
+            Ok(CachedBlock::Index(index))
         })
     }
 

@@ -41,7 +41,7 @@ impl TableReader {
         let resident = self.resident_index();
         let mut place = None;
         if LIKELY && let (Some(index), Some(cache)) = (resident, &self.cache) {
-            let at = index.find(&self.order.user, target);
+            let at = self.find_block(index, target)?;
             if at < index.len() {
                 cache.prefetch(index.slot(at));
             }
@@ -52,7 +52,10 @@ impl TableReader {
         }
         let found = match resident {
             Some(index) => {
-                let at = place.unwrap_or_else(|| index.find(&self.order.user, target));
+                let at = match place {
+                    Some(at) => at,
+                    None => self.find_block(index, target)?,
+                };
                 self.get_from(context, index, at, target)
             }
             None => self.get_by_cursor(context, target),

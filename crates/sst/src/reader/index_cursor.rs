@@ -64,11 +64,13 @@ impl IndexCursor {
         context: &ReadContext,
         target: InternalKey<'_>,
     ) -> Result<bool> {
-        let order = &reader.order.user;
-        let at = self.top(reader).map_or(usize::MAX, |top| top.find(order, target));
+        let at = match self.top(reader) {
+            Some(top) => reader.find_block(top, target)?,
+            None => usize::MAX,
+        };
         self.enter(reader, context, at)?;
         if let Some(partition) = self.partition.as_ref().and_then(BlockRef::index) {
-            self.partition_at = partition.find(order, target);
+            self.partition_at = reader.find_block(partition, target)?;
             if self.partition_at >= partition.len() {
                 return self.enter_next(reader, context);
             }
@@ -120,6 +122,7 @@ impl IndexCursor {
         if reader.index.is_two_level
             && let Some(top) = self.top(reader).filter(|top| at < top.len())
         {
+            reader.check_entry(top, at)?;
             self.partition = Some(reader.index_block(context, top.handle(at))?);
         }
         Ok(())

@@ -77,14 +77,15 @@ impl TableReader {
     pub fn begin_get(&self, context: &ReadContext, get: &mut PendingGet<'_>) {
         let Some(index) = self.resident_index() else { return };
         get.state = match self.filter_lets_pass(context, get.target) {
-            Ok(true) => match index.find(&self.order.user, get.target) {
-                at if at < index.len() => {
+            Ok(true) => match self.find_block(index, get.target) {
+                Ok(at) if at < index.len() => {
                     if let Some(cache) = &self.cache {
                         cache.prefetch(index.slot(at));
                     }
                     State::At(at)
                 }
-                _ => State::Absent,
+                Ok(_) => State::Absent,
+                Err(error) => State::Failed(error),
             },
             Ok(false) => State::Absent,
             Err(error) => State::Failed(error),
@@ -106,7 +107,7 @@ impl TableReader {
                 continue; // One read for both.
             }
             if let Some(block) = same.or_else(|| self.cached_data_block(index, at)) {
-                gets[i].state = self.in_block(gets[i].target, at, block);
+                gets[i].state = self.in_block(gets[i].target, index, at, block);
                 before = Some(i);
                 continue;
             }
@@ -126,7 +127,7 @@ impl TableReader {
             let State::At(at) = get.state else { continue };
             let block = read.binary_search_by_key(&at, |(at, _)| *at).ok().map(|i| &read[i].1);
             get.state = match block {
-                Some(Ok(block)) => self.in_block(get.target, at, block.clone()),
+                Some(Ok(block)) => self.in_block(get.target, index, at, block.clone()),
                 Some(Err(error)) => State::Failed(error.clone()),
                 None => State::Whole, // Targets out of order.
             };
@@ -151,7 +152,11 @@ impl TableReader {
         Ok(found)
     }
 
-    fn in_block(&self, target: InternalKey<'_>, at: usize, block: BlockRef) -> State {
+    fn in_block(&self, target: InternalKey<'_>, index: &FlatIndex, at: usize, block: BlockRef) -> State {
+        let block = match self.checked(block, index, at) {
+            Ok(block) => block,
+            Err(error) => return State::Failed(error),
+        };
         let beginning = block.data().map(|entries| entries.begin_lookup(&self.order, target));
         State::In { at, block, beginning: beginning.unwrap_or(Beginning::Unknown) }
     }

@@ -393,8 +393,10 @@ impl TableReader {
     }
 
     fn decode_index(&self, block: &Block, at: BlockHandle) -> Result<FlatIndex> {
-        FlatIndex::decode(block, self.index_format, &self.order.user, self.file_size)
-            .map_err(|bad| self.format().corrupt(BlockRole::Index, at.offset, bad.0))
+        let mut index = FlatIndex::decode(block, self.index_format, &self.order.user, self.file_size)
+            .map_err(|bad| self.format().corrupt(BlockRole::Index, at.offset, bad.0))?;
+        index.protect(self.table.block_protection_bytes_per_key);
+        Ok(index)
     }
 
     fn decode_partitions(
@@ -413,9 +415,13 @@ impl TableReader {
         let index = FlatIndex::decode_partitions(blocks, self.index_format, &self.order.user, self.file_size);
         match failed {
             Some(error) => Err(error),
-            None => index.map_err(|bad: ironstone_base::Corrupt| {
-                self.format().corrupt(BlockRole::Index, at.offset, bad.0)
-            }),
+            None => {
+                let mut index = index.map_err(|bad: ironstone_base::Corrupt| {
+                    self.format().corrupt(BlockRole::Index, at.offset, bad.0)
+                })?;
+                index.protect(self.table.block_protection_bytes_per_key);
+                Ok(index)
+            }
         }
     }
 

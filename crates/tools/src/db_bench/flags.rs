@@ -86,6 +86,8 @@ flags! {
         sync: bool = false;
         #[doc = "Write no log"]
         disable_wal: bool = false;
+        #[doc = "Give each write a checksum of so many bytes in memory: 0 or 8"]
+        write_batch_protection_bytes_per_key: u32 = 0;
         #[doc = "Check the checksum of every block that is read"]
         verify_checksum: bool = true;
         #[doc = "Keep the database that is there; fill benchmarks are skipped"]
@@ -491,7 +493,6 @@ flags! {
         ignored("rate_limiter_refill_period_us", Int64, "100000", "there is no rate limiter");
         ignored("rate_limiter_single_burst_bytes", Int64, "0", "there is no rate limiter");
         ignored("fatal_shutdown_watchdog_seconds", Uint64, "180", "this engine stops by itself");
-        ignored("write_batch_protection_bytes_per_key", Uint32, "0", "writes carry no checksum per entry");
         refused("block_cache_trace_file", Text, "", "traces");
         refused("build_info", Bool, "false", "a build description");
         refused("cache_uri", Text, "", "caches by URI");

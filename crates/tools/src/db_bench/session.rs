@@ -189,6 +189,7 @@ impl Session {
             write_options: WriteOptions {
                 sync: benchmark.amounts.sync,
                 disable_wal: flags.disable_wal,
+                protection_bytes_per_key: flags.write_batch_protection_bytes_per_key as usize,
                 ..Default::default()
             },
             write_limit: RateLimit::new(flags.benchmark_write_rate_limit, &self.clock),
