@@ -13,6 +13,7 @@ pub(crate) mod resume;
 use crate::engine::{Engine, State};
 use crate::listener::BackgroundErrorReason;
 use crate::options::DbOptions;
+use crate::thread_list::{ThreadId, ThreadType};
 use crate::write::switch::Which;
 use ironstone_base::sync::atomic::Ordering;
 use ironstone_base::sync::{Arc, Condvar, Mutex, MutexGuard, thread};
@@ -115,6 +116,7 @@ impl Workers {
         workers.start_missing(engine);
         let cleaning = Arc::clone(engine);
         workers.threads.push(thread::spawn_named("ironstone:clean", move || {
+            let _listed = cleaning.list_thread(ThreadType::HighPriority);
             let interval = Duration::from_micros(cleaning.options().bgerror_resume_retry_interval);
             loop {
                 let seconds = u64::from(cleaning.options().stats_dump_period_sec);
@@ -154,11 +156,13 @@ impl Workers {
 }
 
 /// A job that was taken and must be run without the state lock.
-pub(crate) type Job = Box<dyn FnOnce(&Arc<Engine>) + Send>;
+/// It says as which thread it runs, if threads are listed.
+pub(crate) type Job = Box<dyn FnOnce(&Arc<Engine>, Option<ThreadId>) + Send>;
 
 /// What a thread does.
 struct Kind {
     name: &'static str,
+    thread_type: ThreadType,
     /// How many threads of the kind may work.
     threads: fn(&DbOptions) -> usize,
     /// How many jobs of the kind run.
@@ -172,6 +176,7 @@ struct Kind {
 static KINDS: [Kind; 2] = [
     Kind {
         name: "ironstone:flush",
+        thread_type: ThreadType::HighPriority,
         threads: DbOptions::flush_threads,
         running: |state| state.running_flushes,
         next: flush::next,
@@ -179,6 +184,7 @@ static KINDS: [Kind; 2] = [
     },
     Kind {
         name: "ironstone:compact",
+        thread_type: ThreadType::LowPriority,
         threads: DbOptions::compaction_threads,
         running: |state| state.running_automatic,
         next: compaction::next,
@@ -193,6 +199,8 @@ static KINDS: [Kind; 2] = [
 /// Of the threads of a kind, the first ones work and the others only when these are busy: each keeps memory
 /// in an arena of the allocator, and processor caches are warm where the last job ran.
 fn work(engine: &Arc<Engine>, index: usize, kind: &Kind) {
+    let listed = engine.list_thread(kind.thread_type);
+    let thread = listed.as_ref().map(|listed| listed.id);
     let mut state = engine.state.lock();
     while !state.closing {
         let may_work = index < (kind.threads)(&engine.options());
@@ -200,7 +208,7 @@ fn work(engine: &Arc<Engine>, index: usize, kind: &Kind) {
         let job = if wanted { (kind.next)(engine, &mut state) } else { None };
         match job {
             Some(job) => {
-                MutexGuard::unlocked(&mut state, || run_guarded(engine, job));
+                MutexGuard::unlocked(&mut state, || run_guarded(engine, job, thread));
                 engine.work.notify_all();
                 engine.progress.notify_all();
             }
@@ -217,8 +225,8 @@ fn work(engine: &Arc<Engine>, index: usize, kind: &Kind) {
 }
 
 /// A job that panics is a bug of ours; it must not leave others waiting for ever.
-fn run_guarded(engine: &Arc<Engine>, job: Job) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| job(engine))) {
+fn run_guarded(engine: &Arc<Engine>, job: Job, thread: Option<ThreadId>) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| job(engine, thread))) {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
         let error = Error::io_message(format!("internal panic in a background job: {text}"));

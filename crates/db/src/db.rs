@@ -12,6 +12,7 @@ use crate::read::read_options::ReadOptions;
 use crate::read::source::{IteratorSource, Places};
 use crate::read::view::SuperVersion;
 use crate::snapshot::Snapshot;
+use crate::thread_list::ThreadOperation;
 use crate::write::commit::LogLevel;
 use crate::write_batch::WriteBatch;
 use ironstone_base::perf::{self, PerfMetric};
@@ -314,6 +315,7 @@ impl Db {
     /// The value of `key`, pinned where it is.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<PinnedValue>> {
         let context = ironstone_sst::ReadContext::default();
+        let _listed = self.listed(ThreadOperation::Get, &self.default.0.name);
         let (view, at) = acquire::for_one_key(self.default.0.views(), || Ok(self.engine.pipeline.visible()))?;
         self.find(&view, key.as_ref(), at, &context)
     }
@@ -325,6 +327,7 @@ impl Db {
         key: impl AsRef<[u8]>,
     ) -> Result<Option<PinnedValue>> {
         self.check_handle(cf)?;
+        let _listed = self.listed(ThreadOperation::Get, &cf.0.name);
         let (view, at) = acquire::for_one_key(cf.0.views(), || self.read_sequence(options))?;
         self.find(&view, key.as_ref(), at, &options.context())
     }
@@ -385,6 +388,7 @@ impl Db {
         cf: &ColumnFamily,
         keys: &[K],
     ) -> Vec<Result<Option<PinnedValue>>> {
+        let _listed = self.listed(ThreadOperation::MultiGet, &cf.0.name);
         let snapshot = options.snapshot.as_ref();
         match self.check_handle(cf).and_then(|()| self.engine.consistent_view(snapshot, &cf.0)) {
             Ok((view, at)) => {
@@ -404,6 +408,7 @@ impl Db {
         options: &ReadOptions,
         keys: &[(&ColumnFamily, K)],
     ) -> Vec<Result<Option<PinnedValue>>> {
+        let _listed = self.listed(ThreadOperation::MultiGet, "");
         let (views, at) = match self.consistent_views(options, keys.iter().map(|(cf, _)| *cf)) {
             Ok(consistent) => consistent,
             Err(error) => return keys.iter().map(|_| Err(error.clone())).collect(),

@@ -10,6 +10,7 @@ use crate::memtables::{DbMemTable, ImmutableMemTable};
 use crate::options::{DbOptions, OptionsFile};
 use crate::settings::TablePlace;
 use crate::snapshot::SnapshotList;
+use crate::thread_list::{Operation, ThreadList, ThreadState};
 use crate::write::commit::{CommitPipeline, LogLevel};
 use crate::write::controller::{Debt, StallState, WriteController};
 use crate::write_buffer_manager::{MemTableMemory, WriteBufferManager};
@@ -43,6 +44,8 @@ pub(crate) struct Engine {
     pub(crate) secondary: bool,
     pub(crate) log: Arc<InfoLog>,
     pub(crate) listeners: Listeners,
+    /// What its threads do, if that is listed.
+    pub(crate) threads: Option<ThreadList>,
     pub(crate) statistics: Option<Arc<Statistics>>,
     pub(crate) pipeline: CommitPipeline,
     pub(crate) controller: WriteController,
@@ -288,23 +291,18 @@ impl Engine {
         self.counters.jobs.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Makes `edits` durable and visible, one atomic group. `update` runs under the state lock,
-    /// together with the installation.
-    pub(crate) fn commit_edits<T>(
-        &self,
-        edits: Vec<VersionEdit>,
-        update: impl FnOnce(&mut State, Installed) -> T,
-    ) -> Result<T> {
-        self.commit_edits_of(|_| edits, update)
-    }
-
-    /// The same with the edits that `make` finds due when it is their turn: no other edit gets between.
+    /// Makes the edits that `make` finds due when it is their turn durable and visible, one atomic group: no other edit
+    /// gets between. `update` runs under the state lock, together with the installation. `operation` waits for its turn.
     pub(crate) fn commit_edits_of<T>(
         &self,
+        operation: Option<&Operation<'_>>,
         make: impl FnOnce(&State) -> Vec<VersionEdit>,
         update: impl FnOnce(&mut State, Installed) -> T,
     ) -> Result<T> {
+        let tell = |state| operation.inspect(|operation| operation.state(state));
+        tell(ThreadState::MutexWait);
         let mut manifest = self.manifest.lock();
+        tell(ThreadState::Unknown);
         let pending = {
             let state = self.state.lock();
             let edits = make(&state);

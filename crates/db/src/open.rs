@@ -14,6 +14,7 @@ use crate::options::{ColumnFamilyOptions, DbOptions, Options};
 use crate::settings::{Settings, TablePlace};
 use crate::snapshot::SnapshotList;
 use crate::table_cache::{TableCache, open_all};
+use crate::thread_list::ThreadList;
 use crate::write::commit::{CommitPipeline, LogLevel};
 use crate::write::controller::WriteController;
 use crate::write::switch::{create_wal, memtable_of};
@@ -290,6 +291,7 @@ pub(crate) fn open(
         statistics: options.statistics.clone(),
         controller: WriteController::new(options.delayed_write_rate),
         listeners: Listeners::new(&options.listeners, &log),
+        threads: options.enable_thread_tracking.then(ThreadList::default),
         write_buffer_manager: options.write_buffer_manager.clone(),
         usual_log_level: if options.manual_wal_flush { LogLevel::Buffered } else { LogLevel::Written },
         options: Swap::new(options),

@@ -2,6 +2,7 @@
 
 use crate::Db;
 use crate::table_cache::TableSlot;
+use crate::thread_list::ThreadOperation;
 use ironstone_base::sync::Arc;
 use ironstone_base::{Error, Result, file_name};
 use ironstone_sst::FileChecksum;
@@ -13,6 +14,7 @@ impl Db {
     /// # Errors
     /// `Corruption` that names the file and the place, of the first bad block that is found.
     pub fn verify_checksum(&self) -> Result<()> {
+        let _listed = self.listed(ThreadOperation::VerifyDbChecksum, "");
         self.each_live_table(|slot, _| slot.reader()?.verify_checksums())
     }
 
@@ -24,6 +26,7 @@ impl Db {
     /// not know the function that made a checksum.
     pub fn verify_file_checksums(&self) -> Result<()> {
         let engine = self.engine();
+        let _listed = self.listed(ThreadOperation::VerifyFileChecksums, "");
         let Some(factory) = engine.options().file_checksum_gen_factory.clone() else {
             return Err(Error::invalid_argument(
                 "file checksums cannot be verified without file_checksum_gen_factory",

@@ -7,6 +7,7 @@ use crate::engine::{Engine, State};
 use crate::info_log::info;
 use crate::listener::{BackgroundErrorReason, CompactionJobInfo, TableInfo};
 use crate::sst_file_manager::SpaceReservation;
+use crate::thread_list::{Operation, ThreadId, ThreadOperation, ThreadStage};
 use ironstone_base::statistics::{Histogram, Ticker};
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -48,8 +49,8 @@ pub(crate) fn next(engine: &Engine, state: &mut State) -> Option<Job> {
     state.jobs_changed();
     state.running_automatic += 1;
     let data = Arc::clone(&claimed.data);
-    Some(Box::new(move |engine| {
-        let result = carry_out(engine, claimed, &[]);
+    Some(Box::new(move |engine, thread| {
+        let result = carry_out(engine, claimed, &[], thread);
         let mut state = engine.state.lock();
         state.running_compactions -= 1;
         state.jobs_changed();
@@ -139,13 +140,20 @@ pub(crate) fn pick_context(engine: &Engine) -> PickContext<'static> {
 }
 
 /// Carries out a claimed plan, installs the result, and lets go of the claim, whatever happens.
-pub(crate) fn carry_out(engine: &Engine, claimed: Claimed, cancel: &[&AtomicBool]) -> Result<()> {
+pub(crate) fn carry_out(
+    engine: &Engine,
+    claimed: Claimed,
+    cancel: &[&AtomicBool],
+    thread: Option<ThreadId>,
+) -> Result<()> {
     let job_id = engine.next_job();
+    let operation = engine.begin_operation(thread, ThreadOperation::Compaction, &claimed.data.name);
+    describe(&operation, job_id, &claimed.plan);
     let mut info = job_info(engine, job_id, &claimed);
     engine.listeners.tell(|listener| listener.on_compaction_begin(&info));
     let result = match claimed.plan.kind {
-        PlanKind::TrivialMove | PlanKind::Drop => change_files(engine, &claimed),
-        PlanKind::Rewrite => rewrite(engine, job_id, &claimed, cancel, &mut info),
+        PlanKind::TrivialMove | PlanKind::Drop => change_files(engine, &claimed, &operation),
+        PlanKind::Rewrite => rewrite(engine, job_id, &claimed, cancel, &operation, &mut info),
     };
     let mut state = engine.state.lock();
     if let Some(family) = state.families.get_mut(&claimed.data.id) {
@@ -187,10 +195,10 @@ fn job_info(engine: &Engine, job_id: u64, claimed: &Claimed) -> CompactionJobInf
 }
 
 /// Moves or drops the inputs: nothing is read or written.
-fn change_files(engine: &Engine, claimed: &Claimed) -> Result<()> {
+fn change_files(engine: &Engine, claimed: &Claimed, operation: &Operation<'_>) -> Result<()> {
     let Claimed { data, plan, .. } = claimed;
     let edit = plan.edit(data.id, Vec::new());
-    install(engine, data.id, edit)?;
+    install(engine, data.id, edit, operation)?;
     if plan.kind == PlanKind::TrivialMove {
         data.totals.lock().note_move(plan.output_level, plan.input_bytes());
     }
@@ -203,6 +211,7 @@ fn rewrite(
     job_id: u64,
     claimed: &Claimed,
     cancel: &[&AtomicBool],
+    operation: &Operation<'_>,
     info: &mut CompactionJobInfo,
 ) -> Result<()> {
     let Claimed { data, plan, .. } = claimed;
@@ -246,6 +255,7 @@ fn rewrite(
         verify_record_count: options.compaction_verify_record_count,
         paranoid_file_checks: settings.options.paranoid_file_checks,
     };
+    operation.stage(ThreadStage::CompactionProcessKv);
     let CompactionOutput { files, stats } = run_compaction(plan, &context)?;
 
     let numbers: Vec<u64> = files.iter().map(|file| file.number.0).collect();
@@ -255,7 +265,7 @@ fn rewrite(
     let outputs: Vec<_> =
         files.iter().map(|file| TableInfo::of(&engine.dir, plan.output_level, file)).collect();
     let edit = plan.edit(data.id, files);
-    let installed = install(engine, data.id, edit);
+    let installed = install(engine, data.id, edit, operation);
     if installed.as_ref().is_err_and(|error| error.code() == Code::ColumnFamilyDropped) {
         numbers.iter().for_each(|&number| super::purge::remove_stray(engine, FileNumber(number)));
     }
@@ -270,14 +280,33 @@ fn rewrite(
     Ok(())
 }
 
-fn install(engine: &Engine, id: ColumnFamilyId, edit: VersionEdit) -> Result<()> {
-    engine.commit_edits(vec![edit], |state, _| {
-        let State { families, versions, .. } = state;
-        if let Some(family) = families.get_mut(&id) {
-            family.install_view(versions);
-        }
-        engine.update_stall(state);
-    })
+/// What the thread list says of it.
+fn describe(operation: &Operation<'_>, job_id: u64, plan: &CompactionPlan) {
+    operation.stage(ThreadStage::CompactionPrepare);
+    let is = |bit: u32, set: bool| u64::from(set) << bit;
+    let kind =
+        is(0, plan.manual) | is(1, plan.kind == PlanKind::Drop) | is(2, plan.kind == PlanKind::TrivialMove);
+    operation.properties(&[
+        ("JobID", job_id),
+        ("InputOutputLevel", (plan.start_level() as u64) << 32 | plan.output_level as u64),
+        ("Manual/Deletion/Trivial", kind),
+        ("TotalInputBytes", plan.input_bytes()),
+    ]);
+}
+
+fn install(engine: &Engine, id: ColumnFamilyId, edit: VersionEdit, operation: &Operation<'_>) -> Result<()> {
+    operation.stage(ThreadStage::CompactionInstall);
+    engine.commit_edits_of(
+        Some(operation),
+        |_| vec![edit],
+        |state, _| {
+            let State { families, versions, .. } = state;
+            if let Some(family) = families.get_mut(&id) {
+                family.install_view(versions);
+            }
+            engine.update_stall(state);
+        },
+    )
 }
 
 fn count(engine: &Engine, plan: &CompactionPlan, stats: &CompactionStats, nanos: u64) {

@@ -9,6 +9,7 @@ use crate::info_log::info;
 use crate::listener::{BackgroundErrorReason, FlushJobInfo, TableInfo};
 use crate::memtables::{DbMemTable, ImmutableMemTable};
 use crate::options::DbOptions;
+use crate::thread_list::{Operation, ThreadId, ThreadOperation, ThreadStage};
 use crate::write::switch::Which;
 use ironstone_base::statistics::{Histogram, Ticker};
 use ironstone_base::sync::Arc;
@@ -74,8 +75,8 @@ pub(crate) fn next(engine: &Engine, state: &mut State) -> Option<Job> {
     let taken = Taken::of(family, versions);
     engine.flush_begins(state);
     let job_id = engine.next_job();
-    Some(Box::new(move |engine| {
-        let result = flush(engine, job_id, &taken);
+    Some(Box::new(move |engine, thread| {
+        let result = flush(engine, job_id, &taken, thread);
         let mut state = engine.state.lock();
         engine.flush_ended(&mut state);
         taken.let_go(&mut state);
@@ -182,8 +183,9 @@ struct Flushed {
     nanos: u64,
 }
 
-fn flush(engine: &Engine, job_id: u64, taken: &Taken) -> Result<()> {
-    let flushed = write_table(engine, job_id, taken)?;
+fn flush(engine: &Engine, job_id: u64, taken: &Taken, thread: Option<ThreadId>) -> Result<()> {
+    let operation = engine.begin_operation(thread, ThreadOperation::Flush, &taken.data.name);
+    let flushed = write_table(engine, job_id, taken, &operation)?;
     // With several column families, a batch may span this flush and writes that are only in an older
     // WAL: those must not be lost while this becomes durable.
     if engine.state.lock().families.len() > 1 {
@@ -197,7 +199,7 @@ fn flush(engine: &Engine, job_id: u64, taken: &Taken) -> Result<()> {
     if engine.pipeline.syncs_before_next() {
         engine.pipeline.sync_log()?;
     }
-    install(engine, &[flushed])
+    install(engine, &[flushed], &operation)
 }
 
 /// Writes all immutable memtables of all column families to tables, on this thread, and makes these
@@ -214,8 +216,11 @@ pub(crate) fn flush_all_at_once(engine: &Engine) -> Result<()> {
         let waiting = families.values_mut().filter(|family| !family.imm.is_empty());
         waiting.map(|family| Taken::of(family, versions)).collect()
     };
-    let write = |taken: &Taken| write_table(engine, engine.next_job(), taken);
-    let result = all.iter().map(write).collect::<Result<Vec<_>>>().and_then(|all| install(engine, &all));
+    let operation = engine.begin_operation(None, ThreadOperation::Flush, "");
+    let write = |taken: &Taken| write_table(engine, engine.next_job(), taken, &operation);
+    let written = all.iter().map(write).collect::<Result<Vec<_>>>();
+    let result = written.and_then(|all| install(engine, &all, &operation));
+    drop(operation);
     let mut state = engine.state.lock();
     engine.flush_ended(&mut state);
     all.iter().for_each(|taken| taken.let_go(&mut state));
@@ -226,7 +231,8 @@ pub(crate) fn flush_all_at_once(engine: &Engine) -> Result<()> {
 }
 
 /// Writes `taken` to a table. Nothing is installed.
-fn write_table(engine: &Engine, job_id: u64, taken: &Taken) -> Result<Flushed> {
+fn write_table(engine: &Engine, job_id: u64, taken: &Taken, operation: &Operation<'_>) -> Result<Flushed> {
+    operation.stage(ThreadStage::FlushRun);
     let Taken { data, memtables: taken, epoch, progress } = taken;
     let newest = taken.last().expect("a flush takes at least one memtable");
     // Writers may still be inserting what they reserved before the switch.
@@ -266,6 +272,8 @@ fn write_table(engine: &Engine, job_id: u64, taken: &Taken) -> Result<Flushed> {
         cancelled: &|| Ok(()),
         reason: TableFileCreationReason::Flush,
     };
+    operation.properties(&[("JobID", job_id), ("BytesMemtables", bytes as u64)]);
+    operation.stage(ThreadStage::FlushWriteL0);
     let output = job.run(&|| engine.new_file_number())?;
     let nanos = engine.env.clock.monotonic_nanos() - started;
     engine.controller.note_flushed(bytes as u64, nanos);
@@ -281,10 +289,11 @@ fn write_table(engine: &Engine, job_id: u64, taken: &Taken) -> Result<Flushed> {
 }
 
 /// Makes what was flushed durable and visible, all of it or nothing.
-fn install(engine: &Engine, all: &[Flushed]) -> Result<()> {
+fn install(engine: &Engine, all: &[Flushed], operation: &Operation<'_>) -> Result<()> {
     if all.is_empty() {
         return Ok(());
     }
+    operation.stage(ThreadStage::FlushInstall);
     let flushed_of = |id| {
         let flushed = all.iter().find(|flushed| flushed.data.id == id);
         flushed.map_or(0, |flushed| flushed.info.num_memtables)
@@ -296,7 +305,7 @@ fn install(engine: &Engine, all: &[Flushed]) -> Result<()> {
         edits
     };
     let mut left_out = Vec::new();
-    let installed = engine.commit_edits_of(edits, |state, _| {
+    let installed = engine.commit_edits_of(Some(operation), edits, |state, _| {
         let State { families, versions, .. } = state;
         for flushed in all {
             let Some(family) = families.get_mut(&flushed.data.id) else {

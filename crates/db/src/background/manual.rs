@@ -190,7 +190,7 @@ fn carry_out_unlocked(
 ) -> Result<()> {
     state.running_compactions += 1;
     state.jobs_changed();
-    let result = MutexGuard::unlocked(state, || carry_out(engine, claimed, cancel));
+    let result = MutexGuard::unlocked(state, || carry_out(engine, claimed, cancel, None));
     state.running_compactions -= 1;
     state.jobs_changed();
     engine.progress.notify_all();

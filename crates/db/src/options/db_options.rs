@@ -121,6 +121,8 @@ option_struct! {
         track_and_verify_wals: bool = false, Fixed, Later;
         /// Writes stay in memory until `flush_wal` is called.
         manual_wal_flush: bool = false, Fixed, V7;
+        /// Keep a list of what threads do, for [`Db::thread_list`](crate::Db::thread_list).
+        enable_thread_tracking: bool = false, Fixed, V7;
         /// The least severe lines that go to LOG.
         info_log_level: InfoLogLevel = InfoLogLevel::Info, Fixed, V7;
         /// Write the database's id to the MANIFEST.
@@ -152,7 +154,6 @@ option_struct! {
         ignored("allow_mmap_reads", "bool", "false", Change::Fixed, Since::V7, "files are read, not mapped");
         ignored("allow_mmap_writes", "bool", "false", Change::Fixed, Since::V7, "files are written, not mapped");
         ignored("use_direct_io_for_compaction_reads", "bool", "false", Change::Fixed, Since::Later, "only use of the page cache depends on it");
-        ignored("enable_thread_tracking", "bool", "false", Change::Fixed, Since::V7, "no thread list is kept");
         ignored("is_fd_close_on_exec", "bool", "true", Change::Fixed, Since::V7, "files are always closed on exec");
         ignored("open_files_async", "bool", "false", Change::Fixed, Since::Later, "only the speed of opening depends on it");
         ignored("skip_stats_update_on_db_open", "bool", "false", Change::Fixed, Since::V7, "opening reads no statistics from tables");

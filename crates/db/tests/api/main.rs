@@ -32,6 +32,7 @@ mod snapshots;
 mod sst_file_manager;
 mod sst_files;
 mod stalls;
+mod thread_list;
 mod tombstone_runs;
 mod verify;
 mod wal;
