@@ -3,14 +3,16 @@
 use crate::plan::CompactionPlan;
 use ironstone_base::{ColumnFamilyId, Error, Result};
 
-/// What a compaction filter wants done with the newest value of a key.
+/// What a compaction filter wants done with the newest value of a key, or with a merge operand.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FilterDecision {
     /// Leave it.
     Keep,
-    /// Put a tombstone in its place, which hides older values of the key.
+    /// Put a tombstone in its place, which hides older values of the key. A merge operand is dropped, and nothing takes
+    /// its place: what is older of the key shows.
     Remove,
-    /// Put a single-delete tombstone in its place. Right only for keys that were put once.
+    /// Put a single-delete tombstone in its place. Right only for keys that were put once. For a merge operand the same
+    /// as [`Remove`](Self::Remove).
     Purge,
     /// Put another value in its place.
     Change(Vec<u8>),
@@ -49,7 +51,7 @@ pub struct FilterContext {
     pub reason: TableFileCreationReason,
 }
 
-/// Sees the newest value of each key that a compaction passes, and says what becomes of it. Values that a
+/// Sees the newest value of each key that a compaction passes, and says what becomes of it, and each merge operand. Values that a
 /// snapshot still sees are not spared: they change under it.
 ///
 /// One that is given in the options is called by several threads at once.
@@ -59,6 +61,12 @@ pub trait CompactionFilter: Send + Sync {
     /// What to do with the value of `key`. `level` is the highest level of the compaction's inputs; 0 for a
     /// flush. Called in key order.
     fn filter(&self, level: usize, key: &[u8], value: &[u8]) -> FilterDecision;
+    /// What to do with a merge operand of `key`. Asked of each operand that no snapshot sees, before it is merged with
+    /// others; what operands become in a flush or a compaction is not asked about, nor is a value that operands are
+    /// merged with. Called in key order, newest operand first. Default: keep.
+    fn filter_merge_operand(&self, _level: usize, _key: &[u8], _operand: &[u8]) -> FilterDecision {
+        FilterDecision::Keep
+    }
     /// Kept for compatibility: a compaction with a filter that answers false fails with `NotSupported`.
     fn ignore_snapshots(&self) -> bool {
         true

@@ -22,6 +22,9 @@
 //!    below them in the stripe, or nothing at all. Otherwise they become one operand if the operator can do that,
 //!    and stay as they are if not, or if merging fails.
 //!
+//! 7. Merge operands that the compaction filter removes count as never written. Those that a snapshot sees are not shown
+//!    to it.
+//!
 //! Entry types that are not built are refused by name, never passed through.
 
 mod below;
@@ -55,7 +58,12 @@ pub trait EntryRules {
     fn filter(&mut self, _user_key: &[u8], _value: &[u8]) -> Result<FilterDecision> {
         Ok(FilterDecision::Keep)
     }
-    /// Whether [`filter`](Self::filter) is to be called at all.
+    /// Asked for each merge operand that no snapshot sees.
+    #[inline]
+    fn filter_operand(&mut self, _user_key: &[u8], _operand: &[u8]) -> Result<FilterDecision> {
+        Ok(FilterDecision::Keep)
+    }
+    /// Whether [`filter`](Self::filter) and [`filter_operand`](Self::filter_operand) are to be called at all.
     #[inline]
     fn has_filter(&self) -> bool {
         false
@@ -121,6 +129,8 @@ pub struct DropCounts {
     pub range_deleted: u64,
     /// Values that the compaction filter turned into tombstones.
     pub filtered: u64,
+    /// Merge operands that the compaction filter removed.
+    pub filtered_operands: u64,
     /// How often the compaction filter skipped a range of keys: how many entries were in it is not known.
     pub skipped_ranges: u64,
     /// `SingleDelete`s that reached the bottom without meeting their value.
@@ -138,7 +148,7 @@ pub struct DropCounts {
 impl DropCounts {
     /// How many entries were not written.
     pub fn dropped(&self) -> u64 {
-        self.hidden + self.obsolete + self.range_deleted + self.merged
+        self.hidden + self.obsolete + self.range_deleted + self.merged + self.filtered_operands
     }
     /// Adds `other` to the counts.
     pub fn add(&mut self, other: &Self) {
@@ -146,6 +156,7 @@ impl DropCounts {
         self.obsolete += other.obsolete;
         self.range_deleted += other.range_deleted;
         self.filtered += other.filtered;
+        self.filtered_operands += other.filtered_operands;
         self.skipped_ranges += other.skipped_ranges;
         self.single_delete_fallthrough += other.single_delete_fallthrough;
         self.single_delete_mismatch += other.single_delete_mismatch;
@@ -210,6 +221,8 @@ pub struct CompactionIterator<'a, I, R = PlainRules> {
     newer: Newer,
     /// The current entry is the newest of its key in the input.
     first_of_key: bool,
+    /// All newer entries of the key were merge operands that the filter removed.
+    all_filtered: bool,
     /// The current survivor is the first of its user key.
     starts_key: bool,
     /// The entry after this `SingleDelete` is put out without its value.
@@ -239,6 +252,7 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
             has_key: false,
             newer: Newer::default(),
             first_of_key: true,
+            all_filtered: false,
             starts_key: true,
             empty_next: false,
             changed: Vec::new(),
@@ -377,11 +391,12 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
                 self.key.assign(key);
                 self.has_key = true;
                 self.first_of_key = true;
+                self.all_filtered = false;
                 self.newer = Newer::default();
             }
             Ordering::Equal if key.trailer() <= self.key.as_key().trailer() || self.was_zeroed() => {
                 self.key.assign(key);
-                self.first_of_key = false;
+                self.first_of_key = std::mem::take(&mut self.all_filtered);
             }
             _ => return Err(out_of_order(self.key.as_key(), key)),
         }
@@ -525,10 +540,12 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
                 self.key
             )));
         };
-        let newest = self.key.clone();
-        let mut trailers = vec![newest.as_key().trailer()];
+        let was_first = self.first_of_key;
+        let mut trailers = Vec::new();
         self.operands.clear();
-        self.operands.push(self.input.value());
+        if let Some(until) = self.take_operand(&mut trailers)? {
+            return self.skip_until(&until);
+        }
         self.advance()?;
         let base = loop {
             match self.older_of_same_key()? {
@@ -538,7 +555,7 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
                 Some(_) => {}
             }
             let older = self.input.key();
-            let (sequence, trailer) = (older.sequence(), older.trailer());
+            let sequence = older.sequence();
             let kind = older.value_type().map_err(|corrupt| {
                 Error::corruption(format!("compaction input, key {older:?}: {}", corrupt.0))
             })?;
@@ -547,9 +564,10 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
             }
             match kind {
                 ValueType::Merge => {
-                    self.operands.push(self.input.value());
-                    trailers.push(trailer);
                     self.key.set_trailer(sequence, kind);
+                    if let Some(until) = self.take_operand(&mut trailers)? {
+                        return self.skip_until(&until);
+                    }
                     self.advance()?;
                 }
                 ValueType::Value => break MergeBase::Value,
@@ -557,7 +575,40 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
                 other => return Err(unsupported(other)),
             }
         };
+        let Some(&newest) = trailers.first() else {
+            self.all_filtered = was_first;
+            return Ok(false); // What is older stands for itself.
+        };
+        let newest = InternalKeyBuf::new(self.key.user_key(), SequenceNumber(newest >> 8), ValueType::Merge);
         self.merge_operands(operator, &newest, &trailers, base, stripe)
+    }
+
+    /// Adds the merge operand that the input stands on, and `key` names, to those that are to be merged, unless the filter
+    /// is against it. Answers the key up to which all is to be skipped, if that is what it wants.
+    fn take_operand(&mut self, trailers: &mut Vec<u64>) -> Result<Option<Vec<u8>>> {
+        let (key, trailer) = (self.key.user_key(), self.key.as_key().trailer());
+        let is_seen = self.options.snapshots.last().is_some_and(|&last| last.0 >= trailer >> 8);
+        let decision = match self.rules.has_filter() && !is_seen {
+            true => self.rules.filter_operand(key, self.input.value())?,
+            false => FilterDecision::Keep,
+        };
+        match decision {
+            FilterDecision::Change(operand) => self.operands.push(&operand),
+            FilterDecision::Remove | FilterDecision::Purge => {
+                self.counts.filtered_operands += 1;
+                return Ok(None);
+            }
+            FilterDecision::RemoveAndSkipUntil(until)
+                if self.options.comparator.user.compare(&until, key).is_gt() =>
+            {
+                return Ok(Some(until));
+            }
+            FilterDecision::Keep | FilterDecision::RemoveAndSkipUntil(_) => {
+                self.operands.push(self.input.value());
+            }
+        }
+        trailers.push(trailer);
+        Ok(None)
     }
 
     /// Puts out what becomes of `operands`, which are newest first and stand at `trailers`. The input stands on

@@ -79,6 +79,9 @@ impl CompactionFilter for Neutral {
             _ => FilterDecision::RemoveAndSkipUntil(key.to_vec()), // Skips nothing.
         }
     }
+    fn filter_merge_operand(&self, level: usize, key: &[u8], operand: &[u8]) -> FilterDecision {
+        self.filter(level, key, operand)
+    }
 }
 
 impl CompactionFilterFactory for Neutral {

@@ -1,6 +1,6 @@
 //! What a flush or a part of a compaction looks after while entries pass.
 
-use crate::filter::{FilterDecision, PartFilter};
+use crate::filter::{CompactionFilter, FilterDecision, PartFilter};
 use crate::iterator::{EntryRules, TICK};
 use crate::job::{JobContext, subcompaction};
 use ironstone_base::Result;
@@ -33,5 +33,10 @@ impl EntryRules for Watch<'_> {
     fn filter(&mut self, user_key: &[u8], value: &[u8]) -> Result<FilterDecision> {
         let filter = self.filter.as_ref().map(PartFilter::get);
         Ok(filter.map_or(FilterDecision::Keep, |filter| filter.filter(self.level, user_key, value)))
+    }
+    fn filter_operand(&mut self, user_key: &[u8], operand: &[u8]) -> Result<FilterDecision> {
+        let filter = self.filter.as_ref().map(PartFilter::get);
+        let ask = |filter: &dyn CompactionFilter| filter.filter_merge_operand(self.level, user_key, operand);
+        Ok(filter.map_or(FilterDecision::Keep, ask))
     }
 }

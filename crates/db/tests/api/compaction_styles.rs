@@ -263,6 +263,51 @@ fn a_filter_keeps_removes_purges_and_changes() {
     assert_eq!(keys, ["a", "b", "c", "d", "e"]);
 }
 
+/// Decides about merge operands only.
+struct ByOperand;
+
+impl CompactionFilter for ByOperand {
+    fn name(&self) -> &str {
+        "by operand"
+    }
+    fn filter(&self, _level: usize, _key: &[u8], _value: &[u8]) -> FilterDecision {
+        FilterDecision::Keep
+    }
+    fn filter_merge_operand(&self, level: usize, key: &[u8], operand: &[u8]) -> FilterDecision {
+        ByValue(Asked::default()).filter(level, key, operand)
+    }
+}
+
+#[test]
+fn a_filter_sees_merge_operands_that_no_snapshot_sees() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.cf.compaction_filter = Some(Arc::new(ByOperand));
+    options.cf.merge_operator = Some(ironstone::merge_operators::string_append(","));
+    let db = disk.open_with(&options);
+    // A flush merges what it can: each operand gets one of its own.
+    let merge = |key: &str, operand: &str| {
+        db.merge(key, operand).unwrap();
+        db.flush().unwrap();
+    };
+    put_and_flush(&db, &["a"], "remove this? it is a value");
+    for operand in ["keep", "remove", "change", "purge"] {
+        merge("a", operand);
+        merge("b", "remove");
+    }
+    compact(&db);
+    assert_eq!(all(&db), "a=remove this? it is a value,keep,changed");
+    merge("c", "remove 1");
+    let before = db.snapshot();
+    merge("c", "remove 2");
+    merge("c", "keep");
+    merge("d", "se");
+    put_and_flush(&db, &["dd", "e"], "v");
+    compact(&db);
+    assert_eq!(all(&db), "a=remove this? it is a value,keep,changed c=remove 1,keep e=v");
+    drop(before);
+}
+
 #[test]
 fn a_removed_value_hides_older_ones_and_a_skipped_range_does_not() {
     let disk = Disk::new();
