@@ -243,9 +243,14 @@ impl WriteBatch {
 
     #[inline]
     fn protect(&mut self, kind: ValueType, cf: ColumnFamilyId, key: &[u8], value: &[u8]) {
-        if let Some(protection) = &mut self.protection {
-            protection.push(Protection::new(kind, key, value).toggle_column_family(cf));
+        if self.protection.is_some() {
+            self.add_protection(kind, cf, key, value);
         }
+    }
+    #[cold]
+    fn add_protection(&mut self, kind: ValueType, cf: ColumnFamilyId, key: &[u8], value: &[u8]) {
+        let added = Protection::new(kind, key, value).toggle_column_family(cf);
+        self.protection.get_or_insert_default().push(added);
     }
 
     fn start(&mut self, plain: ValueType, with_cf: ValueType, cf: ColumnFamilyId) {

@@ -113,6 +113,14 @@ impl MemEntry<'_> {
     }
 }
 
+/// What is stored of a value and its checksum.
+#[inline(never)]
+fn with_checksum(value: &[u8], checksum: &[u8]) -> Vec<u8> {
+    let mut stored = [value, checksum].concat();
+    planted::flip(Place::MemTable, &mut stored);
+    stored
+}
+
 #[cold]
 fn damaged(sequence: SequenceNumber) -> Error {
     let what = format!("memtable: the entry with sequence number {sequence}");
@@ -394,25 +402,37 @@ impl MemTable {
     }
 
     fn found<'a>(&'a self, entry: Entry<'a>) -> MemEntry<'a> {
-        let sequence = entry.key().sequence();
-        if self.protection_bytes > 0 && !self.is_intact(entry) {
-            return MemEntry {
-                sequence,
-                value_type: ValueType::Value,
-                value: &[],
-                is_intact: false,
-                owner: self,
-            };
+        if self.protection_bytes > 0 {
+            return self.found_protected(entry);
         }
-        let (value_type, value) = (entry.value_type(), self.value_of(entry));
-        MemEntry { sequence, value_type, value, is_intact: true, owner: self }
+        let key = entry.key();
+        MemEntry {
+            sequence: key.sequence(),
+            value_type: entry.value_type(),
+            value: entry.value(),
+            is_intact: true,
+            owner: self,
+        }
+    }
+
+    #[inline(never)]
+    fn found_protected<'a>(&'a self, entry: Entry<'a>) -> MemEntry<'a> {
+        let (is_intact, sequence) = (self.is_intact(entry), entry.key().sequence());
+        let (value_type, value) = match is_intact {
+            true => (entry.value_type(), self.value_of(entry)),
+            false => (ValueType::Value, &[][..]),
+        };
+        MemEntry { sequence, value_type, value, is_intact, owner: self }
     }
 
     /// The value, without the checksum behind it.
     #[inline]
     pub(crate) fn value_of<'a>(&self, entry: Entry<'a>) -> &'a [u8] {
         let stored = entry.value();
-        &stored[..stored.len().saturating_sub(self.protection_bytes)]
+        match self.protection_bytes {
+            0 => stored,
+            bytes => &stored[..stored.len().saturating_sub(bytes)],
+        }
     }
 
     #[inline(never)]
@@ -500,7 +520,7 @@ impl MemTableWriter<'_> {
     }
 
     /// As [`add`](Self::add), with the checksum that the entry has so far: what changes from here on is found out.
-    #[inline]
+    #[inline(always)] // Called where one write is added, which is where all writes are.
     pub fn add_protected(
         &mut self,
         sequence: SequenceNumber,
@@ -516,27 +536,22 @@ impl MemTableWriter<'_> {
         if let Some(bloom) = &table.bloom {
             bloom.add(user_key); // Before the entry: whoever may see that is not told that it is not there.
         }
-        let new = match table.protection_bytes {
-            0 => self.insert(key, value),
+        let protected;
+        let stored = match table.protection_bytes {
+            0 => value,
             bytes => {
                 let protection = protection.unwrap_or_else(|| Protection::new(value_type, user_key, value));
-                self.insert_protected(key, value, &protection.toggle_sequence(sequence).to_bytes()[..bytes])
+                protected = with_checksum(value, &protection.toggle_sequence(sequence).to_bytes()[..bytes]);
+                &protected[..]
             }
         };
+        let new = self.insert(key, stored);
         if new {
             self.added.entries += 1;
             self.added.deletes += u64::from(value_type.is_tombstone());
             self.added.bytes += (user_key.len() + TRAILER_LEN + value.len()) as u64;
         }
         new
-    }
-
-    /// The checksum is stored behind the value.
-    #[inline(never)]
-    fn insert_protected(&mut self, key: EntryKey<'_>, value: &[u8], checksum: &[u8]) -> bool {
-        let mut stored = [value, checksum].concat();
-        planted::flip(Place::MemTable, &mut stored);
-        self.insert(key, &stored)
     }
 
     #[inline]

@@ -35,6 +35,8 @@ pub struct TableReader {
     file: Box<dyn RandomAccessFile>,
     file_size: u64,
     footer: Footer,
+    /// Blocks in memory have checksums.
+    is_protected: bool,
     table: Arc<TableOptions>,
     order: InternalKeyComparator,
     properties: TableProperties,

@@ -715,10 +715,25 @@ fn apply(
     protection: Option<&[Protection]>,
     merged: MergedValue<'_>,
 ) -> Result<()> {
-    if let Some(protection) = protection {
-        check_protection(data, protection).map_err(|error| error.with_severity(Severity::Fatal))?;
+    match protection {
+        None => apply_with(data, ticket, merged, |_| None),
+        Some(protection) => {
+            check_protection(data, protection).map_err(|error| error.with_severity(Severity::Fatal))?;
+            let mut protection = protection.iter();
+            // As memtables have them: without the column family.
+            apply_with(data, ticket, merged, |cf| Some(protection.next()?.toggle_column_family(cf)))
+        }
     }
-    let mut protection = protection.map(|all| all.iter());
+}
+
+/// `protection` answers the checksum of the next write.
+#[inline]
+fn apply_with(
+    data: &[u8],
+    ticket: &Ticket,
+    merged: MergedValue<'_>,
+    mut protection: impl FnMut(ColumnFamilyId) -> Option<Protection>,
+) -> Result<()> {
     let find = |id: ColumnFamilyId| {
         let found = ticket.memtables.iter().find(|table| table.cf() == id);
         found.expect("every column family of the batch was looked up")
@@ -732,7 +747,7 @@ fn apply(
             BatchRecord::DeleteRange { cf, begin, end } => (cf, ValueType::RangeDeletion, begin, end),
             BatchRecord::Merge { cf, key, operand } => {
                 let table = find(cf);
-                let given = next_protection(&mut protection, cf);
+                let given = protection(cf);
                 let value = match table.has_enough_operands(key, sequence) {
                     true => merged(cf, key, operand, SequenceNumber(sequence.0 - 1)),
                     false => None,
@@ -746,20 +761,11 @@ fn apply(
             }
             BatchRecord::LogData(_) | BatchRecord::Noop => continue,
         };
-        let given = next_protection(&mut protection, cf);
+        let given = protection(cf);
         find(cf).add_protected(sequence, kind, key, value, given);
         sequence = sequence.plus(1);
     }
     Ok(())
-}
-
-/// The next checksum of a batch, as memtables have them: without the column family.
-#[inline]
-fn next_protection(
-    protection: &mut Option<std::slice::Iter<'_, Protection>>,
-    cf: ColumnFamilyId,
-) -> Option<Protection> {
-    Some(protection.as_mut()?.next()?.toggle_column_family(cf))
 }
 
 fn out_of_numbers() -> Error {

@@ -231,22 +231,37 @@ impl TableReader {
     /// `block`, unless it, or what `index` says about it, changed since it was read.
     #[inline]
     pub(super) fn checked(&self, block: BlockRef, index: &FlatIndex, at: usize) -> Result<BlockRef> {
-        if self.table.block_protection_bytes_per_key == 0 {
-            return Ok(block);
+        if self.is_protected {
+            self.check_block(&block, index, at)?;
         }
+        Ok(block)
+    }
+
+    #[cold]
+    fn check_block(&self, block: &BlockRef, index: &FlatIndex, at: usize) -> Result<()> {
         self.check_entry(index, at)?;
-        self.check_block(block, index.handle(at))
+        match block.data().is_none_or(Block::is_intact) {
+            true => Ok(()),
+            false => Err(self.changed(&format!("the cached data block at {}", index.handle(at).offset))),
+        }
     }
 
     /// [`FlatIndex::find`], unless what it went by changed since it was read.
     #[inline]
     pub(super) fn find_block(&self, index: &FlatIndex, target: InternalKey<'_>) -> Result<usize> {
-        let order = &self.order.user;
-        let at = index.find(order, target);
-        if self.table.block_protection_bytes_per_key > 0 && !index.is_found(order, target, at) {
-            return Err(self.changed(&format!("the index in memory around entry {at}")));
+        let at = index.find(&self.order.user, target);
+        if self.is_protected {
+            self.check_found(index, target, at)?;
         }
         Ok(at)
+    }
+
+    #[cold]
+    fn check_found(&self, index: &FlatIndex, target: InternalKey<'_>, at: usize) -> Result<()> {
+        match index.is_found(&self.order.user, target, at) {
+            true => Ok(()),
+            false => Err(self.changed(&format!("the index in memory around entry {at}"))),
+        }
     }
 
     /// `Corruption` if entry `at` of an index changed since it was read.
@@ -254,14 +269,6 @@ impl TableReader {
         match index.is_intact(at) {
             true => Ok(()),
             false => Err(self.changed(&format!("entry {at} of the index in memory"))),
-        }
-    }
-
-    #[inline(never)]
-    pub(super) fn check_block(&self, block: BlockRef, handle: BlockHandle) -> Result<BlockRef> {
-        match block.data().is_none_or(Block::is_intact) {
-            true => Ok(block),
-            false => Err(self.changed(&format!("the cached data block at {}", handle.offset))),
         }
     }
 
@@ -296,7 +303,7 @@ impl TableReader {
     pub(super) fn parse_data_block(&self, handle: BlockHandle, raw: Vec<u8>) -> Result<Block> {
         let mut block = Block::with_hints(raw, &self.order.user)
             .map_err(|bad| self.format().corrupt(BlockRole::Data, handle.offset, bad.0))?;
-        if self.table.block_protection_bytes_per_key > 0 {
+        if self.is_protected {
             block.protect();
         }
         Ok(block)
