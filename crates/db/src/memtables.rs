@@ -140,23 +140,36 @@ impl DbMemTable {
     /// Adds an entry, or a range tombstone that ends at `value`.
     #[inline]
     pub(crate) fn add(&self, sequence: SequenceNumber, kind: ValueType, key: &[u8], value: &[u8]) {
-        self.add_protected(sequence, kind, key, value, None);
+        self.add_by(sequence, kind, key, value, || self.table.add(sequence, kind, key, value));
     }
     /// The same with the checksum that the entry has so far.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn add_protected(
         &self,
         sequence: SequenceNumber,
         kind: ValueType,
         key: &[u8],
         value: &[u8],
-        protection: Option<Protection>,
+        protection: Protection,
+    ) {
+        let add = || self.table.add_protected(sequence, kind, key, value, protection);
+        self.add_by(sequence, kind, key, value, add);
+    }
+
+    #[inline]
+    fn add_by(
+        &self,
+        sequence: SequenceNumber,
+        kind: ValueType,
+        key: &[u8],
+        value: &[u8],
+        add_entry: impl FnOnce() -> bool,
     ) {
         if self.newest.load(Ordering::Relaxed) > 0 {
             self.newest.fetch_max(sequence.0, Ordering::Relaxed);
         }
         if kind != ValueType::RangeDeletion {
-            self.table.add_protected(sequence, kind, key, value, protection);
+            add_entry();
         } else if self.table.comparator().user.compare(key, value).is_lt() {
             self.table.add_range_tombstone(sequence, key, value);
         }

@@ -113,14 +113,6 @@ impl MemEntry<'_> {
     }
 }
 
-/// What is stored of a value and its checksum.
-#[inline(never)]
-fn with_checksum(value: &[u8], checksum: &[u8]) -> Vec<u8> {
-    let mut stored = [value, checksum].concat();
-    planted::flip(Place::MemTable, &mut stored);
-    stored
-}
-
 #[cold]
 fn damaged(sequence: SequenceNumber) -> Error {
     let what = format!("memtable: the entry with sequence number {sequence}");
@@ -190,7 +182,7 @@ impl MemTable {
         value_type: ValueType,
         user_key: &[u8],
         value: &[u8],
-        protection: Option<Protection>,
+        protection: Protection,
     ) -> bool {
         self.writer().add_protected(sequence, value_type, user_key, value, protection)
     }
@@ -516,40 +508,53 @@ impl MemTableWriter<'_> {
         user_key: &[u8],
         value: &[u8],
     ) -> bool {
-        self.add_protected(sequence, value_type, user_key, value, None)
+        if self.table.protection_bytes > 0 {
+            let protection = Protection::new(value_type, user_key, value);
+            return self.add_protected(sequence, value_type, user_key, value, protection);
+        }
+        self.add_stored(sequence, value_type, user_key, value, value.len())
     }
 
     /// As [`add`](Self::add), with the checksum that the entry has so far: what changes from here on is found out.
-    #[inline(always)] // Called where one write is added, which is where all writes are.
+    #[inline(never)]
     pub fn add_protected(
         &mut self,
         sequence: SequenceNumber,
         value_type: ValueType,
         user_key: &[u8],
         value: &[u8],
-        protection: Option<Protection>,
+        protection: Protection,
     ) -> bool {
-        assert!(user_key.len() <= MAX_LEN && value.len() <= MAX_LEN, "an entry of more than 4 GiB");
+        let checksum = &protection.toggle_sequence(sequence).to_bytes()[..self.table.protection_bytes];
+        let mut stored = [value, checksum].concat();
+        if !checksum.is_empty() {
+            planted::flip(Place::MemTable, &mut stored);
+        }
+        self.add_stored(sequence, value_type, user_key, &stored, value.len())
+    }
+
+    /// Adds what is stored of a value of `value_len` bytes.
+    #[inline]
+    fn add_stored(
+        &mut self,
+        sequence: SequenceNumber,
+        value_type: ValueType,
+        user_key: &[u8],
+        stored: &[u8],
+        value_len: usize,
+    ) -> bool {
+        assert!(user_key.len() <= MAX_LEN && value_len <= MAX_LEN, "an entry of more than 4 GiB");
         let table = self.table;
         let key = EntryKey { user_key, trailer: pack_trailer(sequence, value_type) };
         table.counters.saw_sequence(sequence);
         if let Some(bloom) = &table.bloom {
             bloom.add(user_key); // Before the entry: whoever may see that is not told that it is not there.
         }
-        let protected;
-        let stored = match table.protection_bytes {
-            0 => value,
-            bytes => {
-                let protection = protection.unwrap_or_else(|| Protection::new(value_type, user_key, value));
-                protected = with_checksum(value, &protection.toggle_sequence(sequence).to_bytes()[..bytes]);
-                &protected[..]
-            }
-        };
         let new = self.insert(key, stored);
         if new {
             self.added.entries += 1;
             self.added.deletes += u64::from(value_type.is_tombstone());
-            self.added.bytes += (user_key.len() + TRAILER_LEN + value.len()) as u64;
+            self.added.bytes += (user_key.len() + TRAILER_LEN + value_len) as u64;
         }
         new
     }

@@ -754,7 +754,7 @@ fn apply_with(
                 };
                 match value {
                     Some(value) => table.add(sequence, ValueType::Value, key, &value),
-                    None => table.add_protected(sequence, ValueType::Merge, key, operand, given),
+                    None => add(table, sequence, ValueType::Merge, key, operand, given),
                 }
                 sequence = sequence.plus(1);
                 continue;
@@ -762,10 +762,25 @@ fn apply_with(
             BatchRecord::LogData(_) | BatchRecord::Noop => continue,
         };
         let given = protection(cf);
-        find(cf).add_protected(sequence, kind, key, value, given);
+        add(find(cf), sequence, kind, key, value, given);
         sequence = sequence.plus(1);
     }
     Ok(())
+}
+
+#[inline]
+fn add(
+    table: &DbMemTable,
+    sequence: SequenceNumber,
+    kind: ValueType,
+    key: &[u8],
+    value: &[u8],
+    protection: Option<Protection>,
+) {
+    match protection {
+        None => table.add(sequence, kind, key, value),
+        Some(protection) => table.add_protected(sequence, kind, key, value, protection),
+    }
 }
 
 fn out_of_numbers() -> Error {
