@@ -436,14 +436,15 @@ fn refuse_to_create(
                 && FileKind::parse(name).is_none_or(|kind| !matches!(kind, FileKind::Manifest(n) if n.0 > 1))
         });
         if !only_first_manifest {
-            return Err(Error::corruption_at(
-                &file_name::current(path),
-                0,
-                format!(
-                    "CURRENT is missing, but {name} is there: the database is not created anew over it \
-                     (best_efforts_recovery opens what a MANIFEST describes, Db::repair what tables hold)"
-                ),
-            ));
+            let missing = match options.best_efforts_recovery {
+                true => "there is no MANIFEST to recover from",
+                false => "CURRENT is missing (best_efforts_recovery does without it)",
+            };
+            return Err(Error::corruption(format!(
+                "{}: {missing}, but {name} is there: the database is not created anew over it; Db::repair makes one of \
+                 what tables hold",
+                path.display()
+            )));
         }
     }
     if read_only || !options.create_if_missing {

@@ -61,7 +61,7 @@ impl VersionSet {
         }
         let why = if failures.is_empty() { "there is none".to_owned() } else { failures.join("; ") };
         Err(Error::corruption(format!(
-            "{}: best-efforts recovery needs a good MANIFEST: {why}",
+            "{}: best-efforts recovery needs a good MANIFEST (Db::repair does without): {why}",
             dir.display()
         )))
     }

@@ -109,7 +109,8 @@ option_struct! {
         /// Read each table back after it was written, and compare it with what was put in.
         paranoid_file_checks: bool = false, Mutable, V7;
         /// Each entry of a memtable carries so many bytes of checksum, which every read and the flush compare: 0, 1, 2, 4 or 8.
-        /// Holds for memtables that are made from then on. Range tombstones carry none.
+        /// Holds for memtables that are made from then on. Range tombstones carry none. A flush that meets an entry that
+        /// changed stops writes; the next opening replays the WAL, which has it as it was written.
         memtable_protection_bytes_per_key: u32 = 0, Mutable, V7;
         /// Not 0: data blocks in memory, and the index entries that lead to them, are compared with a checksum by every read.
         /// An index entry has so many bytes: 1, 2, 4 or 8; a data block has 8 in all. Holds for tables that are opened

@@ -204,7 +204,7 @@ fn an_older_manifest_serves_if_the_newest_is_damaged() {
 fn without_a_manifest_nothing_is_created_over_tables() {
     let disk = three_flushes();
     disk.fs.remove(&disk.newest_in_db("MANIFEST-")).unwrap();
-    refused(reopened(&disk), Code::Corruption, "CURRENT");
+    refused(reopened(&disk), Code::Corruption, "there is no MANIFEST to recover from");
     disk.fs.remove(Path::new("/db/CURRENT")).unwrap();
     let error = refused(reopened(&disk), Code::Corruption, "Db::repair");
     assert!(error.to_string().contains(".sst"), "{error}");
