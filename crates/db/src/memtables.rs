@@ -156,7 +156,7 @@ impl DbMemTable {
         self.add_by(sequence, kind, key, value, add);
     }
 
-    #[inline]
+    #[inline(always)] // Of two callers one is rare.
     fn add_by(
         &self,
         sequence: SequenceNumber,

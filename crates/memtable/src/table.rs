@@ -534,7 +534,7 @@ impl MemTableWriter<'_> {
     }
 
     /// Adds what is stored of a value of `value_len` bytes.
-    #[inline]
+    #[inline(always)] // Of two callers one is rare.
     fn add_stored(
         &mut self,
         sequence: SequenceNumber,
