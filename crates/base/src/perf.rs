@@ -16,12 +16,24 @@
 //! assert_eq!(perf::get(PerfMetric::BlockReadCount), 2);
 //! # perf::set_level(PerfLevel::default());
 //! ```
+//!
+//! Some things are counted for each level of the tree apart, once a thread asks for it:
+//!
+//! ```
+//! use ironstone_base::perf::{self, LevelMetric};
+//!
+//! perf::enable_by_level();
+//! perf::count_at_level(LevelMetric::BloomFilterUseful, 2);
+//! assert_eq!(perf::get_at_level(LevelMetric::BloomFilterUseful, 2), 1);
+//! assert_eq!(perf::report(true), "bloom_filter_useful = 1@level2");
+//! # perf::clear_by_level();
+//! ```
 
 mod metric;
 
-pub use metric::{IoMetric, PerfMetric};
+pub use metric::{IoMetric, LevelMetric, PerfMetric};
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt::Write;
 
 /// How much is counted for a thread. Numbers are RocksDB's.
@@ -61,6 +73,10 @@ impl PerfLevel {
 
 struct ThreadCounts {
     level: Cell<PerfLevel>,
+    /// Whether there are counts of levels apart, which are in `LEVELS`.
+    by_level: Cell<bool>,
+    /// What follows from the two.
+    mode: Cell<Mode>,
     perf: [Cell<u64>; PerfMetric::ALL.len()],
     io: [Cell<u64>; IoMetric::ALL.len()],
 }
@@ -69,10 +85,27 @@ thread_local! {
     static COUNTS: ThreadCounts = const {
         ThreadCounts {
             level: Cell::new(PerfLevel::EnableCount),
+            by_level: Cell::new(false),
+            mode: Cell::new(Mode::Counts),
             perf: [const { Cell::new(0) }; PerfMetric::ALL.len()],
             io: [const { Cell::new(0) }; IoMetric::ALL.len()],
         }
     };
+}
+
+/// What is to be done about a count: asked once for each.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Nothing,
+    Counts,
+    CountsByLevel,
+}
+
+const LEVEL_METRICS: usize = LevelMetric::ALL.len();
+
+thread_local! {
+    /// Apart, since what is not `const` all over makes each access dearer.
+    static LEVELS: RefCell<Vec<[u64; LEVEL_METRICS]>> = const { RefCell::new(Vec::new()) };
 }
 
 #[inline]
@@ -88,6 +121,17 @@ pub fn level() -> PerfLevel {
 /// Changes it. What was counted stays.
 pub fn set_level(level: PerfLevel) {
     COUNTS.with(|counts| counts.level.set(level));
+    settle();
+}
+
+fn settle() {
+    COUNTS.with(|counts| {
+        counts.mode.set(match (counts.level.get() >= PerfLevel::EnableCount, counts.by_level.get()) {
+            (false, _) => Mode::Nothing,
+            (true, false) => Mode::Counts,
+            (true, true) => Mode::CountsByLevel,
+        });
+    });
 }
 
 /// Adds to a count of this thread, unless its level is `Disable`.
@@ -106,6 +150,59 @@ pub fn count_all<const N: usize>(counted: [(PerfMetric, u64); N]) {
         }
     });
 }
+/// Adds one to a count of this thread, and to that of a level if those are counted.
+#[inline(always)] // As small as `count`, and called where blocks and filters are asked.
+pub fn count_with_level(metric: PerfMetric, level_metric: LevelMetric, level: u32) {
+    COUNTS.with(|counts| {
+        let mode = counts.mode.get();
+        if mode != Mode::Nothing {
+            add(&counts.perf[metric as usize], 1);
+            if mode == Mode::CountsByLevel {
+                add_at_level(level_metric, level);
+            }
+        }
+    });
+}
+/// Adds one to a count of a level, if those are counted.
+#[inline]
+pub fn count_at_level(metric: LevelMetric, level: u32) {
+    COUNTS.with(|counts| {
+        if counts.mode.get() == Mode::CountsByLevel {
+            add_at_level(metric, level);
+        }
+    });
+}
+#[cold]
+#[inline(never)]
+fn add_at_level(metric: LevelMetric, level: u32) {
+    LEVELS.with_borrow_mut(|levels| {
+        let level = level as usize;
+        if levels.len() <= level {
+            levels.resize(level + 1, [0; LEVEL_METRICS]);
+        }
+        levels[level][metric as usize] += 1;
+    });
+}
+/// Counts for each level apart from now on, in this thread. RocksDB: `EnablePerLevelPerfContext`.
+pub fn enable_by_level() {
+    COUNTS.with(|counts| counts.by_level.set(true));
+    settle();
+}
+/// Stops that; what was counted stays.
+pub fn disable_by_level() {
+    COUNTS.with(|counts| counts.by_level.set(false));
+    settle();
+}
+/// Stops it, and forgets what was counted.
+pub fn clear_by_level() {
+    disable_by_level();
+    LEVELS.with_borrow_mut(Vec::clear);
+}
+/// What this thread has counted for `level` since its last [`reset`].
+pub fn get_at_level(metric: LevelMetric, level: u32) -> u64 {
+    LEVELS.with_borrow(|levels| levels.get(level as usize).map_or(0, |counts| counts[metric as usize]))
+}
+
 /// Adds to a count of input and output.
 #[inline]
 pub fn count_io(metric: IoMetric, by: u64) {
@@ -127,6 +224,7 @@ pub fn get_io(metric: IoMetric) -> u64 {
 /// Sets the counts of this thread to nothing.
 pub fn reset() {
     COUNTS.with(|counts| counts.perf.iter().for_each(|cell| cell.set(0)));
+    LEVELS.with_borrow_mut(Vec::clear);
 }
 /// Sets those of input and output to nothing.
 pub fn reset_io() {
@@ -134,8 +232,23 @@ pub fn reset_io() {
 }
 
 /// The counts as RocksDB writes them: `name = count`, separated by commas; with `exclude_zero` only those that are not 0.
+/// Those of levels, if they are counted, follow as `name = count@level0, count@level1`.
 pub fn report(exclude_zero: bool) -> String {
-    join(PerfMetric::ALL.iter().map(|metric| (metric.name(), get(*metric))), exclude_zero)
+    let mut text = join(PerfMetric::ALL.iter().map(|metric| (metric.name(), get(*metric))), exclude_zero);
+    if COUNTS.with(|counts| counts.by_level.get()) {
+        for metric in LevelMetric::ALL {
+            let of_levels = LEVELS.with_borrow(|levels| {
+                let counts = levels.iter().map(|counts| counts[*metric as usize]).enumerate();
+                let counts = counts.filter(|(_, count)| !exclude_zero || *count > 0);
+                counts.map(|(level, count)| format!("{count}@level{level}")).collect::<Vec<_>>().join(", ")
+            });
+            if !of_levels.is_empty() {
+                let comma = if text.is_empty() { "" } else { ", " };
+                let _ = write!(text, "{comma}{} = {of_levels}", metric.name());
+            }
+        }
+    }
+    text
 }
 /// The same of input and output.
 pub fn report_io(exclude_zero: bool) -> String {

@@ -78,6 +78,28 @@ impl StatsLevel {
     }
 }
 
+/// A histogram for each level of a tree.
+#[derive(Debug)]
+pub struct LevelHistograms(Vec<Mutex<HistogramCounts>>);
+
+impl LevelHistograms {
+    /// For so many levels.
+    pub fn new(levels: usize) -> Self {
+        Self((0..levels).map(|_| Mutex::new(HistogramCounts::new())).collect())
+    }
+    /// Adds a value; levels beyond the last count for that.
+    pub fn add(&self, level: u32, value: u64) {
+        if let Some(histogram) = self.0.get(level as usize).or(self.0.last()) {
+            histogram.lock().add(value);
+        }
+    }
+    /// The histograms that have values, with their levels.
+    pub fn filled(&self) -> Vec<(usize, HistogramCounts)> {
+        let all = self.0.iter().map(|histogram| histogram.lock().clone()).enumerate();
+        all.filter(|(_, counts)| counts.count() > 0).collect()
+    }
+}
+
 const TICKERS: usize = Ticker::ALL.len();
 const HISTOGRAMS: usize = Histogram::ALL.len();
 const _: () = assert!(TICKERS == 263 && HISTOGRAMS == 80); // RocksDB 11.8.1.

@@ -314,8 +314,10 @@ impl Db {
 
     /// The value of `key`, pinned where it is.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<PinnedValue>> {
+        if self.engine.threads.is_some() {
+            return self.get_listed(&ReadOptions::default(), &self.default, key.as_ref());
+        }
         let context = ironstone_sst::ReadContext::default();
-        let _listed = self.listed(ThreadOperation::Get, &self.default.0.name);
         let (view, at) = acquire::for_one_key(self.default.0.views(), || Ok(self.engine.pipeline.visible()))?;
         self.find(&view, key.as_ref(), at, &context)
     }
@@ -327,9 +329,23 @@ impl Db {
         key: impl AsRef<[u8]>,
     ) -> Result<Option<PinnedValue>> {
         self.check_handle(cf)?;
-        let _listed = self.listed(ThreadOperation::Get, &cf.0.name);
+        if self.engine.threads.is_some() {
+            return self.get_listed(options, cf, key.as_ref());
+        }
         let (view, at) = acquire::for_one_key(cf.0.views(), || self.read_sequence(options))?;
         self.find(&view, key.as_ref(), at, &options.context())
+    }
+    /// As [`get_cf`](Self::get_cf), in the list of what threads do.
+    #[cold]
+    fn get_listed(
+        &self,
+        options: &ReadOptions,
+        cf: &ColumnFamily,
+        key: &[u8],
+    ) -> Result<Option<PinnedValue>> {
+        let _listed = self.listed(ThreadOperation::Get, &cf.0.name);
+        let (view, at) = acquire::for_one_key(cf.0.views(), || self.read_sequence(options))?;
+        self.find(&view, key, at, &options.context())
     }
     fn find(
         &self,

@@ -4,6 +4,7 @@ use crate::options::{ColumnFamilyOptions, DbOptions};
 use crate::write::controller::StallLimits;
 use crate::write_buffer_manager::MemTableMemory;
 use ironstone_base::Result;
+use ironstone_base::statistics::LevelHistograms;
 use ironstone_base::sync::Arc;
 use ironstone_compaction::{CompactionOptions, CompactionStyle, FilterSource, Partitioning};
 use ironstone_memtable::{MemTableBloom, MemTableOptions};
@@ -94,6 +95,7 @@ impl ColumnFamilyOptions {
         &self,
         db: &DbOptions,
         database_cache: &Arc<BlockCache>,
+        read_latencies: Option<Arc<LevelHistograms>>,
     ) -> Result<TableOptions> {
         let table = &self.table;
         let block_cache = table.block_cache.as_ref().unwrap_or(database_cache);
@@ -138,6 +140,8 @@ impl ColumnFamilyOptions {
             initial_auto_readahead_size: table.initial_auto_readahead_size,
             num_file_reads_for_auto_readahead: table.num_file_reads_for_auto_readahead,
             statistics: db.statistics.as_ref().map(Arc::clone),
+            read_latencies,
+            last_level: (self.num_levels - 1).max(0) as u32,
             ..TableOptions::default()
         })
     }

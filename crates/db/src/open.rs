@@ -558,7 +558,7 @@ impl FamilyBuilder<'_> {
             id,
             name,
             self.instance,
-            Settings::new(options.clone(), self.options, self.place)?,
+            Settings::new(options.clone(), self.options, self.place, None)?,
             Arc::clone(self.memory),
             Arc::clone(&mem),
             Arc::clone(&family.current),

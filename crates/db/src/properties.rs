@@ -3,7 +3,7 @@
 pub(crate) mod report;
 
 use crate::Db;
-use crate::column_family::ColumnFamily;
+use crate::column_family::{ColumnFamily, ColumnFamilyData};
 use crate::read::view::SuperVersion;
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::Ordering;
@@ -65,6 +65,7 @@ const TEXTS: &[&str] = &[
     "stats",
     "cfstats",
     "cfstats-no-file-histogram",
+    "cf-file-histogram",
     "cf-write-stall-stats",
     "dbstats",
     "db-write-stall-stats",
@@ -113,11 +114,14 @@ impl Db {
         }
         match name {
             "stats" => Some(format!(
-                "{}{}",
+                "{}{}{}",
                 self.engine().column_family_stats(&cf.0),
+                file_histogram(&cf.0),
                 self.engine().database_stats()
             )),
-            "cfstats" | "cfstats-no-file-histogram" => Some(self.engine().column_family_stats(&cf.0)),
+            "cfstats" => Some(self.engine().column_family_stats(&cf.0) + &file_histogram(&cf.0)),
+            "cfstats-no-file-histogram" => Some(self.engine().column_family_stats(&cf.0)),
+            "cf-file-histogram" => Some(file_histogram(&cf.0)),
             "dbstats" => Some(self.engine().database_stats()),
             "cf-write-stall-stats" | "db-write-stall-stats" => {
                 self.map_property_cf(cf, full).map(|map| lines(&map))
@@ -330,4 +334,14 @@ fn estimate_keys(view: &SuperVersion) -> u64 {
 fn readers_memory(view: &SuperVersion) -> u64 {
     let slots = view.levels.iter().flat_map(|level| &level.tables);
     slots.filter_map(|slot| slot.open_reader()).map(|reader: Arc<_>| reader.memory_usage() as u64).sum()
+}
+
+/// How long reads of table files took, by level: RocksDB's text.
+fn file_histogram(data: &ColumnFamilyData) -> String {
+    let mut text = format!("\n** File Read Latency Histogram By Level [{}] **\n", data.name);
+    let settings = data.settings();
+    for (level, counts) in settings.read_latencies().map(|all| all.filled()).unwrap_or_default() {
+        text += &format!("** Level {level} read latency histogram (micros):\n{counts}\n");
+    }
+    text
 }

@@ -7,9 +7,10 @@ use crate::options::{
     ColumnFamilyOptions, DbOptions, OptionError, OptionStruct, SetRules, set_by_rules, validate,
 };
 use crate::table_cache::{TableCache, TableOpener};
+use ironstone_base::statistics::{LevelHistograms, StatsLevel};
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::Ordering;
-use ironstone_base::{Error, Result};
+use ironstone_base::{Error, Result, Statistics};
 use ironstone_compaction::CompactionOptions;
 use ironstone_sst::BlockCache;
 use ironstone_vfs::FileSystem;
@@ -37,16 +38,36 @@ pub(crate) struct TablePlace {
 
 impl Settings {
     /// Of a column family with `options` in a database with those of `db`.
-    pub(crate) fn new(options: ColumnFamilyOptions, db: &DbOptions, place: &TablePlace) -> Result<Self> {
+    /// What is measured goes where it went with those `before`.
+    pub(crate) fn new(
+        options: ColumnFamilyOptions,
+        db: &DbOptions,
+        place: &TablePlace,
+        before: Option<&Self>,
+    ) -> Result<Self> {
+        let has_timers = |statistics: &Arc<Statistics>| statistics.level() > StatsLevel::ExceptTimers;
+        let read_latencies = match before {
+            Some(before) => before.read_latencies().cloned(),
+            None => db
+                .statistics
+                .as_ref()
+                .filter(|statistics| has_timers(statistics))
+                .map(|_| Arc::new(LevelHistograms::new(options.num_levels.max(1) as usize))),
+        };
         let opener = Arc::new(TableOpener {
             fs: Arc::clone(&place.fs),
             dir: place.dir.clone(),
-            table: Arc::new(options.table_options(db, &place.block_cache)?),
+            table: Arc::new(options.table_options(db, &place.block_cache, read_latencies)?),
             direct: db.use_direct_reads,
             verify_unique_id: db.verify_sst_unique_id_in_manifest,
             cache: Arc::clone(&place.tables),
         });
         Ok(Self { compaction: options.compaction_options(db), opener, options })
+    }
+
+    /// How long reads of tables took, in microseconds, if that is measured.
+    pub(crate) fn read_latencies(&self) -> Option<&Arc<LevelHistograms>> {
+        self.opener.table.read_latencies.as_ref()
     }
 }
 
@@ -99,7 +120,7 @@ impl Db {
         let mut options = changed(&cf.0.settings().options, changes)?;
         let notes = options.sanitize();
         validate(&db, &options)?;
-        let settings = Settings::new(options, &db, &engine.place)?;
+        let settings = Settings::new(options, &db, &engine.place, Some(&cf.0.settings()))?;
         {
             let mut state = engine.state.lock();
             let family = state.family_mut(cf.id())?;
@@ -134,7 +155,7 @@ impl Db {
             let renew = |family: &crate::engine::Family| {
                 let known = family.data.settings();
                 validate(&options, &known.options)?;
-                Settings::new(known.options.clone(), &options, &engine.place)
+                Settings::new(known.options.clone(), &options, &engine.place, Some(&known))
             };
             let renewed = state.families.values().map(renew).collect::<Result<Vec<_>>>()?;
             for (family, settings) in state.families.values_mut().zip(renewed) {

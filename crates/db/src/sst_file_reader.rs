@@ -51,7 +51,8 @@ impl SstFileReader {
         let cache = BlockCache::new(CacheOptions::default());
         let mut cf = options.cf.clone();
         cf.sanitize();
-        let mut open = OpenOptions::new(Arc::new(cf.table_options(&options.db, &cache)?), FileNumber(0));
+        let mut open =
+            OpenOptions::new(Arc::new(cf.table_options(&options.db, &cache, None)?), FileNumber(0));
         open.skip_filters = cf.comparator.different_bytes_may_be_equal();
         let size = file.size();
         let table = Arc::new(TableReader::open(file, size, open)?);

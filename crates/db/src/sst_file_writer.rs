@@ -125,7 +125,7 @@ impl SstFileWriter {
         cf.sanitize();
         crate::options::validate(&self.options.db, &cf)?;
         let cache = BlockCache::new(CacheOptions::default()); // Nothing is read.
-        let table = Arc::new(cf.table_options(&self.options.db, &cache)?);
+        let table = Arc::new(cf.table_options(&self.options.db, &cache, None)?);
         let (compression, compression_options) = self.compression();
         let now = self.options.db.env.clock.now_seconds();
         let (id, name) = match &self.column_family {

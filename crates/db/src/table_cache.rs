@@ -183,6 +183,11 @@ impl TableSlot {
     pub(crate) fn file_size(&self) -> u64 {
         self.meta.file_size
     }
+    /// The level that it is opened for.
+    #[inline]
+    pub(crate) fn level(&self) -> u32 {
+        self.level
+    }
     /// The table, if it is open.
     pub(crate) fn open_reader(&self) -> Option<Arc<TableReader>> {
         self.reader.load_full()

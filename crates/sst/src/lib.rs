@@ -22,6 +22,7 @@ pub mod properties;
 mod readahead;
 pub mod reader;
 pub mod table_iter;
+mod timed_file;
 pub mod unique_id;
 
 pub use builder::{BuiltTable, TableBuilder};

@@ -4,6 +4,7 @@ use crate::cached_block::BlockCache;
 use crate::file_checksum::FileChecksumGenFactory;
 use crate::filter::FilterPolicy;
 use ironstone_base::checksum::ChecksumKind;
+use ironstone_base::statistics::LevelHistograms;
 use ironstone_base::sync::Arc;
 use ironstone_base::{
     ColumnFamilyId, FileNumber, PrefixSeek, SequenceNumber, SliceTransform, Statistics, UserComparator,
@@ -150,6 +151,10 @@ pub struct TableOptions {
     pub max_block_size: usize,
     /// Where to count.
     pub statistics: Option<Arc<Statistics>>,
+    /// Where to note how long reads of the file take, in microseconds.
+    pub read_latencies: Option<Arc<LevelHistograms>>,
+    /// The deepest level that there is: seeks on it are counted apart.
+    pub last_level: u32,
 }
 
 impl Default for TableOptions {
@@ -190,6 +195,8 @@ impl Default for TableOptions {
             num_file_reads_for_auto_readahead: 2,
             max_block_size: u32::MAX as usize,
             statistics: None,
+            read_latencies: None,
+            last_level: 6,
         }
     }
 }
@@ -352,6 +359,8 @@ pub struct TableReadOptions {
     pub upper_bound: Option<Arc<[u8]>>,
     /// When the prefix filter may end a seek; none: never.
     pub prefix_seek: Option<Arc<PrefixSeek>>,
+    /// Count seeks that read data, as those of users.
+    pub counts_seeks: bool,
 }
 
 impl TableReadOptions {

@@ -19,6 +19,7 @@ use crate::options::{IndexType, OpenOptions, ReadContext, ReadTier, TableOptions
 use crate::properties::TableProperties;
 use crate::readahead::Readahead;
 use crate::table_iter::TableIter;
+use crate::timed_file::TimedFile;
 use ironstone_base::sync::Arc;
 use ironstone_base::{
     Error, FragmentedTombstones, InternalKey, InternalKeyBuf, InternalKeyComparator, RangeTombstone, Result,
@@ -35,6 +36,8 @@ pub struct TableReader {
     file: Box<dyn RandomAccessFile>,
     file_size: u64,
     footer: Footer,
+    /// The level that it was opened on.
+    level: u32,
     /// Blocks in memory have checksums.
     is_protected: bool,
     table: Arc<TableOptions>,
@@ -112,7 +115,17 @@ impl TableReader {
     /// Opens the table in `file`, which is `file_size` bytes long. Reads footer, metaindex,
     /// properties and, unless they live in the block cache, index and filter.
     pub fn open(file: Box<dyn RandomAccessFile>, file_size: u64, options: OpenOptions) -> Result<Self> {
+        let file = match options.table.read_latencies.clone() {
+            Some(latencies) => Box::new(TimedFile { file, latencies, level: options.level }),
+            None => file,
+        };
         open::open(file, file_size, &options)
+    }
+
+    /// The level that it was opened on; it may have moved since.
+    #[inline]
+    pub fn level(&self) -> u32 {
+        self.level
     }
 
     /// An iterator, standing nowhere.

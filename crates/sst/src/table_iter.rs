@@ -24,6 +24,8 @@ pub struct TableIter {
     readahead: Readahead,
     /// The key stood on with the table's sequence number, for tables whose entries carry none.
     patched_key: Option<InternalKeyBuf>,
+    /// The last seek read data, or nobody wants to know.
+    counted: bool,
 }
 
 impl TableIter {
@@ -39,6 +41,7 @@ impl TableIter {
             cursor,
             readahead,
             patched_key: None,
+            counted: true,
         }
     }
 
@@ -64,6 +67,7 @@ impl TableIter {
     /// Opens the index if that was not done yet, and stands nowhere.
     fn start(&mut self) -> Result<()> {
         self.cursor.reset();
+        self.counted = !self.options.counts_seeks;
         if self.blocks.is_none() {
             let mut blocks = IndexCursor::new(&self.reader, &self.options.read)?;
             if let Some(bound) = &self.options.upper_bound {
@@ -124,6 +128,10 @@ impl TableIter {
         let block = self.reader.data_block_ahead(&self.options.read, index, at, &mut self.readahead)?;
         self.block = Some(block);
         self.block_at = offset;
+        if !self.counted {
+            self.counted = true;
+            self.reader.count_seek_data();
+        }
         if self.entries().is_none() {
             return Err(self.damaged(Corrupt("the cache has another block in the place of a data block")));
         }

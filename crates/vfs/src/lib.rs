@@ -21,7 +21,7 @@ pub use file::{
 };
 
 pub use op::OpKind;
-pub use timer::{PerfCpuTimer, PerfTimer};
+pub use timer::{PerfCpuTimer, PerfTimer, stopwatch};
 
 use ironstone_base::sync::Arc;
 

@@ -129,6 +129,18 @@ named_enum! {
 }
 
 named_enum! {
+    /// What is counted of the work of a thread for each level apart. Names are those of RocksDB 11.8's `PerfContextByLevel`.
+    pub enum LevelMetric {
+        BloomFilterUseful = "bloom_filter_useful",
+        BloomFilterFullPositive = "bloom_filter_full_positive",
+        BloomFilterFullTruePositive = "bloom_filter_full_true_positive",
+        UserKeyReturnCount = "user_key_return_count",
+        BlockCacheHitCount = "block_cache_hit_count",
+        BlockCacheMissCount = "block_cache_miss_count",
+    }
+}
+
+named_enum! {
     /// What is counted of the input and output of a thread. Names and order are those of RocksDB 11.8's `IOStatsContext`.
     pub enum IoMetric {
         ThreadPoolId = "thread_pool_id",

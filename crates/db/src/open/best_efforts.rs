@@ -34,7 +34,7 @@ pub(super) fn recover(
             None => {
                 let given = descriptors.iter().find(|descriptor| descriptor.name == name);
                 let given = given.map_or_else(ColumnFamilyOptions::default, |given| given.options.clone());
-                let opener = Settings::new(given, options, place)?.opener;
+                let opener = Settings::new(given, options, place, None)?.opener;
                 openers.entry(name.to_owned()).or_insert(opener)
             }
         };

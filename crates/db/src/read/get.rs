@@ -12,7 +12,7 @@ use super::pinned_value::PinnedValue;
 use super::view::{LevelView, SuperVersion};
 use crate::memtables::DbMemTable;
 use crate::table_cache::TableSlot;
-use ironstone_base::perf::{self, PerfMetric};
+use ironstone_base::perf::{self, LevelMetric, PerfMetric};
 use ironstone_base::sync::Arc;
 use ironstone_base::{Error, InternalKey, InternalKeyBuf, Result, SequenceNumber, ValueType, merge};
 use ironstone_sst::{KeyHash, ReadContext, ReadTier, TableEntry};
@@ -139,6 +139,9 @@ impl SuperVersion {
                 };
                 from_table(entry?, covered)
             })?;
+            if let Found::Value(_) = &found {
+                perf::count_at_level(LevelMetric::UserKeyReturnCount, slot.level());
+            }
             Ok(if matches!(found, Found::Nothing) {
                 ControlFlow::Continue(())
             } else {

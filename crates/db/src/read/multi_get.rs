@@ -4,6 +4,7 @@
 use super::get::{Found, from_table, in_memtable, not_in_memtables};
 use super::pinned_value::PinnedValue;
 use super::view::{LevelView, SuperVersion};
+use ironstone_base::perf::{self, LevelMetric};
 use ironstone_base::sync::Arc;
 use ironstone_base::{InternalKeyBuf, Result, SequenceNumber};
 use ironstone_sst::{KeyHash, PendingGet, ReadContext, ReadTier, TableReader};
@@ -207,6 +208,9 @@ impl SuperVersion {
                 let target = get.target();
                 let covered = reader.covering(target.user_key(), target.sequence());
                 let found = reader.finish_get(context, get).and_then(|entry| from_table(entry, covered));
+                if let Ok(Found::Value(_)) = found {
+                    perf::count_at_level(LevelMetric::UserKeyReturnCount, reader.level());
+                }
                 answers.push((at, found));
             }
         }

@@ -76,6 +76,7 @@ impl ReadOptions {
             readahead_size: self.readahead_size,
             upper_bound: self.iterate_upper_bound.as_deref().map(Arc::from),
             prefix_seek,
+            counts_seeks: true,
         }
     }
 

@@ -1,8 +1,12 @@
 //! What the counts of a thread say about its own reads and writes.
 
 use crate::disk::Disk;
-use ironstone::perf::{self, PerfLevel, PerfMetric};
-use ironstone::{FilterPolicy, IndexType, Options, WriteOptions, merge_operators};
+use ironstone::perf::{self, LevelMetric, PerfLevel, PerfMetric};
+use ironstone::statistics::{StatsLevel, Ticker};
+use ironstone::{
+    CompactRangeOptions, Db, FilterPolicy, IndexType, Options, ReadOptions, Statistics, WriteOptions,
+    merge_operators, slice_transform,
+};
 use std::sync::Arc;
 
 /// What `act` adds to each of `metrics`.
@@ -146,4 +150,123 @@ fn threads_count_for_themselves() {
         .unwrap();
     assert_eq!(theirs.join().unwrap(), 5);
     assert_eq!(perf::get(PerfMetric::GetReadBytes), 0);
+}
+
+/// `deep` lies on level 6, `top` on level 0.
+fn two_levels(disk: &Disk, options: &Options) -> Db {
+    let db = disk.open_with(options);
+    for key in ["aa1", "deep", "zz1"] {
+        db.put(key, "12345").unwrap();
+    }
+    db.flush().unwrap();
+    let to_bottom = CompactRangeOptions { change_level: true, target_level: Some(6), ..Default::default() };
+    db.compact_range(&to_bottom, db.default_column_family(), None, None).unwrap();
+    for key in ["aa2", "top", "zz2"] {
+        db.put(key, "12345").unwrap();
+    }
+    db.flush().unwrap();
+    drop(db);
+    disk.open_with(options) // Tables know the level that they were opened on.
+}
+
+#[test]
+fn each_level_is_counted_apart_if_that_is_wanted() {
+    use LevelMetric::*;
+    let disk = Disk::new();
+    let db = two_levels(&disk, &options(&disk));
+    let counts = |level: u32, act: &dyn Fn()| {
+        perf::reset();
+        act();
+        let metrics = [
+            BloomFilterUseful,
+            BloomFilterFullPositive,
+            BloomFilterFullTruePositive,
+            UserKeyReturnCount,
+            BlockCacheHitCount,
+            BlockCacheMissCount,
+        ];
+        metrics.map(|metric| perf::get_at_level(metric, level))
+    };
+    let get = |key: &'static str| move |db: &Db| drop(db.get(key).unwrap());
+    assert_eq!(counts(0, &|| get("top")(&db)), [0; 6], "not asked for");
+    perf::enable_by_level();
+    assert_eq!(counts(0, &|| get("top")(&db)), [0, 1, 1, 1, 1, 0]);
+    assert_eq!(counts(6, &|| get("top")(&db)), [0; 6], "it was not reached");
+    assert_eq!(counts(0, &|| get("deep")(&db)), [1, 0, 0, 0, 0, 0]);
+    assert_eq!(counts(6, &|| get("deep")(&db)), [0, 1, 1, 1, 1, 0], "read by the line before");
+    assert_eq!(counts(6, &|| drop(db.multi_get(&["deep", "top", "aaa"]))), [1, 1, 1, 1, 1, 0]);
+    assert_eq!(perf::get_at_level(UserKeyReturnCount, 0), 1);
+    let report = perf::report(true);
+    assert!(report.contains("bloom_filter_useful = 2@level0, 1@level6"), "{report}");
+    perf::set_level(PerfLevel::Disable);
+    assert_eq!(counts(0, &|| get("top")(&db)), [0; 6], "the level of all counts holds for these");
+    perf::set_level(PerfLevel::default());
+    let cold = disk.open_read_only(&options(&disk), &[]).unwrap();
+    assert_eq!(counts(6, &|| get("deep")(&cold)), [0, 1, 1, 1, 0, 1], "from the file");
+    perf::disable_by_level();
+    assert_eq!(counts(0, &|| get("top")(&db)), [0; 6]);
+    perf::clear_by_level();
+}
+
+#[test]
+fn seeks_are_counted_by_what_the_filter_says_and_for_the_last_level_apart() {
+    let disk = Disk::new();
+    let mut options = options(&disk);
+    options.cf.prefix_extractor = Some(slice_transform::fixed_prefix(2));
+    let statistics = Arc::new(Statistics::default());
+    options.db.statistics = Some(Arc::clone(&statistics));
+    let db = two_levels(&disk, &options);
+    let seek = |key: &str| {
+        use Ticker::*;
+        let all = [
+            LastLevelSeekFiltered,
+            LastLevelSeekFilterMatch,
+            LastLevelSeekData,
+            NonLastLevelSeekFiltered,
+            NonLastLevelSeekFilterMatch,
+            NonLastLevelSeekData,
+        ];
+        let before = all.map(|ticker| statistics.ticker(ticker));
+        db.iter().unwrap().seek(key).unwrap();
+        let mut after = all.map(|ticker| statistics.ticker(ticker));
+        after.iter_mut().zip(before).for_each(|(after, before)| *after -= before);
+        after
+    };
+    assert_eq!(seek("aa0"), [0, 1, 1, 0, 1, 1]);
+    assert_eq!(seek("de"), [0, 1, 1, 1, 0, 0]);
+    assert_eq!(seek("to"), [1, 0, 0, 0, 1, 1]);
+    assert_eq!(seek("mm"), [1, 0, 0, 1, 0, 0]);
+    let whole = ReadOptions { total_order_seek: true, ..ReadOptions::default() };
+    let before = statistics.ticker(Ticker::NonLastLevelSeekFilterMatch);
+    db.iter_cf(&whole, db.default_column_family()).unwrap().seek("aa0").unwrap();
+    assert_eq!(statistics.ticker(Ticker::NonLastLevelSeekFilterMatch), before, "no filter was asked");
+}
+
+#[test]
+fn times_of_file_reads_are_shown_by_level() {
+    let disk = Disk::new();
+    let mut options = options(&disk);
+    let name = "rocksdb.cf-file-histogram";
+    let db = two_levels(&disk, &options);
+    assert_eq!(db.property(name).unwrap(), "\n** File Read Latency Histogram By Level [default] **\n");
+    drop(db);
+    let statistics = Arc::new(Statistics::default());
+    options.db.statistics = Some(Arc::clone(&statistics));
+    let db = disk.open_with(&options);
+    db.get("deep").unwrap();
+    db.set_options(&[("disable_auto_compactions", "true")]).unwrap();
+    let text = db.property(name).unwrap();
+    for level in [
+        "** Level 0 read latency histogram (micros):\nCount: ",
+        "** Level 6 read latency histogram (micros):\nCount: ",
+    ] {
+        assert!(text.contains(level), "{text}");
+    }
+    assert!(db.property("rocksdb.cfstats").unwrap().ends_with(&text));
+    assert!(db.property("rocksdb.stats").unwrap().contains("File Read Latency Histogram"));
+    assert!(!db.property("rocksdb.cfstats-no-file-histogram").unwrap().contains("File Read Latency"));
+    drop(db);
+    statistics.set_level(StatsLevel::ExceptTimers);
+    let db = disk.open_with(&options);
+    assert!(!db.property(name).unwrap().contains("Level 0"), "nothing is timed");
 }

@@ -10,7 +10,7 @@ use crate::index::FlatIndex;
 use crate::options::{ReadContext, ReadTier};
 use crate::readahead::Readahead;
 use ironstone_base::checksum::{ChecksumKind, block_checksum, context_modifier};
-use ironstone_base::perf::{self, PerfMetric};
+use ironstone_base::perf::{self, LevelMetric, PerfMetric};
 use ironstone_base::protection::changed_in_memory;
 use ironstone_base::statistics::Ticker;
 use ironstone_base::sync::Arc;
@@ -479,9 +479,9 @@ impl TableReader {
     fn statistics(&self) -> Option<&Statistics> {
         self.table.statistics.as_deref()
     }
-    #[inline]
+    #[inline(always)] // On the way of every read.
     pub(super) fn count_hit(&self, tickers: &RoleTickers) {
-        perf::count(PerfMetric::BlockCacheHitCount, 1);
+        perf::count_with_level(PerfMetric::BlockCacheHitCount, LevelMetric::BlockCacheHitCount, self.level);
         if let Some(metric) = tickers.metric {
             perf::count(metric, 1);
         }
@@ -491,6 +491,9 @@ impl TableReader {
         }
     }
     pub(super) fn count_miss(&self, tickers: &RoleTickers) {
+        if self.cache.is_some() {
+            perf::count_at_level(LevelMetric::BlockCacheMissCount, self.level);
+        }
         if let Some(statistics) = self.statistics().filter(|_| self.cache.is_some()) {
             statistics.record(Ticker::BlockCacheMiss, 1);
             statistics.record(tickers.miss, 1);

@@ -7,7 +7,7 @@ use crate::cached_block::{BlockRef, PinnedBytes};
 use crate::filter_block::{KeyHash, ParsedFilter};
 use crate::index::FlatIndex;
 use crate::options::ReadContext;
-use ironstone_base::perf::{self, PerfMetric};
+use ironstone_base::perf::{self, LevelMetric, PerfMetric};
 use ironstone_base::prefix_seek::Direction;
 use ironstone_base::statistics::Ticker;
 use ironstone_base::{InternalKey, InternalKeyBuf, PrefixSeek, Result, SequenceNumber, ValueType};
@@ -255,10 +255,27 @@ impl TableReader {
         direction: Direction,
     ) -> Result<bool> {
         match &self.filter_extractor {
-            Some(extractor) if !matches!(self.filter, FilterHome::None) && !context.skip_filters => seek
-                .is_ruled_out(target.user_key(), direction, extractor, |prefix| {
+            Some(extractor) if !matches!(self.filter, FilterHome::None) && !context.skip_filters => {
+                let mut asked = false;
+                let ask = |prefix: &[u8]| {
+                    asked = true;
                     self.ask_for_prefix(context, prefix, target)
-                }),
+                };
+                let is_out = seek.is_ruled_out(target.user_key(), direction, extractor, ask)?;
+                match (asked, is_out) {
+                    (false, _) => {}
+                    (_, true) => {
+                        self.count_seek(Ticker::LastLevelSeekFiltered, Ticker::NonLastLevelSeekFiltered)
+                    }
+                    (_, false) => {
+                        self.count_seek(
+                            Ticker::LastLevelSeekFilterMatch,
+                            Ticker::NonLastLevelSeekFilterMatch,
+                        );
+                    }
+                }
+                Ok(is_out)
+            }
             _ => Ok(false),
         }
     }
@@ -266,7 +283,7 @@ impl TableReader {
     #[inline(never)] // Reads of keys ask for whole keys as a rule.
     fn ask_for_prefix(&self, context: &ReadContext, prefix: &[u8], target: InternalKey<'_>) -> Result<bool> {
         let may_match = self.ask_filter(context, prefix, target)?;
-        count_filter(may_match);
+        perf::count(filter_count(may_match), 1);
         self.count(Ticker::BloomFilterPrefixChecked);
         if !may_match {
             self.count(Ticker::BloomFilterPrefixUseful);
@@ -281,11 +298,22 @@ impl TableReader {
         }
         if self.filters_keys {
             let passes = self.ask_filter(context, target.user_key(), target)?;
-            count_filter(passes);
+            self.count_filter(passes);
             self.count(if passes { Ticker::BloomFilterFullPositive } else { Ticker::BloomFilterUseful });
             return Ok(passes);
         }
-        self.prefix_may_match(context, target)
+        self.prefix_filter_lets_pass(context, target)
+    }
+
+    #[inline(never)] // Reads of keys ask for whole keys as a rule.
+    fn prefix_filter_lets_pass(&self, context: &ReadContext, target: InternalKey<'_>) -> Result<bool> {
+        let Some(prefix) = self.filter_extractor.as_ref().and_then(|by| by.transform(target.user_key()))
+        else {
+            return Ok(true);
+        };
+        let passes = self.ask_for_prefix(context, prefix, target)?;
+        perf::count_at_level(filter_metric(passes), self.level);
+        Ok(passes)
     }
 
     /// Whether the filter of the partition around `target` may have been given `entry`.
@@ -348,14 +376,32 @@ impl TableReader {
         }
     }
     #[inline]
+    fn count_filter(&self, passes: bool) {
+        perf::count_with_level(filter_count(passes), filter_metric(passes), self.level);
+    }
+    /// Counts a seek, by level.
+    fn count_seek(&self, on_last_level: Ticker, above: Ticker) {
+        self.count(if self.level >= self.table.last_level { on_last_level } else { above });
+    }
+    /// Counts a seek that read data.
+    #[inline]
+    pub(crate) fn count_seek_data(&self) {
+        self.count_seek(Ticker::LastLevelSeekData, Ticker::NonLastLevelSeekData);
+    }
+    #[inline]
     pub(super) fn count_true_positive(&self, found: bool) {
         if found && self.filters_keys && !matches!(self.filter, FilterHome::None) {
+            perf::count_at_level(LevelMetric::BloomFilterFullTruePositive, self.level);
             self.count(Ticker::BloomFilterFullTruePositive);
         }
     }
 }
 
 #[inline]
-fn count_filter(passes: bool) {
-    perf::count(if passes { PerfMetric::BloomSstHitCount } else { PerfMetric::BloomSstMissCount }, 1);
+fn filter_count(passes: bool) -> PerfMetric {
+    if passes { PerfMetric::BloomSstHitCount } else { PerfMetric::BloomSstMissCount }
+}
+#[inline]
+fn filter_metric(passes: bool) -> LevelMetric {
+    if passes { LevelMetric::BloomFilterFullPositive } else { LevelMetric::BloomFilterUseful }
 }

@@ -81,6 +81,7 @@ pub(super) fn open(
         cache_file_id,
         file_size,
         footer,
+        level: options.level,
         is_protected: table.block_protection_bytes_per_key > 0,
         table,
         properties,
