@@ -1,6 +1,7 @@
 //! A database that lost tables opens with `best_efforts_recovery` as it does in RocksDB.
+#![allow(clippy::disallowed_methods)] // As in the crate: it works with the files of other programs.
 
-use ironstone_compat::directory::Scratch;
+use ironstone_compat::directory::{Scratch, files};
 use ironstone_compat::driver::{Driver, Options, Writes, ran};
 use ironstone_compat::workload::Workload;
 use std::path::PathBuf;
@@ -9,10 +10,7 @@ const IRONSTONE: Driver = Driver::Ironstone(env!("CARGO_BIN_EXE_ironstone_driver
 const BEST: Options<'_> = Options { db: "best_efforts_recovery=true", cf: "disable_auto_compactions=true" };
 
 fn tables(db: &Scratch) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(db.db()).unwrap().map(|entry| entry.unwrap().path());
-    let mut tables: Vec<_> = entries.filter(|path| path.extension().is_some_and(|e| e == "sst")).collect();
-    tables.sort();
-    tables
+    files(&db.db(), "", ".sst")
 }
 
 /// Both engines open copies of `source` without the tables that `lost` names, counted from the newest, and agree.
