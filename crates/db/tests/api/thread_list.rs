@@ -7,7 +7,8 @@ use ironstone::{
     Code, CompactionFilter, Db, EventListener, FilterDecision, FlushJobInfo, Options, Statistics,
     ThreadOperation, ThreadStage, ThreadState, ThreadStatus, ThreadType,
 };
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use ironstone_base::sync::Mutex;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 fn tracked(disk: &Disk) -> Options {
@@ -29,7 +30,7 @@ impl Spy {
         let Some(db) = self.db.get().and_then(Weak::upgrade) else { return };
         self.clock.get().unwrap().advance(Duration::from_secs(1));
         let busy = db.thread_list().unwrap().into_iter().filter(|t| t.operation != ThreadOperation::Unknown);
-        self.seen.lock().unwrap().extend(busy);
+        self.seen.lock().extend(busy);
     }
 }
 
@@ -64,7 +65,7 @@ fn flushes_and_compactions_are_listed_while_they_run() {
     spy.db.set(Arc::downgrade(&db)).unwrap();
     db.put("a", "1").unwrap();
     db.flush().unwrap();
-    let flush = spy.seen.lock().unwrap().remove(0);
+    let flush = spy.seen.lock().remove(0);
     assert_eq!(flush.thread_type, ThreadType::HighPriority);
     assert_eq!((&*flush.db_name, &*flush.cf_name), ("/db", "default"));
     assert_eq!((flush.operation, flush.stage), (ThreadOperation::Flush, ThreadStage::FlushRun));
@@ -74,7 +75,7 @@ fn flushes_and_compactions_are_listed_while_they_run() {
     db.put("a", "2").unwrap();
     db.flush().unwrap(); // The second table of level 0: they are compacted.
     db.wait_for_compact().unwrap();
-    let seen = std::mem::take(&mut *spy.seen.lock().unwrap());
+    let seen = std::mem::take(&mut *spy.seen.lock());
     let compaction = seen.iter().find(|t| t.operation == ThreadOperation::Compaction).unwrap();
     assert_eq!(compaction.thread_type, ThreadType::LowPriority);
     assert_eq!(compaction.stage.name(), "CompactionJob::ProcessKeyValueCompaction");
@@ -85,7 +86,7 @@ fn flushes_and_compactions_are_listed_while_they_run() {
 
     // One that was asked for runs on the thread of who asked.
     crate::disk::rewrite_all(&db);
-    let seen = std::mem::take(&mut *spy.seen.lock().unwrap());
+    let seen = std::mem::take(&mut *spy.seen.lock());
     assert_eq!((seen[0].thread_type, seen[0].operation.name()), (ThreadType::User, "Compaction"));
     assert!(seen[0].properties.contains(&("Manual/Deletion/Trivial", 1)));
 
@@ -115,7 +116,7 @@ fn reads_are_listed_under_the_thread_that_reads() {
     db.merge("a", "1").unwrap();
     let seen = |act: &dyn Fn()| {
         act();
-        let seen = std::mem::take(&mut *spy.seen.lock().unwrap());
+        let seen = std::mem::take(&mut *spy.seen.lock());
         (seen[0].thread_type, seen[0].operation.name(), seen[0].cf_name.clone())
     };
     let user = |name: &'static str| (ThreadType::User, name, "default".to_owned());
