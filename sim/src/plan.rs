@@ -77,6 +77,8 @@ pub enum Chore {
     JumpTo(u64),
     /// Changes options of one, or of the database.
     SetOptions(usize),
+    /// Ingests a file behind one: it brings one key, and another that was deleted before and stays so.
+    IngestBehind(usize),
 }
 
 /// What goes wrong while the database works.
@@ -201,7 +203,7 @@ impl Plan {
 
 fn chore(rng: &mut StdRng, families: usize) -> Chore {
     let family = rng.random_range(0..families);
-    match rng.random_range(0..16) {
+    match rng.random_range(0..17) {
         0..3 => Chore::FlushAll,
         3 => Chore::Flush(family),
         4..6 => Chore::StartFlush(family),
@@ -214,6 +216,7 @@ fn chore(rng: &mut StdRng, families: usize) -> Chore {
         12 => Chore::Suggest(family),
         13 => Chore::Promote(family, rng.random_range(1..4)),
         14 => Chore::JumpTo(*[0, 1, 1 << 40, 1 << 50, u64::MAX >> 12].choose(rng).expect("not empty")),
+        15 => Chore::IngestBehind(family),
         _ => Chore::SetOptions(family),
     }
 }

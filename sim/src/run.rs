@@ -6,7 +6,7 @@ use crate::plan::{Chore, Plan, Trouble};
 use crate::state;
 use ironstone::{
     Code, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db, DbIterator,
-    DbOptions, Error, FlushOptions, ReadOptions, WriteBatch, WriteOptions,
+    DbOptions, Error, FlushOptions, IngestOptions, Options, ReadOptions, SstFileWriter, WriteBatch, WriteOptions,
 };
 use ironstone_base::sync::{Arc, thread};
 use ironstone_testkit::random_options::{random_db_changes, random_family_changes};
@@ -316,6 +316,33 @@ impl Stage {
                     |error: &Error| matches!(error.code(), Code::InvalidArgument | Code::NotSupported);
                 (changed.or_else(|error| if refused(&error) { Ok(()) } else { Err(error) }), false)
             }
+            Chore::IngestBehind(family) => (self.ingest_behind(of(family)), false),
+        }
+    }
+
+    /// Brings a key that nobody wrote, which is there at once, and one that was deleted, which nobody may ever see.
+    fn ingest_behind(&self, cf: &ColumnFamily) -> ironstone::Result<()> {
+        let options = Options { db: (*self.db.options()).clone(), cf: self.db.column_family_options(cf) };
+        if !options.cf.cf_allow_ingest_behind {
+            return Ok(());
+        }
+        let number = self.disk.op_count();
+        let (hidden, new) = (state::hidden_key(number), state::brought_key(number));
+        self.db.delete_cf(&WriteOptions::synced(), cf, &hidden)?;
+        let path = Path::new("/behind.sst");
+        let mut writer = SstFileWriter::new(&options);
+        writer.open(path)?;
+        writer.put(&hidden, b"")?;
+        writer.put(&new, b"")?;
+        writer.finish()?;
+        let behind = IngestOptions { ingest_behind: true, ..IngestOptions::default() };
+        match self.db.ingest_external_files(cf, &[path], &behind) {
+            Err(error) if error.code() == Code::InvalidArgument => Ok(()), // No room for it.
+            Err(error) => Err(error),
+            Ok(()) => match self.db.get_cf(&ReadOptions::default(), cf, &new)? {
+                Some(_) => Ok(()),
+                None => Err(Error::corruption("a key that was ingested behind is not there")),
+            },
         }
     }
 

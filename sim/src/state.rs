@@ -11,6 +11,14 @@ pub fn number_key(writer: usize) -> Vec<u8> {
 pub fn shared_key(key: u8) -> Vec<u8> {
     format!("s{key:03}").into_bytes()
 }
+/// A key that was deleted before a file was ingested behind that holds it.
+pub fn hidden_key(number: u64) -> Vec<u8> {
+    format!("b{number}").into_bytes()
+}
+/// A key that only a file ingested behind holds.
+pub fn brought_key(number: u64) -> Vec<u8> {
+    format!("c{number}").into_bytes()
+}
 /// The value that batch `id` puts, with so many bytes more.
 pub fn value(id: BatchId, padding: usize) -> Vec<u8> {
     let mut value = format!("{}.{}.", id.0, id.1).into_bytes();
@@ -41,6 +49,8 @@ fn note(found: &mut Found, family: usize, key: &[u8], value: &[u8]) -> Result<()
         "s" => {
             found.shared[family].insert(number.parse().map_err(|_| bad())?, writer_of(value)?);
         }
+        "b" => return Err(format!("{text} was ingested behind the tombstone that should hide it")),
+        "c" => {}
         _ => return Err(bad()),
     }
     Ok(())

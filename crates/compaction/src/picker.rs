@@ -117,6 +117,11 @@ impl<'a> Picker<'a> {
         Self { version, options, running, context, shape: LevelShape::new(version, options) }
     }
 
+    /// The deepest level with files, but for one that is kept for files ingested behind: no compaction touches it.
+    fn last_level(&self) -> Option<usize> {
+        (0..=self.options.max_output_level()).rev().find(|&level| !self.version.files(level).is_empty())
+    }
+
     fn by_score(&self) -> Option<CompactionPlan> {
         let mut level0_waits = false;
         for due in self.shape.scores(self.version, self.options, self.running, self.context) {
@@ -167,9 +172,7 @@ impl<'a> Picker<'a> {
     /// Files that somebody, or a collector of tombstones, asked to be compacted. On the last level with files
     /// there is nowhere to go.
     fn marked(&self) -> Option<CompactionPlan> {
-        let last =
-            (1..=self.options.max_output_level()).rev().find(|&level| !self.version.files(level).is_empty());
-        let levels = 0..last.unwrap_or(1);
+        let levels = 0..self.last_level().unwrap_or(0).max(1);
         self.first_file(levels, |_, file| self.context.is_marked(file), |level| Some(level + 1))
             .map(|draft| self.plan(draft, CompactionReason::FilesMarkedForCompaction))
     }
@@ -184,7 +187,7 @@ impl<'a> Picker<'a> {
             file.largest_seqno != SequenceNumber::ZERO && file.largest_seqno < threshold
         };
         // Only if the rewrite as a whole stands at the bottom: otherwise it would change nothing, for ever.
-        self.all_drafts(0..self.options.num_levels, due, Some)
+        self.all_drafts(0..self.options.max_output_level() + 1, due, Some)
             .map(|draft| self.plan(draft, CompactionReason::BottommostFiles))
             .find(|plan| plan.bottommost)
     }
@@ -194,7 +197,7 @@ impl<'a> Picker<'a> {
         let now = self.context.now_seconds;
         let limit = now.checked_sub(self.options.ttl).filter(|_| self.options.ttl > 0)?;
         let due = |file: &FileMetaData| file.oldest_ancester_time > 0 && file.oldest_ancester_time < limit;
-        let last = self.version.last_level()?;
+        let last = self.last_level()?;
         if self.options.compaction_pri == CompactionPriority::RoundRobin {
             let level = (1..last).find(|&level| self.version.files(level).iter().any(|file| due(file)));
             if let Some(plan) =
@@ -211,7 +214,7 @@ impl<'a> Picker<'a> {
     fn periodic(&self) -> Option<CompactionPlan> {
         let limit = self.periodic_limit()?;
         let due = |_: usize, file: &FileMetaData| is_older(file, limit);
-        let last = self.version.last_level()?;
+        let last = self.last_level()?;
         let down = self.options.level_compaction_dynamic_level_bytes;
         self.first_file(0..last + 1, due, |level| Some(if down && level < last { level + 1 } else { level }))
             .map(|draft| self.plan(draft, CompactionReason::PeriodicCompaction))

@@ -58,10 +58,10 @@ impl LevelShape {
     }
 
     fn dynamic(version: &Version, options: &CompactionOptions) -> Self {
-        let last = options.num_levels - 1;
+        let last = options.max_output_level();
         let sizes: Vec<u64> = (0..=last).map(|level| version.level_bytes(level)).collect();
         let mut shape =
-            Self { base_level: last, max_bytes: vec![u64::MAX; last + 1], lowest_unnecessary_level: None };
+            Self { base_level: last, max_bytes: vec![u64::MAX; options.num_levels], lowest_unnecessary_level: None };
         let Some(first_non_empty) = (1..=last).find(|&level| sizes[level] > 0) else {
             return shape; // Level 0 goes straight to the last level, and nothing else is due.
         };
@@ -99,7 +99,7 @@ impl LevelShape {
         shape
     }
 
-    /// The scores of all levels but the last, most urgent first; among equals the upper level.
+    /// The scores of all levels but the last that compactions write, most urgent first; among equals the upper level.
     /// Files that are being compacted do not count.
     pub fn scores(
         &self,
@@ -111,7 +111,7 @@ impl LevelShape {
         let mut scores = Vec::with_capacity(options.num_levels);
         // Bytes that compactions will soon push down into the level looked at.
         let mut coming_down = 0.0;
-        for level in 0..options.num_levels - 1 {
+        for level in 0..options.max_output_level() {
             let total = version.level_bytes(level);
             let idle: u64 = version
                 .files(level)
@@ -195,7 +195,7 @@ impl LevelShape {
         let level0_due = version.files(0).len() >= options.level0_file_num_compaction_trigger
             || level0_bytes >= options.max_bytes_for_level_base;
         let (mut pending, mut coming_down) = if level0_due { (level0_bytes, level0_bytes) } else { (0, 0) };
-        for level in self.base_level..options.num_levels - 1 {
+        for level in self.base_level..options.max_output_level() {
             let own = version.level_bytes(level);
             if level == self.base_level && level0_due {
                 pending = pending.saturating_add(own);

@@ -1,6 +1,8 @@
 //! Table files made outside of databases: RocksDB takes ours, and we take RocksDB's.
 
-use ironstone::{Db, IngestOptions, Options, SstFileReader, SstFileWriter};
+use ironstone::{
+    CompactRangeOptions, CompactionStyle, Db, IngestOptions, Options, SstFileReader, SstFileWriter,
+};
 use ironstone_compat::driver::tool;
 use std::io::Write;
 use std::path::Path;
@@ -107,4 +109,50 @@ fn we_ingest_files_of_rocksdb_and_it_reads_the_database() {
     assert_eq!(lines.len(), 3000, "{text}");
     assert_eq!(lines[..3], ["key00000 : theirs0", "key00001 : newest", "key00002 : theirs2"]);
     assert_eq!(lines[1000], "key01000 : ours1000");
+}
+
+#[test]
+fn either_reads_what_the_other_ingested_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let at = format!("--db={}", path.display());
+    let mut options = options();
+    options.db.allow_ingest_behind = true; // RocksDB 7.8 does not know the column family's option.
+    options.cf.compaction_style = CompactionStyle::Universal;
+    let file = |name: &str, entries: &[(&str, &str)]| {
+        let file = dir.path().join(name);
+        let mut writer = SstFileWriter::new(&options);
+        writer.open(&file).unwrap();
+        entries.iter().for_each(|(key, value)| writer.put(key, value).unwrap());
+        writer.finish().unwrap();
+        file
+    };
+    let behind = IngestOptions { ingest_behind: true, ..IngestOptions::default() };
+    let db = Db::open(&options, &path).unwrap();
+    db.put("b", "new").unwrap();
+    db.delete("c").unwrap();
+    db.delete("x").unwrap();
+    db.compact_range(&CompactRangeOptions::default(), db.default_column_family(), None, None).unwrap();
+    let ours = file("ours.sst", &[("a", "old"), ("b", "old"), ("c", "old"), ("d", "old")]);
+    db.ingest_external_files(db.default_column_family(), &[ours], &behind).unwrap();
+    db.close().unwrap();
+    drop(db);
+
+    let load = "--try_load_options";
+    let Some((ok, text)) = tool("ldb", &arguments(&[&at, load, "scan"])) else { return };
+    assert!(ok, "{text}");
+    assert_eq!(text.lines().collect::<Vec<_>>(), ["a : old", "b : new", "d : old"], "{text}");
+    let (ok, text) = tool("ldb", &arguments(&[&at, load, "checkconsistency"])).unwrap();
+    assert!(ok && text.contains("OK"), "{text}");
+
+    let theirs = file("theirs.sst", &[("x", "old"), ("y", "old")]).display().to_string();
+    let ingest = arguments(&[&at, load, "ingest_extern_sst", "--ingest_behind", &theirs]);
+    let (ok, text) = tool("ldb", &ingest).unwrap();
+    assert!(ok && text.contains("external SST files ingested"), "{text}");
+    let db = Db::open(&options, &path).unwrap();
+    let keys = || db.iter().unwrap().entries().map(|entry| entry.unwrap().0).collect::<Vec<_>>();
+    assert_eq!(keys(), [b"a", b"b", b"d", b"y"], "x was deleted");
+    db.compact_range(&CompactRangeOptions::default(), db.default_column_family(), None, None).unwrap();
+    assert_eq!(keys(), [b"a", b"b", b"d", b"y"]);
+    assert_eq!(db.get("b").unwrap().as_deref(), Some(&b"new"[..]));
 }

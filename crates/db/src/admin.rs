@@ -81,6 +81,9 @@ impl Db {
         engine.write_failure()?;
         let mut options = options.clone();
         options.sanitize();
+        if engine.options().allow_ingest_behind {
+            options.keep_last_level();
+        }
         crate::options::validate(&engine.options(), &options)?;
         let options = &options;
         if name.is_empty() {

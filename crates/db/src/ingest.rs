@@ -9,7 +9,10 @@
 //!           commit one group of edits for all column families
 //! ```
 //! What was written before the sequence numbers were taken is in tables where the files overlap it, so the files
-//! are newer than all tables below them, and older than every entry that memtables hold of their keys.
+//! are newer than all tables below them, and older than every entry that memtables hold of their keys. Files that are
+//! ingested behind need none of this: see `behind`.
+
+mod behind;
 
 use crate::Db;
 use crate::background::flush::{flush_and_wait, wait_flushed};
@@ -54,7 +57,11 @@ pub struct IngestOptions {
     pub allow_global_seqno: bool,
     /// Flush memtables that the files overlap, and wait for that. Default true. Without, such files are refused.
     pub allow_blocking_flush: bool,
-    /// Put the files below everything that is there. Not built: `NotSupported`.
+    /// Put the files below everything that is there, with sequence number 0: keys of theirs that were ever written are
+    /// passed over, and snapshots see the rest at once. Default false. Needs `cf_allow_ingest_behind`, which has to be
+    /// on since the column family was created; the files must not overlap each other, nor tables of the last level.
+    /// `snapshot_consistency`, `allow_global_seqno`, `allow_blocking_flush` and `fail_if_not_bottommost_level` are then
+    /// without effect.
     pub ingest_behind: bool,
     /// Write the sequence number into the files. Not built, and not needed since RocksDB 5.16, which reads it from
     /// the MANIFEST: `NotSupported`.
@@ -88,7 +95,6 @@ impl Default for IngestOptions {
 impl IngestOptions {
     fn check(&self) -> Result<()> {
         let unbuilt = [
-            (self.ingest_behind, "ingest_behind"),
             (self.write_global_seqno, "write_global_seqno: sequence numbers go to the MANIFEST"),
             (self.allow_db_generated_files, "allow_db_generated_files"),
         ];
@@ -124,7 +130,8 @@ impl Db {
     /// # Errors
     /// `InvalidArgument` for files that are not of version 2 of external files, are empty, have another comparator
     /// or were made for another column family, and where `options` allow no sequence number or no flush and one is
-    /// needed. `NotSupported` for options that are not built. `Corruption` for damaged files. The database is then as
+    /// needed, and where `ingest_behind` finds no room on the last level. `NotSupported` for options that are not built,
+    /// and for files to ingest behind that overlap each other. `Corruption` for damaged files. The database is then as
     /// it was, and so are the files.
     pub fn ingest_external_files(
         &self,
@@ -144,6 +151,7 @@ impl Db {
         for (at, family) in families.iter().enumerate() {
             self.check_handle(family.cf)?;
             family.options.check()?;
+            behind::check_family(family)?;
             if family.files.is_empty() {
                 return Err(Error::invalid_argument("no files to ingest"));
             }
@@ -214,6 +222,10 @@ impl Job {
         let order = &data.comparator.user;
         by_key.sort_by(|a, b| order.compare(&a.smallest.0, &b.smallest.0));
         let overlap_each_other = by_key.windows(2).any(|pair| pair[0].overlaps(order, pair[1]));
+        if overlap_each_other && family.options.ingest_behind {
+            let what = "Files with overlapping ranges cannot be ingested with ingestion behind mode.";
+            return Err(Error::not_supported(what));
+        }
         if overlap_each_other && !family.options.allow_global_seqno {
             return Err(Error::invalid_argument(
                 "Global seqno is required, but disabled: the files overlap each other",
@@ -223,9 +235,13 @@ impl Job {
         Ok(Self { data, options: family.options.clone(), files, overlap_each_other, claims: Vec::new() })
     }
 
-    /// How many sequence numbers it needs: files that overlap each other have one each.
+    /// How many sequence numbers it needs: files that overlap each other have one each, files behind none.
     fn sequences(&self) -> u64 {
-        if self.overlap_each_other { self.files.len() as u64 } else { 1 }
+        match (self.options.ingest_behind, self.overlap_each_other) {
+            (true, _) => 0,
+            (false, true) => self.files.len() as u64,
+            (false, false) => 1,
+        }
     }
 
     /// Whether a memtable holds something in the range of a file that was written before `below`.
@@ -499,7 +515,7 @@ fn remove_ours(engine: &Engine, jobs: &[Job]) {
 fn overlapping(engine: &Engine, jobs: &[Job], below: SequenceNumber) -> Result<Vec<ColumnFamilyId>> {
     let state = engine.state.lock();
     let mut ids = Vec::new();
-    for job in jobs {
+    for job in jobs.iter().filter(|job| !job.options.ingest_behind) {
         if job.overlaps_memtables(&state, below)? {
             if !job.options.allow_blocking_flush {
                 return Err(Error::invalid_argument("External file requires flush"));
@@ -511,6 +527,9 @@ fn overlapping(engine: &Engine, jobs: &[Job], below: SequenceNumber) -> Result<V
 }
 
 fn place(engine: &Arc<Engine>, jobs: &mut [Job]) -> Result<()> {
+    if jobs.iter().all(|job| job.options.ingest_behind) {
+        return commit(engine, jobs, SequenceNumber::ZERO); // Older than everything: nobody has to wait.
+    }
     // Most of what is in the way goes while everybody can still write.
     let ids = overlapping(engine, jobs, SequenceNumber::MAX)?;
     if !ids.is_empty() {
@@ -605,6 +624,10 @@ struct Fits {
 }
 
 fn search_levels(job: &Job) -> Result<Vec<Fits>> {
+    if job.options.ingest_behind {
+        let last = job.level_behind()?;
+        return Ok(job.files.iter().map(|_| Fits { levels: vec![last], overlaps: false }).collect());
+    }
     let view = job.data.view();
     let order = &job.data.comparator.user;
     let base = LevelShape::new(&view.version, &job.data.settings().compaction).base_level;
@@ -653,7 +676,8 @@ impl Job {
                     && !family.running.writes_into(**level, smallest, largest)
             };
             file.level = fits.levels.iter().rev().find(free).copied().unwrap_or(0);
-            if self.options.fail_if_not_bottommost_level && file.level != last_level {
+            let behind = self.options.ingest_behind;
+            if self.options.fail_if_not_bottommost_level && !behind && file.level != last_level {
                 return Err(Error::new(
                     Code::TryAgain,
                     "Files cannot be ingested to Lmax. Please make sure key range of Lmax does not overlap with files to ingest.",
@@ -661,19 +685,20 @@ impl Job {
             }
             let needs_sequence = fits.overlaps || self.overlap_each_other;
             let needs_consistency = self.options.snapshot_consistency && snapshots_held;
-            if !self.options.allow_global_seqno && (needs_sequence || needs_consistency) {
+            if !behind && !self.options.allow_global_seqno && (needs_sequence || needs_consistency) {
                 return Err(Error::invalid_argument("Global seqno is required, but disabled"));
             }
             // A snapshot may be taken at any moment, so with snapshot consistency there is always a number.
-            let numbered =
-                self.options.allow_global_seqno && (self.options.snapshot_consistency || needs_sequence);
+            let numbered = !behind
+                && self.options.allow_global_seqno
+                && (self.options.snapshot_consistency || needs_sequence);
             file.sequence = match (numbered, self.overlap_each_other) {
                 (false, _) => SequenceNumber::ZERO,
                 (true, false) => first,
                 (true, true) => first.plus(at as u64),
             };
             self.claims.push(family.running.add_range(file.level, smallest, largest));
-            let epoch = versions.new_epoch_number(self.data.id);
+            let epoch = if behind { behind::EPOCH } else { versions.new_epoch_number(self.data.id) };
             edit.add_file(file.level, Arc::new(file.metadata(epoch, now)));
         }
         Ok(edit)

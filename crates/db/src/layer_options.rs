@@ -48,6 +48,8 @@ impl ColumnFamilyOptions {
             bottommost_compression: self.bottommost_compression,
             compression_options: self.compression_opts.clone(),
             bottommost_compression_options: self.bottommost_compression_opts.clone(),
+            allow_ingest_behind: (db.allow_ingest_behind || self.cf_allow_ingest_behind)
+                && self.compaction_style != CompactionStyle::Fifo,
             max_subcompactions: db.max_subcompactions.max(1) as usize,
             ..CompactionOptions::default()
         }

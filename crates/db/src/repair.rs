@@ -437,7 +437,7 @@ impl Repair<'_> {
         }
         files.sort_by_key(|file| std::cmp::Reverse((file.largest_seqno, file.number)));
         self.report.merged += wanted.tables.len();
-        let output_level = settings.compaction.num_levels.saturating_sub(1);
+        let output_level = settings.compaction.max_output_level();
         let (compression, compression_options) =
             settings.compaction.compression_of_level(output_level, 0, true);
         let plan = CompactionPlan {
@@ -452,8 +452,8 @@ impl Repair<'_> {
             max_compaction_bytes: u64::MAX,
             compression,
             compression_options,
-            bottommost: true,
-            ingest_behind: false,
+            bottommost: !settings.compaction.allow_ingest_behind,
+            ingest_behind: settings.compaction.allow_ingest_behind,
             max_subcompactions: 1,
             partitioning: Partitioning::default(),
             full: true,

@@ -1,15 +1,18 @@
 //! Random operations on a database and on the model, compared all the way. One seed is one run:
 //! the operations depend on nothing else.
 
+mod behind;
+
 use crate::model::{Change, Entries, Model};
 use crate::random_options::{
     random_db_changes, random_db_options, random_family_changes, random_family_options,
 };
 use ironstone::options::DbOptions;
 use ironstone::{
-    Code, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db, DbIterator,
+    Code, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, CompactionStyle, Db, DbIterator,
     FlushOptions, ReadOptions, SliceTransform, Snapshot, WriteBatch, WriteOptions,
 };
+use behind::Touched;
 use ironstone_vfs::Env;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -35,6 +38,7 @@ pub struct RandomRun {
     snapshots: Vec<(Snapshot, Model)>,
     /// Keys of the single-delete kind that have been put and not removed since.
     put_once: BTreeSet<(String, Vec<u8>)>,
+    touched: Touched,
     key_count: u32,
     trace: Vec<String>,
     next_family: u32,
@@ -62,11 +66,13 @@ impl RandomRun {
             model: Model::new(),
             snapshots: Vec::new(),
             put_once: BTreeSet::new(),
+            touched: Touched::default(),
             key_count,
             trace: Vec::new(),
             next_family: 1,
             kept: None,
         };
+        run.touched.create("default", &run.families["default"]);
         run.open()?;
         Ok(run)
     }
@@ -160,6 +166,7 @@ impl RandomRun {
             985..988 => self.drop_family(),
             988..992 => self.scan_all(),
             992..994 => self.set_options(),
+            994..996 => self.ingest_behind(),
             _ => self.sync(),
         }
     }
@@ -244,7 +251,7 @@ impl RandomRun {
             Change::DeleteRange(_, begin, end) => db.delete_range_cf(&options, &family, begin, end),
         };
         result.map_err(|error| format!("write: {error}"))?;
-        self.model.apply(&change);
+        self.apply(&change);
         Ok(())
     }
 
@@ -266,8 +273,13 @@ impl RandomRun {
         }
         self.note(|| format!("batch of {}", changes.len()));
         self.db().write(&batch, &options).map_err(|error| format!("write batch: {error}"))?;
-        changes.iter().for_each(|change| self.model.apply(change));
+        changes.iter().for_each(|change| self.apply(change));
         Ok(())
+    }
+
+    fn apply(&mut self, change: &Change) {
+        self.model.apply(change);
+        self.touched.note(change);
     }
 
     /// Now, or as of a snapshot.
@@ -479,8 +491,13 @@ impl RandomRun {
         let levels: BTreeMap<String, i32> =
             self.families.iter().map(|(name, options)| (name.clone(), options.num_levels)).collect();
         for (name, options) in &mut self.families {
+            let behind = options.cf_allow_ingest_behind && self.rng.random_bool(0.8);
             *options = random_family_options(&mut self.rng);
+            options.cf_allow_ingest_behind |= behind && options.compaction_style != CompactionStyle::Fifo;
             options.num_levels = options.num_levels.max(levels[name]);
+            if !options.cf_allow_ingest_behind {
+                self.touched.forget(name);
+            }
         }
         if harm < 2 {
             self.lose_manifest(harm == 1)
@@ -539,6 +556,7 @@ impl RandomRun {
         let options = random_family_options(&mut self.rng);
         self.note(|| format!("create {name}"));
         self.db().create_column_family(&name, &options).map_err(|error| format!("create: {error}"))?;
+        self.touched.create(&name, &options);
         self.families.insert(name.clone(), options);
         self.model.create(&name);
         Ok(())
@@ -559,6 +577,7 @@ impl RandomRun {
         }
         self.families.remove(&name);
         self.model.remove(&name);
+        self.touched.forget(&name);
         self.put_once.retain(|(family, _)| *family != name);
         Ok(())
     }

@@ -189,7 +189,7 @@ impl ManualCompaction {
 
     /// Universal compaction merges everything, whatever the range.
     fn next_universal(&mut self, picker: &Picker<'_>) -> ManualPick {
-        if self.stage == Stage::Done || picker.version.num_files() == 0 {
+        if self.stage == Stage::Done || picker.last_level().is_none() {
             return ManualPick::Done;
         }
         let Some(mut plan) = picker.all_runs(CompactionReason::ManualCompaction) else {
@@ -219,8 +219,8 @@ impl ManualCompaction {
 
     fn first_stage(&self, picker: &Picker<'_>) -> Stage {
         let (begin, end) = (self.begin.as_deref(), self.end.as_deref());
-        match (0..picker.version.num_levels()).find(|&level| picker.version.range_overlaps(level, begin, end))
-        {
+        let mut levels = 0..picker.options.max_output_level() + 1;
+        match levels.find(|&level| picker.version.range_overlaps(level, begin, end)) {
             None => Stage::Done,
             Some(0) => Stage::Down(0),
             Some(level) => Stage::Arrived(level),
@@ -230,7 +230,7 @@ impl ManualCompaction {
     fn stage_at(&self, picker: &Picker<'_>, level: usize) -> Stage {
         let last = match picker.options.level_compaction_dynamic_level_bytes {
             true => picker.options.max_output_level(),
-            false => picker.version.last_level().unwrap_or(0),
+            false => picker.last_level().unwrap_or(0),
         };
         let rewrite_bottom = match self.policy {
             BottommostPolicy::Skip => false,
@@ -338,8 +338,9 @@ pub fn pick_files(
     }
     if output_level > options.max_output_level() {
         let last = options.max_output_level();
+        let kept = if options.allow_ingest_behind { ": the level below is kept for files ingested behind" } else { "" };
         let message =
-            format!("compaction of named files: output level {output_level} is beyond the last, {last}");
+            format!("compaction of named files: output level {output_level} is beyond the last, {last}{kept}");
         return Err(Error::invalid_argument(message));
     }
     for &number in numbers {
@@ -383,7 +384,7 @@ pub fn pick_files(
 /// The move of all files of level 0 to `target_level`, where they must not overlap each other and no level down
 /// to there may have files.
 ///
-/// `InvalidArgument` if that is not so, if there is no such level, or if a compaction of level 0 runs.
+/// `InvalidArgument` if that is not so, if there is no such level or it is kept for files ingested behind, or if a compaction of level 0 runs.
 pub fn promote_level0(
     version: &Version,
     options: &CompactionOptions,
@@ -397,6 +398,9 @@ pub fn promote_level0(
     }
     if target_level >= version.num_levels() {
         return refuse("Target level does not exist");
+    }
+    if target_level > options.max_output_level() {
+        return refuse("Target level is kept for files ingested behind");
     }
     let files = version.files(0);
     if running.any_busy(files) || running.has_exclusive() {
@@ -440,7 +444,7 @@ pub enum Refit {
 /// The move of all files of the deepest level with files to `target_level`, up or down. `None`: as far up as
 /// empty levels reach whose target size they fit.
 ///
-/// `InvalidArgument` if there is no such level, `NotSupported` if a level on the way has files, `Aborted` if
+/// `InvalidArgument` if there is no such level or it is kept for files ingested behind, `NotSupported` if a level on the way has files, `Aborted` if
 /// several files would come to level 0, or files of level 0 overlap.
 pub fn refit_last_level(
     version: &Version,
@@ -452,11 +456,14 @@ pub fn refit_last_level(
     if let Some(target) = target_level.filter(|&target| target >= version.num_levels()) {
         return Err(Error::invalid_argument(format!("target level {target} exceeds the number of levels")));
     }
-    let Some(level) = version.last_level() else { return Ok(Refit::Done) };
+    if let Some(target) = target_level.filter(|&target| target > options.max_output_level()) {
+        return Err(Error::invalid_argument(format!("target level {target} is kept for files ingested behind")));
+    }
+    let picker = Picker::new(version, options, running, context);
+    let Some(level) = picker.last_level() else { return Ok(Refit::Done) };
     if !running.is_empty() {
         return Ok(Refit::Wait);
     }
-    let picker = Picker::new(version, options, running, context);
     let target = target_level.unwrap_or_else(|| picker.highest_fitting_level(level));
     if target == level {
         return Ok(Refit::Done);

@@ -70,7 +70,7 @@ impl TtlBoost {
 
     fn new(picker: &Picker<'_>, level: usize) -> Self {
         let ttl = picker.options.ttl;
-        let last = picker.version.last_level().unwrap_or(0);
+        let last = picker.last_level().unwrap_or(0);
         if ttl == 0 || level == 0 || level >= last {
             return Self::OFF;
         }

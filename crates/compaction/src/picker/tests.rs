@@ -1,7 +1,9 @@
 use crate::options::{
     CompactionOptions, CompactionPriority, CompactionStyle, FifoOptions, StopStyle, UniversalOptions,
 };
-use crate::picker::manual::{BottommostPolicy, ManualCompaction, ManualPick, NamedFilesOptions, pick_files};
+use crate::picker::manual::{
+    BottommostPolicy, ManualCompaction, ManualPick, NamedFilesOptions, pick_files, promote_level0, refit_last_level,
+};
 use crate::picker::{PickContext, pick_automatic};
 use crate::plan::{CompactionPlan, PlanKind};
 use crate::running::{CompactionId, RunningCompactions};
@@ -321,6 +323,24 @@ impl Tree {
                     Err(error) => error.to_string(),
                 }
             }
+            // promote <level>
+            "promote" => {
+                let (version, context) = (self.version(), self.context());
+                let level = case.arguments[0].parse().unwrap();
+                match promote_level0(&version, &self.options, &self.running, &context, level) {
+                    Ok(plan) => plan.map_or("nothing".to_owned(), |plan| show_plan(&plan)),
+                    Err(error) => error.to_string(),
+                }
+            }
+            // refit <level or ->
+            "refit" => {
+                let (version, context) = (self.version(), self.context());
+                let level = case.arguments[0].parse().ok();
+                match refit_last_level(&version, &self.options, &self.running, &context, level) {
+                    Ok(refit) => format!("{refit:?}"),
+                    Err(error) => error.to_string(),
+                }
+            }
             other => panic!("unknown command {other}"),
         }
     }
@@ -414,6 +434,7 @@ fn text_cases() {
         "named_files.txt",
         "universal.txt",
         "fifo.txt",
+        "ingest_behind.txt",
     ] {
         let mut tree = Tree::new();
         text_test::run(name, |case| tree.answer(case));
@@ -477,6 +498,8 @@ impl FilledTree {
             compression: CompressionKind::None,
             ..CompactionOptions::default()
         };
+        tree.options.allow_ingest_behind =
+            style != CompactionStyle::Fifo && tree.options.num_levels > 2 && rng.random_ratio(1, 4);
         tree.levels = vec![Vec::new(); tree.options.num_levels];
         tree.now = 1000;
         let keys = [5, 40, 400][rng.random_range(0..3)];
@@ -554,7 +577,7 @@ impl FilledTree {
     /// The plan may run, and what it says about the rest of the tree is true.
     fn check_plan(&self, plan: &CompactionPlan) {
         assert!(self.tree.running.admits(plan), "{plan:?}");
-        let last = self.tree.options.num_levels - 1;
+        let last = self.tree.options.max_output_level();
         assert!(
             plan.output_level <= last && plan.inputs.iter().all(|inputs| inputs.level <= plan.output_level)
         );

@@ -229,7 +229,7 @@ impl Picker<'_> {
             let end = runs[start..].iter().position(|run| run.busy).map_or(runs.len(), |at| start + at);
             return (end - start > 1).then(|| self.plan_runs(runs, start..end, reason)).flatten();
         }
-        let deepest = self.version.last_level()?;
+        let deepest = self.last_level()?;
         let below = |level: usize| (level + 1..=last).find(|&level| !self.version.files(level).is_empty());
         let output = |level: usize| below(level).or(Some(last).filter(|_| level == 0));
         let levels = 0..deepest.max(1);

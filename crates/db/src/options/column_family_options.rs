@@ -53,6 +53,10 @@ option_struct! {
         bottommost_compression_opts: CompressionOptions = CompressionOptions::default(), Mutable, V7;
         /// How many levels there are, level 0 included.
         num_levels: i32 = 7, Fixed, V7;
+        /// Files may be ingested behind everything (`ingest_behind`). The last level is kept for them and compactions
+        /// leave it alone, no tombstone is dropped, and there are at least 3 levels. To be set from the first write on;
+        /// not with FIFO compaction. (RocksDB: universal compaction only.)
+        cf_allow_ingest_behind: bool = false, Fixed, Later;
         /// Level 0 is compacted when it has so many files.
         level0_file_num_compaction_trigger: i32 = 4, Mutable, V7;
         /// Writes are slowed down when level 0 has so many files.
@@ -178,7 +182,6 @@ option_struct! {
         refused("compression_manager", "CompressionManager", &["nullptr", ""], Change::Mutable, Since::Later, "custom compression");
         refused("disallow_memtable_writes", "bool", &["false"], Change::Fixed, Since::Later, "column families without writes");
         refused("table_properties_collectors", "list of TablePropertiesCollectorFactory", &["", "nullptr"], Change::Fixed, Since::Later, "collectors of table properties");
-        refused("cf_allow_ingest_behind", "bool", &["false"], Change::Fixed, Since::Later, "ingestion behind existing data");
         deprecated("filter_deletes", "bool");
         deprecated("check_flush_compaction_key_order", "bool");
         deprecated("verify_checksums_in_compaction", "bool");

@@ -127,6 +127,8 @@ option_struct! {
         info_log_level: InfoLogLevel = InfoLogLevel::Info, Fixed, V7;
         /// Write the database's id to the MANIFEST.
         write_dbid_to_manifest: bool = true, Fixed, V7;
+        /// `cf_allow_ingest_behind` of all column families.
+        allow_ingest_behind: bool = false, Fixed, V7;
         /// Write the database's id to IDENTITY.
         write_identity_file: bool = true, Fixed, Later;
         /// What table files say about the machine that wrote them; `__hostname__`: its name.
@@ -187,7 +189,6 @@ option_struct! {
         refused("wal_filter", "WalFilter", &["nullptr", ""], Change::Fixed, Since::V7, "WAL filters");
         refused("verify_manifest_content_on_close", "bool", &["false"], Change::Mutable, Since::Later, "verification of the MANIFEST at closing");
         refused("persist_stats_to_disk", "bool", &["false"], Change::Fixed, Since::V7, "statistics persisted in the database");
-        refused("allow_ingest_behind", "bool", &["false"], Change::Fixed, Since::V7, "ingestion behind existing data");
         refused("wal_compression", "CompressionType", &["kNoCompression"], Change::Fixed, Since::V7, "compressed WALs");
         refused("atomic_flush", "bool", &["false"], Change::Fixed, Since::V7, "atomic flush of column families");
         OptionSpec {

@@ -205,6 +205,9 @@ impl ColumnFamilyOptions {
             cf.level0_slowdown_writes_trigger = i32::MAX;
             cf.level0_stop_writes_trigger = i32::MAX;
         }
+        if cf.cf_allow_ingest_behind {
+            notes.extend(cf.keep_last_level());
+        }
         cf.sanitize_ages();
         let multiplier = cf.max_bytes_for_level_multiplier;
         let positive = if multiplier > 0.0 { multiplier } else { 1.0 };
@@ -246,6 +249,16 @@ impl ColumnFamilyOptions {
 }
 
 impl ColumnFamilyOptions {
+    /// Makes sure that there is a level to spare for files that are ingested behind, which is asked for by an option
+    /// of the column family or of the database.
+    pub(crate) fn keep_last_level(&mut self) -> Vec<String> {
+        let (mut notes, cf) = (Vec::new(), self);
+        if cf.compaction_style != CompactionStyle::Fifo {
+            adjust!(notes, cf.num_levels, cf.num_levels.max(3), "files ingested behind have the last level");
+        }
+        notes
+    }
+
     /// How old files may become, where that depends on other options.
     fn sanitize_ages(&mut self) {
         let filtered = self.compaction_filter.is_some() || self.compaction_filter_factory.is_some();

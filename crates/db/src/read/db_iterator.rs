@@ -511,9 +511,12 @@ impl DbIterator {
     #[cold]
     fn note_passed(&mut self) {
         let Some(source) = self.source.as_ref().filter(|source| {
-            let least = source.cf().settings().options.min_tombstones_for_range_conversion;
+            let settings = source.cf().settings();
+            let least = settings.options.min_tombstones_for_range_conversion;
             let sees_all = source.prefix_seek.is_none() && source.options.read_tier == ReadTier::All;
-            least > 0 && self.passed >= least && sees_all
+            // Files that are ingested behind may bring keys between the tombstones.
+            let nothing_comes = !settings.compaction.allow_ingest_behind;
+            least > 0 && self.passed >= least && sees_all && nothing_comes
         }) else {
             return;
         };

@@ -33,7 +33,7 @@ fn write_file(options: &Options, name: &str, entries: &str) -> PathBuf {
     path
 }
 
-fn ingest_with(disk: &Disk, db: &Db, files: &[&str], options: &IngestOptions) -> Result<()> {
+pub fn ingest_with(disk: &Disk, db: &Db, files: &[&str], options: &IngestOptions) -> Result<()> {
     let write = |(at, entries): (usize, &&str)| write_file(&disk.options(), &format!("in{at}"), entries);
     let files: Vec<PathBuf> = files.iter().enumerate().map(write).collect();
     db.ingest_external_files(db.default_column_family(), &files, options)
@@ -185,7 +185,6 @@ fn options_that_allow_less_refuse_what_would_need_more() {
     let last_only = IngestOptions { fail_if_not_bottommost_level: true, ..IngestOptions::default() };
     refused(ingest_with(&disk, &db, &["c=3"], &last_only), Code::TryAgain, "Lmax");
     for (options, what) in [
-        (IngestOptions { ingest_behind: true, ..IngestOptions::default() }, "ingest_behind"),
         (IngestOptions { write_global_seqno: true, ..IngestOptions::default() }, "write_global_seqno"),
         (IngestOptions { allow_db_generated_files: true, ..IngestOptions::default() }, "allow_db_generated"),
     ] {

@@ -14,6 +14,7 @@ mod concurrency;
 mod delete_range;
 mod in_flight;
 mod ingest;
+mod ingest_behind;
 mod iterators;
 mod listeners;
 mod merge;
