@@ -47,8 +47,8 @@ pub use partitioner::{
     SstPartitionerFixedPrefix,
 };
 pub use picker::manual::{
-    BottommostPolicy, ManualCompaction, ManualPick, NamedFilesOptions, Refit, pick_files, promote_level0,
-    refit_last_level,
+    BottommostPolicy, ManualCompaction, ManualPick, NamedFilesOptions, Refit, drop_file, pick_files,
+    promote_level0, refit_last_level,
 };
 pub use picker::{PickContext, needs_compaction, pick_automatic, sorted_run_count};
 pub use plan::{CompactionPlan, CompactionReason, LevelInputs, PlanKind};

@@ -11,6 +11,7 @@ use crate::listener::BackgroundErrorReason;
 use crate::open::FamilyBuilder;
 use crate::options::ColumnFamilyOptions;
 use crate::write::switch::Which;
+use ironstone_base::file_name::{self, FileKind};
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::Ordering;
 use ironstone_base::{Code, ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
@@ -266,6 +267,40 @@ impl Db {
     pub fn promote_level0(&self, cf: &ColumnFamily, target_level: usize) -> Result<()> {
         self.check_handle(cf)?;
         manual::promote_level0(self.engine(), cf, target_level)
+    }
+
+    /// Removes the file `name` with all that is in it: RocksDB's `DeleteFile`, which it has given up since. A table,
+    /// `000012.sst`, has to be what is oldest in its column family: on the last level that has tables, and there the
+    /// oldest if that is level 0. A WAL has to be in the archive: `archive/000003.log`. Answers whether it was removed;
+    /// a table that a compaction reads is left to it. (RocksDB does not tell.)
+    ///
+    /// # Errors
+    /// `InvalidArgument` for other names, tables that do not exist, and those that are not the oldest: what is below
+    /// them would come back. `NotSupported` for WALs that are not archived. `IOError` for an archived WAL that does not
+    /// exist.
+    pub fn delete_file(&self, name: &str) -> Result<bool> {
+        let engine = self.engine();
+        engine.write_failure()?;
+        let relative = name.trim_start_matches('/');
+        let (archived, file) = match relative.strip_prefix("archive/") {
+            Some(file) => (true, file.trim_start_matches('/')),
+            None => (false, relative),
+        };
+        match (FileKind::parse(file), archived) {
+            (Some(FileKind::Table(number)), false) => manual::delete_table(engine, number),
+            (Some(FileKind::Wal(_)), true) => {
+                let path = file_name::archive_dir(&engine.wal_dir).join(file);
+                engine.env.fs.remove(&path)?;
+                info!(engine.log, "deleted {}", path.display());
+                Ok(true)
+            }
+            (Some(FileKind::Wal(_)), false) => {
+                Err(Error::not_supported(format!("{name}: Delete only supported for archived logs")))
+            }
+            _ => Err(Error::invalid_argument(format!(
+                "{name:?}: Invalid file name: neither a table nor an archived WAL"
+            ))),
+        }
     }
 
     /// Waits until no flush and no compaction runs or is due.

@@ -430,6 +430,46 @@ pub fn promote_level0(
     Ok(Some(plan))
 }
 
+/// The removal of the table `number` with all that is in it, which must be what is oldest: on the last level with files,
+/// and the oldest of level 0 if that is it. `None` if a compaction reads it or writes beside it.
+///
+/// `InvalidArgument` if there is no such table or if it is not the oldest.
+pub fn drop_file(
+    version: &Version,
+    options: &CompactionOptions,
+    running: &RunningCompactions,
+    context: &PickContext<'_>,
+    number: FileNumber,
+) -> Result<Option<CompactionPlan>> {
+    let refuse = |what: String| Err(Error::invalid_argument(format!("table {number}: {what}")));
+    let Some((level, _)) = version.file(number) else {
+        return refuse("File not found".to_owned());
+    };
+    let files = version.files(level);
+    let Some(at) = files.iter().position(|file| file.number == number) else {
+        return refuse("File not found".to_owned());
+    };
+    let picker = Picker::new(version, options, running, context);
+    if running.is_busy(number) || running.has_exclusive() {
+        return Ok(None);
+    }
+    // What is older would come back.
+    if let Some(last) = version.last_level().filter(|&last| last > level) {
+        return refuse(format!("File not in last level: it is on level {level}, and level {last} has files"));
+    }
+    if level == 0 && at + 1 < files.len() {
+        let older = files.len() - at - 1;
+        return refuse(format!("File in level 0, but not oldest: {older} are older"));
+    }
+    if level > 0 && picker.clean_cut(level, at..at + 1) != (at..at + 1) {
+        return refuse("a file beside it holds entries of the same key".to_owned());
+    }
+    let inputs = vec![LevelInputs { level, files: vec![files[at].clone()] }];
+    let mut plan = picker.plan_of(inputs, level, CompactionReason::ManualCompaction);
+    plan.kind = PlanKind::Drop;
+    Ok(running.admits(&plan).then_some(plan))
+}
+
 /// What giving all files of a level another level needs.
 #[derive(Clone, Debug)]
 pub enum Refit {

@@ -2,7 +2,8 @@ use crate::options::{
     CompactionOptions, CompactionPriority, CompactionStyle, FifoOptions, StopStyle, UniversalOptions,
 };
 use crate::picker::manual::{
-    BottommostPolicy, ManualCompaction, ManualPick, NamedFilesOptions, pick_files, promote_level0, refit_last_level,
+    BottommostPolicy, ManualCompaction, ManualPick, NamedFilesOptions, drop_file, pick_files, promote_level0,
+    refit_last_level,
 };
 use crate::picker::{PickContext, pick_automatic};
 use crate::plan::{CompactionPlan, PlanKind};
@@ -323,6 +324,15 @@ impl Tree {
                     Err(error) => error.to_string(),
                 }
             }
+            // drop <number>
+            "drop" => {
+                let (version, context) = (self.version(), self.context());
+                let number = FileNumber(case.arguments[0].parse().unwrap());
+                match drop_file(&version, &self.options, &self.running, &context, number) {
+                    Ok(plan) => plan.map_or("not now".to_owned(), |plan| show_plan(&plan)),
+                    Err(error) => error.to_string(),
+                }
+            }
             // promote <level>
             "promote" => {
                 let (version, context) = (self.version(), self.context());
@@ -435,6 +445,7 @@ fn text_cases() {
         "universal.txt",
         "fifo.txt",
         "ingest_behind.txt",
+        "drop_file.txt",
     ] {
         let mut tree = Tree::new();
         text_test::run(name, |case| tree.answer(case));

@@ -8,8 +8,8 @@ use ironstone_base::sync::{Arc, MutexGuard};
 use ironstone_base::{Code, Error, FileNumber, Result};
 use ironstone_compaction::picker::manual::{ManualCompaction, NamedFilesOptions};
 use ironstone_compaction::{
-    BottommostPolicy, CompactionPlan, ManualPick, Refit, pick_files, promote_level0 as pick_promotion,
-    refit_last_level,
+    BottommostPolicy, CompactionPlan, ManualPick, Refit, drop_file, pick_files,
+    promote_level0 as pick_promotion, refit_last_level,
 };
 use ironstone_version::Version;
 
@@ -168,6 +168,28 @@ pub(crate) fn promote_level0(engine: &Arc<Engine>, cf: &ColumnFamily, target_lev
     let Some(plan) = plan else { return Ok(()) };
     let claimed = claim(engine, family, version, plan)?;
     carry_out_unlocked(engine, &mut state, claimed, &[])
+}
+
+/// Drops the table `number`. Answers whether: not while a compaction has it.
+pub(crate) fn delete_table(engine: &Arc<Engine>, number: FileNumber) -> Result<bool> {
+    let mut state = engine.state.lock();
+    check(&state, &[])?;
+    let context = pick_context(engine);
+    let State { families, versions, .. } = &mut *state;
+    for family in families.values_mut() {
+        let Some(of_family) = versions.column_family(family.data.id) else { continue };
+        let version = of_family.current.clone();
+        if version.file(number).is_none() {
+            continue;
+        }
+        let compaction = &family.data.settings().compaction;
+        let Some(plan) = drop_file(&version, compaction, &family.running, &context, number)? else {
+            return Ok(false);
+        };
+        let claimed = claim(engine, family, version, plan)?;
+        return carry_out_unlocked(engine, &mut state, claimed, &[]).map(|()| true);
+    }
+    Err(Error::invalid_argument(format!("table {number}: File not found")))
 }
 
 fn claim(

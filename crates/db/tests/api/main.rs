@@ -11,6 +11,7 @@ mod compaction;
 mod compaction_styles;
 mod comparators;
 mod concurrency;
+mod delete_file;
 mod delete_range;
 mod in_flight;
 mod ingest;
