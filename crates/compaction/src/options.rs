@@ -89,6 +89,9 @@ pub struct UniversalOptions {
     pub stop_style: StopStyle,
     /// Move runs that overlap nothing instead of rewriting them.
     pub allow_trivial_move: bool,
+    /// Where the size amplification is too large, merge a part of the second last run with the last if that is
+    /// cheap enough.
+    pub incremental: bool,
 }
 
 impl Default for UniversalOptions {
@@ -102,6 +105,7 @@ impl Default for UniversalOptions {
             max_read_amp: -1,
             stop_style: StopStyle::TotalSize,
             allow_trivial_move: false,
+            incremental: false,
         }
     }
 }

@@ -14,6 +14,7 @@
 //!   compaction reads an input or writes into that range.
 
 mod fifo;
+mod incremental;
 mod inputs;
 mod level0;
 pub mod manual;

@@ -60,8 +60,11 @@ impl LevelShape {
     fn dynamic(version: &Version, options: &CompactionOptions) -> Self {
         let last = options.max_output_level();
         let sizes: Vec<u64> = (0..=last).map(|level| version.level_bytes(level)).collect();
-        let mut shape =
-            Self { base_level: last, max_bytes: vec![u64::MAX; options.num_levels], lowest_unnecessary_level: None };
+        let mut shape = Self {
+            base_level: last,
+            max_bytes: vec![u64::MAX; options.num_levels],
+            lowest_unnecessary_level: None,
+        };
         let Some(first_non_empty) = (1..=last).find(|&level| sizes[level] > 0) else {
             return shape; // Level 0 goes straight to the last level, and nothing else is due.
         };

@@ -120,6 +120,7 @@ fn random_style(rng: &mut impl Rng, options: &mut ColumnFamilyOptions) {
             universal.stop_style =
                 *[StopStyle::SimilarSize, StopStyle::TotalSize].choose(rng).expect("not empty");
             universal.allow_trivial_move = rng.random();
+            universal.incremental = rng.random();
         }
         Fifo => {
             options.num_levels = rng.random_range(1..4);

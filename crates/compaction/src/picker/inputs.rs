@@ -115,7 +115,13 @@ impl Picker<'_> {
     }
 
     /// The part of `range` whose files lie wholly within `low..=high` and end in clean cuts.
-    fn files_within(&self, level: usize, mut range: Range<usize>, low: &[u8], high: &[u8]) -> Range<usize> {
+    pub(super) fn files_within(
+        &self,
+        level: usize,
+        mut range: Range<usize>,
+        low: &[u8],
+        high: &[u8],
+    ) -> Range<usize> {
         let user = &self.version.comparator.user;
         let files = self.version.files(level);
         while !range.is_empty()

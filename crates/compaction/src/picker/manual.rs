@@ -338,9 +338,14 @@ pub fn pick_files(
     }
     if output_level > options.max_output_level() {
         let last = options.max_output_level();
-        let kept = if options.allow_ingest_behind { ": the level below is kept for files ingested behind" } else { "" };
-        let message =
-            format!("compaction of named files: output level {output_level} is beyond the last, {last}{kept}");
+        let kept = if options.allow_ingest_behind {
+            ": the level below is kept for files ingested behind"
+        } else {
+            ""
+        };
+        let message = format!(
+            "compaction of named files: output level {output_level} is beyond the last, {last}{kept}"
+        );
         return Err(Error::invalid_argument(message));
     }
     for &number in numbers {
@@ -497,7 +502,9 @@ pub fn refit_last_level(
         return Err(Error::invalid_argument(format!("target level {target} exceeds the number of levels")));
     }
     if let Some(target) = target_level.filter(|&target| target > options.max_output_level()) {
-        return Err(Error::invalid_argument(format!("target level {target} is kept for files ingested behind")));
+        return Err(Error::invalid_argument(format!(
+            "target level {target} is kept for files ingested behind"
+        )));
     }
     let picker = Picker::new(version, options, running, context);
     let Some(level) = picker.last_level() else { return Ok(Refit::Done) };

@@ -199,6 +199,7 @@ impl Tree {
                 "read_amp" => options.universal.max_read_amp = value.parse().unwrap(),
                 "compress" => options.universal.compression_size_percent = value.parse().unwrap(),
                 "universal_move" => options.universal.allow_trivial_move = value.parse().unwrap(),
+                "incremental" => options.universal.incremental = value.parse().unwrap(),
                 "stop" => {
                     let similar = value == "similar";
                     options.universal.stop_style =
@@ -445,11 +446,64 @@ fn text_cases() {
         "universal.txt",
         "fifo.txt",
         "ingest_behind.txt",
+        "incremental.txt",
         "drop_file.txt",
     ] {
         let mut tree = Tree::new();
         text_test::run(name, |case| tree.answer(case));
     }
+}
+
+/// Keys `number * 100 + 30..number * 100 + 50` and so on, as in RocksDB's cases of incremental compaction.
+fn incremental_pick(
+    numbers: std::ops::Range<u64>,
+    upper: impl Fn(u64) -> Vec<(u64, u64, u64)>,
+) -> Vec<usize> {
+    let mut tree = Tree::new();
+    tree.set(&[
+        "style=universal",
+        "dynamic=false",
+        "levels=5",
+        "trigger=4",
+        "size_amp=30",
+        "incremental=true",
+    ]);
+    tree.set(&["max_compaction=3200000", "file_size=100000"]);
+    let file = |number: u64, low: u64, high: u64, size: u64| {
+        Arc::new(parse_file(&format!("{number}:{low:04}-{high:04}={size}"), 7))
+    };
+    tree.levels[0] = vec![file(1, 150, 200, 100_000)];
+    tree.levels[2] = vec![file(2, 10, 80, 100_000)];
+    for number in numbers {
+        let at = number * 100;
+        for (extra, (low, high, size)) in upper(number).into_iter().enumerate() {
+            tree.levels[3].push(file(10 * at + extra as u64, low, high, size));
+        }
+        tree.levels[4].push(file(10 * at + 8, at + 30, at + 50, 100_000));
+        tree.levels[4].push(file(10 * at + 9, at + 60, at + 110, 100_000));
+    }
+    let plan = tree.pick().expect("the size amplification is due");
+    let first = plan.inputs[0].files[0].number.0 as usize;
+    let levels: Vec<_> = plan.inputs.iter().map(|inputs| inputs.level).collect();
+    assert_eq!((levels, plan.output_level), (vec![3, 4], 4));
+    [first].into_iter().chain(plan.inputs.iter().map(|inputs| inputs.files.len())).collect()
+}
+
+#[test]
+fn of_many_windows_the_one_with_the_smallest_fan_out_is_merged() {
+    let picked = incremental_pick(11..79, |number| {
+        let at = number * 100;
+        let mut files = vec![(at, at + 80, 100_000)];
+        if number == 66 {
+            files.push((at + 90, at + 99, 100_000)); // It costs nothing.
+        }
+        files
+    });
+    assert_eq!(picked, [62_000, 6, 11]);
+    let picked = incremental_pick(11..70, |number| {
+        vec![(number * 100, number * 100 + 80, if number % 10 == 9 { 10_000_000 } else { 100_000 })]
+    });
+    assert_eq!(picked, [14_000, 6, 13], "a large file");
 }
 
 /// What a file holds: (user key, sequence number), in internal-key order.
@@ -486,6 +540,7 @@ impl FilledTree {
                 max_read_amp: [-1, 0, 6][rng.random_range(0..3)],
                 stop_style: [StopStyle::SimilarSize, StopStyle::TotalSize][rng.random_range(0..2)],
                 allow_trivial_move: rng.random(),
+                incremental: rng.random(),
                 ..UniversalOptions::default()
             },
             fifo: FifoOptions {

@@ -3,7 +3,8 @@
 //!
 //! In this order, the first that can run beside what runs already:
 //! 1. all runs, because a file is older than `periodic_compaction_seconds`;
-//! 2. all runs, because those above the last are large beside it (*size amplification*);
+//! 2. all runs, because those above the last are large beside it (*size amplification*); if `incremental`, only a
+//!    part of the last two, where that is cheap: see `incremental`;
 //! 3. runs of similar size (*size ratio*); 4. any, because there are too many (*read amplification*);
 //! 5. files marked for compaction, as in levelled compaction.
 //!
@@ -19,10 +20,14 @@ use ironstone_sst::CompressionKind;
 use ironstone_version::FileMetaData;
 use std::ops::Range;
 
+/// How many times the bytes that a compaction of everything rewrites for each byte of newer runs a compaction of a part
+/// may rewrite.
+const PENALTY: f64 = 1.8;
+
 /// A file of level 0, or all files of another level.
-struct SortedRun<'a> {
-    level: usize,
-    files: &'a [Arc<FileMetaData>],
+pub(super) struct SortedRun<'a> {
+    pub(super) level: usize,
+    pub(super) files: &'a [Arc<FileMetaData>],
     bytes: u64,
     /// With tombstones weighed in.
     compensated_bytes: u64,
@@ -106,6 +111,13 @@ impl Picker<'_> {
         start += self.new_files_to_leave(runs, start, |start| size(start) * 100 >= limit, size(start));
         if size(start) * 100 < limit {
             return None;
+        }
+        if self.options.universal.incremental {
+            let most = PENALTY * runs[end].bytes as f64 / size(start) as f64;
+            if let Some(mut plan) = self.merge_part(&runs[start..], most) {
+                plan.score = self.score_of(runs);
+                return Some(plan);
+            }
         }
         self.plan_runs(runs, start..end + 1, CompactionReason::UniversalSizeAmplification)
     }
@@ -266,12 +278,20 @@ impl Picker<'_> {
         let mut plan = self.plan_of(inputs, output_level, reason);
         let moves = moves && plan.partitioner_lets_move(&self.version.comparator.user);
         plan.kind = if moves { PlanKind::TrivialMove } else { PlanKind::Rewrite };
-        plan.score = runs.len() as f64 / self.options.level0_file_num_compaction_trigger.max(1) as f64;
-        plan.max_compaction_bytes = u64::MAX; // Whole runs are merged: no later compaction is bounded by files.
+        plan.score = self.score_of(runs);
+        plan.max_compaction_bytes = match self.options.universal.incremental {
+            // Files that end where those of the next run do can be merged with few of them.
+            true => self.options.target_file_size_base / 2 * 3,
+            false => u64::MAX, // Whole runs are merged: no later compaction is bounded by files.
+        };
         if reason != CompactionReason::UniversalSizeAmplification && !self.is_compressed(runs, range.end) {
             plan.compression = CompressionKind::None;
         }
         self.running.admits(&plan).then_some(plan)
+    }
+
+    fn score_of(&self, runs: &[SortedRun<'_>]) -> f64 {
+        runs.len() as f64 / self.options.level0_file_num_compaction_trigger.max(1) as f64
     }
 
     /// Whether an output right above the run `older` is small enough a part of all to be compressed.

@@ -26,9 +26,11 @@ option_struct! {
         stop_style: StopStyle = StopStyle::TotalSize, Mutable, V7;
         /// Move sorted runs that overlap nothing instead of rewriting them.
         allow_trivial_move: bool = false, Mutable, V7;
+        /// Where the sorted runs above the oldest one are too large, merge a part of the last two runs if that is cheap
+        /// enough, and everything only if it is not. Bounded by `max_compaction_bytes`.
+        incremental: bool = false, Mutable, V7;
     }
     rows {
-        refused("incremental", "bool", &["false"], Change::Mutable, Since::V7, "incremental universal compaction");
         ignored("reduce_file_locking", "bool", "true", Change::Mutable, Since::Later, "no compaction waits for a thread with its files claimed");
     }
     fields {}
@@ -66,6 +68,7 @@ impl UniversalCompactionOptions {
             max_read_amp: self.max_read_amp,
             stop_style: self.stop_style,
             allow_trivial_move: self.allow_trivial_move,
+            incremental: self.incremental,
         }
     }
 }

@@ -301,7 +301,6 @@ fn failed_update_changes_nothing() {
 fn features_that_are_not_built_are_refused_by_name() {
     let mut options = Options::default();
     for (name, value, feature) in [
-        ("compaction_options_universal", "{incremental=true}", "incremental universal compaction"),
         ("compaction_options_fifo", "{max_data_files_size=1}", "blob files"),
         ("sst_partitioner_factory", "Mine", "SST partitioner Mine"),
         ("enable_blob_files", "true", "blob files"),

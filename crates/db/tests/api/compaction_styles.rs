@@ -111,9 +111,6 @@ fn contradictions_of_universal_options_are_refused() {
     let mut options = with_style(&disk, CompactionStyle::Universal);
     options.cf.compaction_options_universal.max_read_amp = 2;
     refused(disk.try_open(&options), Code::NotSupported, "max_read_amp");
-    let error = options.cf.set("compaction_options_universal", "{incremental=true}").unwrap_err();
-    assert_eq!(error.code(), Code::NotSupported);
-    assert!(error.to_string().contains("incremental universal compaction"), "{error}");
 }
 
 #[test]
