@@ -5,7 +5,7 @@
 //! written at      u32 LE, seconds since 1970
 //! ```
 //! A compaction filter removes what is expired. RocksDB's reads show it until then; ours do not, unless told
-//! to. A layer: it keeps a [`Db`] and changes values on their way in and out.
+//! to. A layer, see [`StackableDb`]: it keeps a [`Db`] and changes values on their way in and out.
 //! Format reference: docs/format/ttl.md.
 
 use crate::column_family::ColumnFamily;
@@ -14,7 +14,9 @@ use crate::options::{ColumnFamilyOptions, DbOptions, Options};
 use crate::read::db_iterator::DbIterator;
 use crate::read::pinned_value::PinnedValue;
 use crate::read::read_options::ReadOptions;
-use crate::write_batch::{BatchRecord, WriteBatch};
+use crate::snapshot::Snapshot;
+use crate::stackable_db::StackableDb;
+use crate::write_batch::WriteBatch;
 use ironstone_base::sync::atomic::{AtomicU32, Ordering};
 use ironstone_base::sync::{Arc, Mutex};
 use ironstone_base::{ColumnFamilyId, Error, MergeOperator, Result};
@@ -132,16 +134,6 @@ impl TtlDb {
         Ok(cf)
     }
 
-    /// The database underneath, for everything that neither writes nor reads values: deletes, flushes,
-    /// compactions, snapshots. Values that are written to it directly have no timestamp and cannot be read.
-    pub fn base(&self) -> &Db {
-        &self.db
-    }
-    /// The column family `default`.
-    pub fn default_column_family(&self) -> &ColumnFamily {
-        self.db.default_column_family()
-    }
-
     /// From now on the entries of `cf` live for `ttl` seconds after they were written, also those that are
     /// there; for ever if it is 0.
     pub fn set_ttl(&self, cf: &ColumnFamily, ttl: u32) -> Result<()> {
@@ -161,61 +153,6 @@ impl TtlDb {
         })
     }
 
-    // ---- writes ----
-
-    /// Sets `key` to `value`.
-    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.put_cf(&WriteOptions::default(), self.default_column_family(), key, value)
-    }
-    /// Sets `key` to `value` in `cf`.
-    pub fn put_cf(
-        &self,
-        options: &WriteOptions,
-        cf: &ColumnFamily,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-    ) -> Result<()> {
-        let value = with_timestamp(value.as_ref(), self.timestamp()?);
-        self.db.put_cf(options, cf, key, value)
-    }
-    /// Adds a merge operand to `key` in `cf`. The merged value is as old as the newest of what it was made from.
-    /// (RocksDB: as old as the merge itself, so that each read and compaction makes it young again.)
-    pub fn merge_cf(
-        &self,
-        options: &WriteOptions,
-        cf: &ColumnFamily,
-        key: impl AsRef<[u8]>,
-        operand: impl AsRef<[u8]>,
-    ) -> Result<()> {
-        let operand = with_timestamp(operand.as_ref(), self.timestamp()?);
-        self.db.merge_cf(options, cf, key, operand)
-    }
-    /// Deletes `key`; fine if it does not exist.
-    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.db.delete(key)
-    }
-    /// Applies `batch` atomically. All of its values get the same time.
-    pub fn write(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
-        let now = self.timestamp()?;
-        batch.verify_checksum()?; // What is written is another batch.
-        let mut stamped =
-            WriteBatch::with_capacity(batch.size_bytes() + TIMESTAMP_LEN * batch.count() as usize);
-        for record in batch.iter() {
-            match record? {
-                BatchRecord::Put { cf, key, value } => stamped.put_in(cf, key, &with_timestamp(value, now)),
-                BatchRecord::Delete { cf, key } => stamped.delete_in(cf, key),
-                BatchRecord::SingleDelete { cf, key } => stamped.single_delete_in(cf, key),
-                BatchRecord::LogData(blob) => stamped.put_log_data(blob),
-                BatchRecord::Noop => {}
-                BatchRecord::Merge { cf, key, operand } => {
-                    stamped.merge_in(cf, key, &with_timestamp(operand, now));
-                }
-                BatchRecord::DeleteRange { cf, begin, end } => stamped.delete_range_in(cf, begin, end),
-            }
-        }
-        self.db.write(&stamped, options)
-    }
-
     /// The time, as values carry it.
     fn timestamp(&self) -> Result<u32> {
         let now = self.clock.now_seconds();
@@ -225,14 +162,42 @@ impl TtlDb {
         })
     }
 
-    // ---- reads ----
-
-    /// The value of `key`.
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<TtlValue>> {
-        self.get_cf(&ReadOptions::default(), self.default_column_family(), key)
+    fn reader(&self, cf: &ColumnFamily) -> Result<TtlReader> {
+        let ttl = self.ttl_of(cf)?;
+        Ok(TtlReader { ttl, clock: Arc::clone(&self.clock), expired: self.expired })
     }
-    /// The value of `key` in `cf`. `Corruption` if it has no timestamp.
-    pub fn get_cf(
+}
+
+/// Deletes, flushes, compactions and options are those of the database underneath. Values that are written to
+/// [`base`](StackableDb::base) directly have no timestamp and cannot be read.
+impl StackableDb for TtlDb {
+    type Value = TtlValue;
+    type Iterator = TtlIterator;
+
+    fn base(&self) -> &Db {
+        &self.db
+    }
+    /// All values of the batch get the same time. A merged value is as old as the newest of what it was made from.
+    /// (RocksDB: as old as the merge itself, so that each read and compaction makes it young again.)
+    fn write(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+        let now = self.timestamp()?;
+        self.db.write(&batch.with_values(|_, value| with_timestamp(value, now))?, options)
+    }
+    fn put_cf(
+        &self,
+        options: &WriteOptions,
+        cf: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let value = with_timestamp(value.as_ref(), self.timestamp()?);
+        self.db.put_cf(options, cf, key, value)
+    }
+    fn delete_cf(&self, options: &WriteOptions, cf: &ColumnFamily, key: impl AsRef<[u8]>) -> Result<()> {
+        self.db.delete_cf(options, cf, key)
+    }
+    /// `Corruption` if the value has no timestamp.
+    fn get_cf(
         &self,
         options: &ReadOptions,
         cf: &ColumnFamily,
@@ -241,8 +206,7 @@ impl TtlDb {
         let reader = self.reader(cf)?;
         reader.strip(self.db.get_cf(options, cf, key)?)
     }
-    /// The values of `keys` in `cf`, all as of one moment.
-    pub fn multi_get_cf<K: AsRef<[u8]>>(
+    fn multi_get_cf<K: AsRef<[u8]>>(
         &self,
         options: &ReadOptions,
         cf: &ColumnFamily,
@@ -255,24 +219,9 @@ impl TtlDb {
         let found = self.db.multi_get_cf(options, cf, keys);
         found.into_iter().map(|value| reader.strip(value?)).collect()
     }
-    /// An iterator over `default`, as of now.
-    pub fn iter(&self) -> Result<TtlIterator> {
-        self.iter_cf(&ReadOptions::default(), self.default_column_family())
-    }
-    /// An iterator over `cf`.
-    pub fn iter_cf(&self, options: &ReadOptions, cf: &ColumnFamily) -> Result<TtlIterator> {
+    fn iter_cf(&self, options: &ReadOptions, cf: &ColumnFamily) -> Result<TtlIterator> {
         let reader = self.reader(cf)?;
         Ok(TtlIterator { inner: self.db.iter_cf(options, cf)?, reader, failure: None })
-    }
-
-    fn reader(&self, cf: &ColumnFamily) -> Result<TtlReader> {
-        let ttl = self.ttl_of(cf)?;
-        Ok(TtlReader { ttl, clock: Arc::clone(&self.clock), expired: self.expired })
-    }
-
-    /// As [`Db::close`].
-    pub fn close(&self) -> Result<()> {
-        self.db.close()
     }
 }
 
@@ -430,6 +379,15 @@ impl TtlIterator {
         self.status()?;
         let moved = self.inner.prev();
         self.settle(moved, DbIterator::prev)
+    }
+
+    /// Shows what the database holds now, as [`DbIterator::refresh`] does. It stands nowhere until the next seek.
+    pub fn refresh(&mut self) -> Result<()> {
+        self.inner.refresh().map(|()| self.failure = None)
+    }
+    /// The same for the moment of `snapshot`, which the iterator then keeps. What has expired since then is expired.
+    pub fn refresh_at(&mut self, snapshot: &Snapshot) -> Result<()> {
+        self.inner.refresh_at(snapshot).map(|()| self.failure = None)
     }
 
     /// Goes on with `step` while the entry stood on is not shown.

@@ -7,7 +7,7 @@ use ironstone::{
     Code, CompactRangeOptions, CompactionFilter, CompactionFilterFactory, CompactionStyle, Db, ExpiredReads,
     FilterContext, FilterDecision, FlushOptions, GenericRateLimiter, IoPriority, Options, PartitionRequest,
     PartitionerContext, ReadOptions, SstPartitioner, SstPartitionerFactory, SstPartitionerFixedPrefix,
-    TableFileCreationReason, TtlColumnFamily, TtlDb, WriteBatch, WriteOptions,
+    StackableDb, TableFileCreationReason, TtlColumnFamily, TtlDb, WriteBatch, WriteOptions,
 };
 use ironstone_base::sync::{Arc, Mutex};
 use std::path::Path;
@@ -749,6 +749,66 @@ fn a_merged_entry_is_as_old_as_its_newest_operand() {
     assert_eq!(db.get("b").unwrap().unwrap(), b"3,4"[..]);
     compact(db.base());
     assert_eq!(ttl_all(&db).0, "b=3,4");
+}
+
+#[test]
+fn iterators_of_a_ttl_database_are_refreshed_and_its_options_change() {
+    let clock = manual_clock();
+    let disk = Disk::with_clock(&clock);
+    let db = ttl_db(&disk, 100, ExpiredReads::Hidden);
+    db.put("a", "1").unwrap();
+    let before = db.snapshot();
+    let mut iter = db.iter().unwrap();
+    pass(&clock, 60);
+    db.put("b", "2").unwrap();
+    assert!(!iter.seek("b").unwrap());
+    iter.refresh().unwrap();
+    assert!(!iter.valid() && iter.seek("b").unwrap());
+    iter.refresh_at(&before).unwrap();
+    assert!(!iter.seek("b").unwrap() && iter.seek("a").unwrap());
+    pass(&clock, 60);
+    iter.refresh_at(&before).unwrap();
+    assert!(!iter.seek("a").unwrap(), "older than it may become, whatever the snapshot");
+    // A failure does not outlive the refresh.
+    db.base().put("short", "abc").unwrap();
+    iter.refresh().unwrap();
+    assert!(iter.seek("s").is_err() && iter.status().is_err());
+    db.base().delete("short").unwrap();
+    iter.refresh().unwrap();
+    assert!(iter.status().is_ok() && iter.seek("b").unwrap());
+
+    db.set_options(&[("write_buffer_size", "64K")]).unwrap();
+    db.set_db_options(&[("max_background_jobs", "3")]).unwrap();
+    let cf = db.default_column_family();
+    assert_eq!(db.base().column_family_options(cf).write_buffer_size, 64 << 10);
+    assert_eq!(db.base().options().max_background_jobs, 3);
+    refused(db.set_options_cf(cf, &[("num_levels", "3")]), Code::InvalidArgument, "num_levels");
+    pass(&clock, 100);
+    compact(db.base());
+    assert_eq!(db.base().get("b").unwrap(), None, "the filter is still there");
+}
+
+#[test]
+fn code_for_any_layer_works_with_all() {
+    fn work<D: StackableDb>(db: &D) -> Vec<Option<Vec<u8>>> {
+        let cf = db.default_column_family();
+        db.put("a", "1").unwrap();
+        db.merge_cf(&WriteOptions::default(), cf, "b", "2").unwrap();
+        db.put("c", "3").unwrap();
+        db.delete("c").unwrap();
+        db.flush().unwrap();
+        let found = db.multi_get_cf(&ReadOptions::default(), cf, &["a", "b", "c"]);
+        found.into_iter().map(|value| value.unwrap().map(|value| value.to_vec())).collect()
+    }
+    let (plain, layered) = (Disk::with_clock(&manual_clock()), Disk::with_clock(&manual_clock()));
+    let mut options = plain.options();
+    options.set("merge_operator", "stringappend").unwrap();
+    let expected = [Some(b"1".to_vec()), Some(b"2".to_vec()), None];
+    assert_eq!(work(&plain.open_with(&options)), expected);
+    options.db.env = layered.env();
+    let db = TtlDb::open(&options, DIR, 100, ExpiredReads::Hidden).unwrap();
+    assert_eq!(work(&db), expected);
+    assert_eq!(db.base().get("a").unwrap().unwrap().len(), 5);
 }
 
 // ---- rate limiter ----
