@@ -13,11 +13,14 @@ use crate::snapshot::SnapshotList;
 use crate::thread_list::{Operation, ThreadList, ThreadState};
 use crate::write::commit::{CommitPipeline, LogLevel};
 use crate::write::controller::{Debt, StallState, WriteController};
+use crate::write::stalls::{DatabaseStalls, StallClock};
 use crate::write_buffer_manager::{MemTableMemory, WriteBufferManager};
 use ironstone_base::statistics::Ticker;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ironstone_base::sync::{Arc, Condvar, Mutex, Swap, SwapGuard};
-use ironstone_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity, Statistics};
+use ironstone_base::{
+    ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity, Statistics, SubCode,
+};
 use ironstone_compaction::{CompactionStyle, LevelShape, RunningCompactions, sorted_run_count};
 use ironstone_sst::{ReadContext, ReadTier};
 use ironstone_version::{Installed, ManifestWriter, VersionEdit, VersionSet, WalAddition};
@@ -49,6 +52,8 @@ pub(crate) struct Engine {
     pub(crate) statistics: Option<Arc<Statistics>>,
     pub(crate) pipeline: CommitPipeline,
     pub(crate) controller: WriteController,
+    /// What holds writers up beside that.
+    pub(crate) stalls: DatabaseStalls,
     pub(crate) snapshots: Arc<SnapshotList>,
     pub(crate) place: TablePlace,
     /// Held by who changes options.
@@ -153,7 +158,7 @@ pub(crate) struct Family {
     /// Flush what is in `imm` even if it is little.
     pub(crate) flush_requested: bool,
     /// How much its writers are held up, as far as listeners were told.
-    pub(crate) stall: WriteStallCondition,
+    pub(crate) stall: StallClock,
     pub(crate) running: RunningCompactions,
     /// How many manual compactions wait until nothing else runs: automatic ones hold back for them.
     pub(crate) exclusive_waits: usize,
@@ -175,7 +180,7 @@ impl Family {
             imm: VecDeque::new(),
             flushing: None,
             flush_requested: false,
-            stall: WriteStallCondition::Normal,
+            stall: StallClock::default(),
             exclusive_waits: 0,
             pending_bytes: 0,
             suggested: BTreeSet::new(),
@@ -345,7 +350,7 @@ impl Engine {
                 pending_bytes: family.pending_bytes,
             };
             let limits = settings.options.stall_limits();
-            let behind: Vec<_> = limits.debts(now).collect();
+            let behind: Vec<_> = limits.debts(family.data.id, now).collect();
             self.note_stall(&family.data, &mut family.stall, &family.running, &behind);
             debts.extend(behind);
             pressing |= limits.is_pressing(now);
@@ -362,7 +367,7 @@ impl Engine {
     fn note_stall(
         &self,
         data: &ColumnFamilyData,
-        stall: &mut WriteStallCondition,
+        stall: &mut StallClock,
         running: &RunningCompactions,
         debts: &[Debt],
     ) {
@@ -372,19 +377,24 @@ impl Engine {
             Some(debt) if debt.amount < 1.0 => WriteStallCondition::Delayed,
             Some(_) => WriteStallCondition::Stopped,
         };
-        let previous = std::mem::replace(stall, current);
+        let cause = worst.map(|debt| debt.cause);
+        if cause.is_none() && stall.condition == WriteStallCondition::Normal {
+            return;
+        }
+        let now = self.env.clock.monotonic_nanos();
+        let Some(previous) = stall.turn(current, cause, now, &data.totals) else { return };
+        if let Some(cause) = cause {
+            let compacts = u64::from(running.reads_level(0));
+            let mut totals = data.totals.lock();
+            let counts = totals.stalls_mut(cause);
+            let (count, during) = match current {
+                WriteStallCondition::Stopped => (&mut counts.stops, &mut counts.stops_during_compaction),
+                _ => (&mut counts.delays, &mut counts.delays_during_compaction),
+            };
+            (*count, *during) = (*count + 1, *during + compacts);
+        }
         if previous != current {
-            let (cf_name, cause) = (data.name.clone(), worst.map(|debt| debt.cause));
-            if let Some(cause) = cause {
-                let compacts = u64::from(running.reads_level(0));
-                let mut totals = data.totals.lock();
-                let counts = totals.stalls_mut(cause);
-                let (count, during) = match current {
-                    WriteStallCondition::Stopped => (&mut counts.stops, &mut counts.stops_during_compaction),
-                    _ => (&mut counts.delays, &mut counts.delays_during_compaction),
-                };
-                (*count, *during) = (*count + 1, *during + compacts);
-            }
+            let cf_name = data.name.clone();
             self.tell_later(Event::Stalls(WriteStallInfo { cf_name, previous, current, cause }));
         }
     }
@@ -483,6 +493,9 @@ impl Engine {
         }
         if state.background_error.as_ref().is_none_or(|known| known.severity() < error.severity()) {
             state.background_error = Some(error);
+        }
+        if state.background_error.as_ref().is_some_and(|error| error.sub_code() == SubCode::SpaceLimit) {
+            self.stalls.space_ended(self.env.clock.monotonic_nanos());
         }
         self.writes_stopped.store(true, Ordering::Release);
         self.controller.release();

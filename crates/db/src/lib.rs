@@ -94,6 +94,7 @@ pub use storage_files::StorageFile;
 pub use thread_list::{ThreadOperation, ThreadStage, ThreadState, ThreadStatus, ThreadType};
 pub use ttl_db::{ExpiredReads, TtlColumnFamily, TtlDb, TtlIterator, TtlValue};
 pub use wal_files::{WalFile, WalIterator, WalUpdate};
+pub use write::stalls::WriteStall;
 pub use write_batch::{BatchIter, BatchRecord, MAX_SLICE_BYTES, WriteBatch};
 pub use write_buffer_manager::WriteBufferManager;
 

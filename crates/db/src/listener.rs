@@ -248,7 +248,8 @@ pub enum WriteStallCondition {
 }
 
 /// What writers are held up by.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[non_exhaustive]
 pub enum WriteStallCause {
     /// Memtables wait for their flush.
     MemtableLimit,
@@ -256,18 +257,27 @@ pub enum WriteStallCause {
     L0FileCountLimit,
     /// Compaction has too many bytes to rewrite.
     PendingCompactionBytes,
+    /// Memtables of several column families or databases take all that the write buffer manager gives. Of no column
+    /// family: listeners are not told.
+    WriteBufferManagerLimit,
+    /// Tables take all the space that the `SstFileManager` allows: writes answer an error. Of no column family:
+    /// listeners are told of a failure.
+    SpaceLimit,
 }
 
 impl WriteStallCause {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::MemtableLimit, Self::L0FileCountLimit, Self::PendingCompactionBytes];
+    /// Those that are of a column family.
+    pub const OF_COLUMN_FAMILY: [Self; 3] =
+        [Self::MemtableLimit, Self::L0FileCountLimit, Self::PendingCompactionBytes];
 
-    /// The name in RocksDB's properties.
+    /// The name in RocksDB's properties; `space-limit` is not in them.
     pub fn name(self) -> &'static str {
         match self {
             Self::MemtableLimit => "memtable-limit",
             Self::L0FileCountLimit => "l0-file-count-limit",
             Self::PendingCompactionBytes => "pending-compaction-bytes",
+            Self::WriteBufferManagerLimit => "write-buffer-manager-limit",
+            Self::SpaceLimit => "space-limit",
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::table_cache::{TableCache, open_all};
 use crate::thread_list::ThreadList;
 use crate::write::commit::{CommitPipeline, LogLevel};
 use crate::write::controller::WriteController;
+use crate::write::stalls::DatabaseStalls;
 use crate::write::switch::{create_wal, memtable_of};
 use crate::write_buffer_manager::{MemTableMemory, WriteBufferManager};
 use crate::{ColumnFamilyDescriptor, Db};
@@ -293,6 +294,7 @@ pub(crate) fn open(
         secondary: matches!(mode, Mode::Secondary(_)),
         statistics: options.statistics.clone(),
         controller: WriteController::new(options.delayed_write_rate),
+        stalls: DatabaseStalls::default(),
         listeners: Listeners::new(&options.listeners, &log),
         threads: options.enable_thread_tracking.then(ThreadList::default),
         write_buffer_manager: options.write_buffer_manager.clone(),
@@ -599,6 +601,11 @@ impl ironstone_vfs::WritableFile for NoFile {
 }
 
 impl Db {
+    /// All column families that are open.
+    pub fn column_families(&self) -> Vec<ColumnFamily> {
+        let state = self.engine().state.lock();
+        state.families.values().map(|family| ColumnFamily(Arc::clone(&family.data))).collect()
+    }
     /// The column family `name`, if it is open.
     pub fn column_family(&self, name: &str) -> Option<ColumnFamily> {
         let state = self.engine().state.lock();

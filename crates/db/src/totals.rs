@@ -64,6 +64,10 @@ pub(crate) struct StallCounts {
     /// Of those, while a compaction of level 0 ran.
     pub(crate) delays_during_compaction: u64,
     pub(crate) stops_during_compaction: u64,
+    /// For how long they were slowed down.
+    pub(crate) delayed_nanos: u64,
+    /// For how long they were stopped.
+    pub(crate) stopped_nanos: u64,
 }
 
 /// All that of one column family.
@@ -74,7 +78,7 @@ pub(crate) struct Totals {
     pub(crate) flushed: u64,
     /// Of files from outside: bytes, files, files that went to level 0, entries.
     pub(crate) added: [u64; 4],
-    stalls: [StallCounts; WriteStallCause::ALL.len()],
+    stalls: [StallCounts; WriteStallCause::OF_COLUMN_FAMILY.len()],
 }
 
 impl Totals {
@@ -94,7 +98,7 @@ impl Totals {
         self.levels.iter().for_each(|level| sum += *level);
         sum
     }
-    /// Those of stalls for one cause.
+    /// Those of stalls for one cause, which is one of a column family's.
     pub(crate) fn stalls(&self, cause: WriteStallCause) -> StallCounts {
         self.stalls[cause as usize]
     }

@@ -4,5 +4,6 @@ pub(crate) mod commit;
 pub(crate) mod controller;
 pub(crate) mod predecessor;
 pub(crate) mod publish;
+pub(crate) mod stalls;
 pub(crate) mod switch;
 pub(crate) mod sync_group;

@@ -150,6 +150,7 @@ impl WriteBufferManager {
             ));
         }
         self.stops.fetch_add(1, Ordering::Relaxed);
+        let _waits = engine.stalls.wait_for_buffer(engine);
         self.relieve();
         let mut waiting = self.waiting.lock();
         while self.is_exceeded() {

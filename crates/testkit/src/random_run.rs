@@ -7,12 +7,12 @@ use crate::model::{Change, Entries, Model};
 use crate::random_options::{
     random_db_changes, random_db_options, random_family_changes, random_family_options,
 };
+use behind::Touched;
 use ironstone::options::DbOptions;
 use ironstone::{
-    Code, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, CompactionStyle, Db, DbIterator,
-    FlushOptions, ReadOptions, SliceTransform, Snapshot, WriteBatch, WriteOptions,
+    Code, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, CompactionStyle,
+    Db, DbIterator, FlushOptions, ReadOptions, SliceTransform, Snapshot, WriteBatch, WriteOptions,
 };
-use behind::Touched;
 use ironstone_vfs::Env;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;

@@ -40,6 +40,7 @@ pub(crate) fn resume(engine: &Engine) -> Result<()> {
     info!(engine.log, "resumed after: {error}");
     engine.tell_later(Event::Recovered(error));
     state.background_error = None;
+    engine.stalls.resumed(engine.env.clock.monotonic_nanos());
     engine.writes_stopped.store(false, std::sync::atomic::Ordering::Release);
     engine.pipeline.take_writes();
     engine.update_stall(&mut state);

@@ -311,7 +311,7 @@ impl Engine {
         let totals = cf.totals.lock();
         let mut map = Parts::new();
         let mut sum = StallCounts::default();
-        for cause in WriteStallCause::ALL {
+        for cause in WriteStallCause::OF_COLUMN_FAMILY {
             let counts = totals.stalls(cause);
             sum.delays += counts.delays;
             sum.stops += counts.stops;

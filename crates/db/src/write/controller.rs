@@ -7,11 +7,13 @@
 //! is a quarter, so the debt shrinks before anybody has to wait for long.
 
 use crate::listener::WriteStallCause;
+use crate::write::stalls::Waits;
 use ironstone_base::perf::PerfMetric;
 use ironstone_base::sync::atomic::{AtomicU64, Ordering};
 use ironstone_base::sync::{Condvar, Mutex};
-use ironstone_base::{Error, Result};
+use ironstone_base::{ColumnFamilyId, Error, Result};
 use ironstone_vfs::{Clock, PerfTimer};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Writers run ahead of the rate by this much before they sleep, so that sleeps are not shorter
@@ -23,6 +25,8 @@ const MAX_SLEEP_NANOS: u64 = 10_000_000;
 /// How far one column family is behind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Debt {
+    /// The column family that has it.
+    pub(crate) of: ColumnFamilyId,
     pub(crate) cause: WriteStallCause,
     /// 0 where slowing starts, 1 where writes stop; may be larger.
     pub(crate) amount: f64,
@@ -59,13 +63,13 @@ impl StallLimits {
     /// where memtables that wait for their flush count too, though compactions only keep that back.)
     pub(crate) fn is_pressing(&self, state: StallState) -> bool {
         let quarter_way = self.level0_trigger + self.level0_slowdown.saturating_sub(self.level0_trigger) / 4;
-        self.debts(StallState { unflushed_memtables: 0, ..state }).next().is_some()
+        self.debts(ColumnFamilyId::DEFAULT, StallState { unflushed_memtables: 0, ..state }).next().is_some()
             || state.level0_files >= quarter_way.min(2 * self.level0_trigger)
             || (self.soft_pending_bytes > 0 && state.pending_bytes >= self.soft_pending_bytes / 4)
     }
 
-    /// What `state` is behind with.
-    pub(crate) fn debts(&self, state: StallState) -> impl Iterator<Item = Debt> {
+    /// What the column family `of` is behind with.
+    pub(crate) fn debts(&self, of: ColumnFamilyId, state: StallState) -> impl Iterator<Item = Debt> {
         let memtables = if state.unflushed_memtables >= self.max_write_buffer_number {
             Some(1.0)
         } else if state.unflushed_memtables > 0
@@ -94,7 +98,7 @@ impl StallLimits {
                 if self.hard_pending_bytes == 0 { f64::INFINITY } else { self.hard_pending_bytes as f64 };
             debts.push((WriteStallCause::PendingCompactionBytes, between(bytes, soft, hard)));
         }
-        debts.into_iter().filter_map(|(cause, amount)| amount.map(|amount| Debt { cause, amount }))
+        debts.into_iter().filter_map(move |(cause, amount)| amount.map(|amount| Debt { of, cause, amount }))
     }
 }
 
@@ -111,9 +115,11 @@ pub(crate) struct WriteController {
     /// What flushes take out of memtables.
     flushed: Drain,
     /// Why writers wait now.
-    cause: Mutex<Option<WriteStallCause>>,
+    cause: Mutex<Option<Blamed>>,
     stop: Mutex<()>,
     resumed: Condvar,
+    /// For what how many waited, and how long.
+    waits: Mutex<BTreeMap<Blamed, Waits>>,
     /// What writers waited, in total.
     delayed_micros: AtomicU64,
     stops: AtomicU64,
@@ -121,6 +127,9 @@ pub(crate) struct WriteController {
 }
 
 const STOPPED: u64 = u64::MAX;
+
+/// Whose debt writers wait for.
+type Blamed = (ColumnFamilyId, WriteStallCause);
 
 /// Bytes per second, as lately measured; 0 before that.
 #[derive(Default)]
@@ -146,6 +155,7 @@ impl WriteController {
             compacted: Drain::default(),
             flushed: Drain::default(),
             cause: Mutex::default(),
+            waits: Mutex::default(),
             stop: Mutex::new(()),
             resumed: Condvar::new(),
             delayed_micros: AtomicU64::new(0),
@@ -173,9 +183,9 @@ impl WriteController {
 
     /// Sets the rate: the lowest that any debt of any column family asks for.
     pub(crate) fn set_debts(&self, debts: impl IntoIterator<Item = Debt>) {
-        let rates = debts.into_iter().filter_map(|debt| Some((self.rate_for(debt)?, debt.cause)));
+        let rates = debts.into_iter().filter_map(|debt| Some((self.rate_for(debt)?, (debt.of, debt.cause))));
         let slowest = rates.min_by_key(|(rate, _)| if *rate == STOPPED { 0 } else { *rate });
-        *self.cause.lock() = slowest.map(|(_, cause)| cause);
+        *self.cause.lock() = slowest.map(|(_, blamed)| blamed);
         let rate = slowest.map_or(0, |(rate, _)| rate);
         let before = self.rate.swap(rate, Ordering::SeqCst);
         if before == STOPPED && rate != STOPPED {
@@ -193,9 +203,7 @@ impl WriteController {
         let drain = match debt.cause {
             // Before the first flush nobody knows how fast that is.
             WriteStallCause::MemtableLimit => Some(self.flushed.rate()).filter(|rate| *rate > 0.0)?,
-            WriteStallCause::L0FileCountLimit | WriteStallCause::PendingCompactionBytes => {
-                self.compacted.rate()
-            }
+            _ => self.compacted.rate(),
         };
         let drain = drain.max(self.floor.load(Ordering::Relaxed) as f64);
         Some(((drain * 4f64.powf(1.0 - 2.0 * debt.amount)) as u64).clamp(64 << 10, STOPPED - 1))
@@ -210,7 +218,18 @@ impl WriteController {
     }
     /// Why writers wait, if they do.
     pub(crate) fn cause(&self) -> Option<WriteStallCause> {
-        *self.cause.lock()
+        self.cause.lock().map(|(_, cause)| cause)
+    }
+    /// How many writes waited for `cause` in a column family, and how long.
+    pub(crate) fn waits(&self, of: ColumnFamilyId, cause: WriteStallCause) -> Waits {
+        self.waits.lock().get(&(of, cause)).copied().unwrap_or_default()
+    }
+    fn note_wait(&self, blamed: Option<Blamed>, nanos: u64) {
+        if let Some(blamed) = blamed.filter(|_| nanos > 0) {
+            let mut waits = self.waits.lock();
+            let waits = waits.entry(blamed).or_default();
+            (waits.count, waits.nanos) = (waits.count + 1, waits.nanos + nanos);
+        }
     }
     /// Microseconds that writers waited; how often writes were stopped; how many were delayed.
     pub(crate) fn totals(&self) -> (u64, u64, u64) {
@@ -252,6 +271,7 @@ impl WriteController {
         let _timer = PerfTimer::wait(PerfMetric::WriteDelayTime);
         let start = clock.monotonic_nanos();
         let mut paid = None;
+        let blamed = *self.cause.lock();
         loop {
             let rate = self.rate.load(Ordering::SeqCst);
             if rate == 0 {
@@ -280,7 +300,9 @@ impl WriteController {
             abort()?;
             clock.sleep(Duration::from_nanos((until - now).min(MAX_SLEEP_NANOS)));
         }
-        let waited = (clock.monotonic_nanos() - start) / 1000;
+        let waited = clock.monotonic_nanos() - start;
+        self.note_wait(blamed, waited);
+        let waited = waited / 1000;
         if waited > 0 {
             self.delayed_micros.fetch_add(waited, Ordering::Relaxed);
             self.delays.fetch_add(1, Ordering::Relaxed);
@@ -317,13 +339,16 @@ mod tests {
 
     fn debt(level0_files: usize) -> Option<Debt> {
         LIMITS
-            .debts(StallState {
-                unflushed_memtables: 0,
-                active_fill: 0.0,
-                flush_done: 0.0,
-                level0_files,
-                pending_bytes: 0,
-            })
+            .debts(
+                ColumnFamilyId::DEFAULT,
+                StallState {
+                    unflushed_memtables: 0,
+                    active_fill: 0.0,
+                    flush_done: 0.0,
+                    level0_files,
+                    pending_bytes: 0,
+                },
+            )
             .next()
     }
 
@@ -355,7 +380,7 @@ mod tests {
                 level0_files: 0,
                 pending_bytes: 0,
             };
-            limits.debts(state).next()
+            limits.debts(ColumnFamilyId::DEFAULT, state).next()
         };
         let controller = WriteController::new(1 << 20);
         controller.note_flushed(300 << 20, 1_000_000_000);
@@ -375,7 +400,7 @@ mod tests {
         controller.set_debts(debt(3, 0.0, 0.0));
         assert!(controller.state().0);
         // The slowest counts, not the largest debt.
-        let level0 = Debt { cause: WriteStallCause::L0FileCountLimit, amount: 0.5 };
+        let level0 = Debt { of: ColumnFamilyId(3), cause: WriteStallCause::L0FileCountLimit, amount: 0.5 };
         controller.set_debts(debt(2, 0.0, 0.0).into_iter().chain([level0]));
         assert_eq!(controller.state(), (false, 100 << 20));
         assert_eq!(controller.cause(), Some(WriteStallCause::L0FileCountLimit));
@@ -388,7 +413,7 @@ mod tests {
             level0_files: 0,
             pending_bytes: 0,
         };
-        assert!(limits.debts(state).next().is_none());
+        assert!(limits.debts(ColumnFamilyId::DEFAULT, state).next().is_none());
     }
 
     #[test]
@@ -402,6 +427,9 @@ mod tests {
         assert!((980_000_000..1_020_000_000).contains(&waited), "{waited}");
         let refused = controller.admit(rate, true, &clock, || Ok(())).unwrap_err();
         assert!(refused.is_incomplete());
+        let waits = controller.waits(ColumnFamilyId::DEFAULT, WriteStallCause::L0FileCountLimit);
+        assert_eq!((waits.count, waits.nanos), (1, waited), "one that is refused does not wait");
+        assert_eq!(controller.waits(ColumnFamilyId::DEFAULT, WriteStallCause::MemtableLimit).count, 0);
     }
 
     #[test]

@@ -106,6 +106,10 @@ impl Disk {
     pub fn exists(&self, path: impl AsRef<Path>) -> bool {
         self.fs.exists(path.as_ref()).unwrap()
     }
+    /// Lets time pass, on a disk whose time passes.
+    pub fn clock_sleep(&self, time: Duration) {
+        self.clock.sleep(time);
+    }
     /// Waits until `done`, which the background brings about.
     pub fn wait_until(&self, what: &str, done: impl Fn() -> bool) {
         let clock = SystemClock::new();

@@ -41,3 +41,4 @@ mod wal;
 mod wal_files;
 mod write_batch;
 mod write_buffers;
+mod write_stalls;
