@@ -473,7 +473,9 @@ impl DbIterator {
 
     /// From before the current key to the key after it.
     fn turn_forward(&mut self) -> Result<Position> {
-        if self.inner.valid() {
+        // Where `inner` stands, keys may have another prefix: children that turn there with a seek would look for that.
+        let by_prefix = self.source.as_ref().is_some_and(|source| source.prefix_seek.is_some());
+        if self.inner.valid() && !by_prefix {
             self.inner.next()?;
         } else {
             let here = InternalKeyBuf::for_seek(&self.saved_key, SequenceNumber::MAX);

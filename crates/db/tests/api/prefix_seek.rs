@@ -445,3 +445,34 @@ fn where_keys_of_different_bytes_are_equal_no_filter_is_asked() {
         db.flush().unwrap();
     }
 }
+
+#[test]
+fn turning_forward_looks_for_the_prefix_of_where_it_stands() {
+    let of = Counted::new(slice_transform::fixed_prefix(1));
+    let db = of.open();
+    // Two tables of one level; the first reaches over keys of a prefix that it has not.
+    let write = |name: &str, fill: &dyn Fn(&mut SstFileWriter)| {
+        let mut writer = SstFileWriter::new(&of.options);
+        writer.open(name).unwrap();
+        fill(&mut writer);
+        writer.finish().unwrap();
+    };
+    write("/first.sst", &|writer| {
+        writer.put("a1", "").unwrap();
+        writer.delete_range("a5", "s4").unwrap();
+    });
+    write("/second.sst", &|writer| writer.put("s5", "").unwrap());
+    let files = ["/first.sst", "/second.sst"];
+    db.ingest_external_files(db.default_column_family(), &files, &IngestOptions::default()).unwrap();
+    db.put("b9", "").unwrap();
+    db.put("s1", "").unwrap();
+    for same in [false, true] {
+        let options = ReadOptions { prefix_same_as_start: same, ..ReadOptions::default() };
+        let mut iter = db.iter_cf(&options, db.default_column_family()).unwrap();
+        assert!(iter.seek_for_prev("s2").unwrap());
+        assert_eq!(here(&iter), "s1=");
+        // Behind the scenes it stands on b9 by now, whose prefix no table has.
+        assert!(iter.next().unwrap(), "same prefix only: {same}");
+        assert_eq!(here(&iter), "s5=");
+    }
+}
