@@ -150,7 +150,7 @@ fn either_reads_what_the_other_ingested_behind() {
     let (ok, text) = tool("ldb", &ingest).unwrap();
     assert!(ok && text.contains("external SST files ingested"), "{text}");
     let db = Db::open(&options, &path).unwrap();
-    let keys = || db.iter().unwrap().entries().map(|entry| entry.unwrap().0).collect::<Vec<_>>();
+    let keys = || db.iter().unwrap().entries().map(|entry| entry.unwrap().0.to_vec()).collect::<Vec<_>>();
     assert_eq!(keys(), [b"a", b"b", b"d", b"y"], "x was deleted");
     db.compact_range(&CompactRangeOptions::default(), db.default_column_family(), None, None).unwrap();
     assert_eq!(keys(), [b"a", b"b", b"d", b"y"]);

@@ -9,7 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What was ever written to the column families that files may be ingested behind of: those with
 /// `cf_allow_ingest_behind` since they were created.
 #[derive(Default)]
-pub(super) struct Touched(BTreeMap<String, Writes>);
+pub(super) struct Touched {
+    families: BTreeMap<String, Writes>,
+    /// Where a file was ingested.
+    ingested: BTreeSet<String>,
+}
 
 #[derive(Default)]
 struct Writes {
@@ -22,15 +26,24 @@ struct Writes {
 impl Touched {
     pub(super) fn create(&mut self, family: &str, options: &ColumnFamilyOptions) {
         if options.cf_allow_ingest_behind {
-            self.0.insert(family.to_owned(), Writes::default());
+            self.families.insert(family.to_owned(), Writes::default());
         }
     }
-    /// It was dropped, or had the option off for a while.
+    /// It has the option off for a while.
     pub(super) fn forget(&mut self, family: &str) {
-        self.0.remove(family);
+        self.families.remove(family);
+    }
+    /// It was dropped.
+    pub(super) fn remove(&mut self, family: &str) {
+        self.forget(family);
+        self.ingested.remove(family);
+    }
+    /// Whether there may be a table that was ingested.
+    pub(super) fn has_ingested(&self) -> bool {
+        !self.ingested.is_empty()
     }
     pub(super) fn note(&mut self, change: &Change) {
-        let Some(writes) = self.0.get_mut(change.family()) else { return };
+        let Some(writes) = self.families.get_mut(change.family()) else { return };
         match change {
             Change::DeleteRange(_, begin, end) => writes.ranges.push((begin.clone(), end.clone())),
             Change::Append(_, key, _) => drop(writes.merged.insert(key.clone())),
@@ -55,7 +68,7 @@ impl RandomRun {
             let (key, value) = (self.key(), self.value());
             entries.insert(key, value);
         }
-        let Some(writes) = self.touched.0.get(&name) else { return Ok(()) };
+        let Some(writes) = self.touched.families.get(&name) else { return Ok(()) };
         entries.retain(|key, _| !is_single_delete_key(key) && !writes.merged.contains(key));
         if entries.is_empty() {
             return Ok(());
@@ -77,6 +90,7 @@ impl RandomRun {
             Err(error) if error.code() == Code::InvalidArgument => return Ok(()),
             result => result.map_err(|error| format!("ingest behind: {error}"))?,
         }
+        self.touched.ingested.insert(name.clone());
         self.kept = None; // It shows a moment without the file.
         entries.retain(|key, _| writes.is_untouched(key));
         for (key, value) in entries {
