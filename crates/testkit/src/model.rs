@@ -77,11 +77,11 @@ impl Model {
         static NONE: Entries = Entries::new();
         self.families.get(name).unwrap_or(&NONE)
     }
-    /// Sets a key as if it were older than all that was ever written. Nobody may have deleted it.
+    /// Sets a key as if it were older than all that was ever written, the column family included: a snapshot from before
+    /// that shows it, too. Nobody may have deleted it.
     pub fn put_behind(&mut self, family: &str, key: &[u8], value: &[u8]) {
-        if let Some(entries) = self.families.get_mut(family) {
-            entries.entry(key.to_vec()).or_insert_with(|| value.to_vec());
-        }
+        let entries = self.families.entry(family.to_owned()).or_default();
+        entries.entry(key.to_vec()).or_insert_with(|| value.to_vec());
     }
     /// Takes one change in. Changes to column families that do not exist are passed over.
     pub fn apply(&mut self, change: &Change) {

@@ -196,6 +196,9 @@ pub fn random_family_options(rng: &mut impl Rng) -> ColumnFamilyOptions {
     random_table_options(rng, &mut options);
     options.cf_allow_ingest_behind =
         options.compaction_style != CompactionStyle::Fifo && rng.random_bool(0.15);
+    if options.cf_allow_ingest_behind {
+        options.num_levels = options.num_levels.max(3);
+    }
     options
 }
 

@@ -498,7 +498,8 @@ impl RandomRun {
             let behind = options.cf_allow_ingest_behind && self.rng.random_bool(0.8);
             *options = random_family_options(&mut self.rng);
             options.cf_allow_ingest_behind |= behind && options.compaction_style != CompactionStyle::Fifo;
-            options.num_levels = options.num_levels.max(levels[name]);
+            let least = if options.cf_allow_ingest_behind { 3 } else { 1 };
+            options.num_levels = options.num_levels.max(levels[name]).max(least);
             if !options.cf_allow_ingest_behind {
                 self.touched.forget(name);
             }
