@@ -1,12 +1,13 @@
 //! Checkpoints and backups: RocksDB opens ours, and we open RocksDB's.
 
 use ironstone::{
-    BackupEngine, BackupEngineOptions, ColumnFamilyDescriptor, Db, ImportColumnFamilyOptions, Options,
-    ReadOptions, RestoreOptions, WriteOptions,
+    BackupEngine, BackupEngineOptions, ColumnFamilyDescriptor, CreateBackupOptions, Db,
+    ImportColumnFamilyOptions, Options, ReadOptions, RestoreMode, RestoreOptions, WriteOptions,
 };
 use ironstone_compat::directory::files;
 use ironstone_compat::driver::tool;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 fn options() -> Options {
     let mut options = Options::default();
@@ -166,4 +167,37 @@ fn rocksdb_opens_a_database_with_an_imported_column_family_and_we_import_its_tab
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let found = entries.map(|entry| entry.map(|(key, value)| format!("{} : {}", text(&key), text(&value))));
     assert_eq!(found.collect::<ironstone::Result<Vec<_>>>().unwrap(), wanted);
+}
+
+#[test]
+fn tables_that_were_left_out_are_found_by_either_in_the_same_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, backups) = (dir.path().join("db"), dir.path().join("backups"));
+    let db = database(&path);
+    let mut ours = engine(&backups, 2);
+    let leave_out = CreateBackupOptions {
+        exclude_files_callback: Some(Arc::new(|files| {
+            assert!(!files.is_empty());
+            files.iter_mut().for_each(|file| file.exclude_decision = true);
+        })),
+        ..CreateBackupOptions::default()
+    };
+    ours.create_backup(&db).unwrap();
+    let without = ours.create_backup_with(&db, &leave_out).unwrap();
+    assert!(!ours.backups()[1].excluded_files.is_empty());
+    db.close().unwrap();
+    drop((db, ours));
+    let Some(restored) = restored_by_rocksdb(&backups, &dir.path().join("r")) else { return };
+    assert_eq!(restored, expected());
+
+    // What RocksDB restored is as good as the backup: only what it wrote when it read is replaced.
+    let ours = engine(&backups, 2);
+    for mode in [RestoreMode::KeepLatestDbSessionIdFiles, RestoreMode::VerifyChecksum] {
+        let options = RestoreOptions { mode, ..RestoreOptions::default() };
+        let to = dir.path().join("r");
+        ours.restore(without, &self::options().db, &to, &to, &options).unwrap();
+        let db = Db::open(&self::options(), &to).unwrap();
+        assert_eq!(db.iter().unwrap().entries().count(), 500);
+        db.close().unwrap();
+    }
 }

@@ -8,18 +8,22 @@
 //! ```
 
 mod meta_file;
+mod restore;
 
 use crate::Db;
 use crate::background::job::write_options;
 use crate::file_copy::{copy_between, read_through};
 use crate::open::make_durable_dir;
 use crate::storage_files::{Captured, KeptFiles, StorageFile, capture};
+use crate::table_cache::TableSlot;
 use ironstone_base::sync::Arc;
-use ironstone_base::{Error, FileKind, FileNumber, Result, file_name};
+use ironstone_base::{Error, FileKind, Result};
 use ironstone_compaction::RateLimiter;
 use ironstone_vfs::{Env, FileSystem, WriteOptions};
 use meta_file::{BackupFile, MetaFile};
+pub use restore::{RestoreMode, RestoreOptions};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// Names a backup in its directory. Later backups have larger ones.
@@ -67,20 +71,38 @@ impl BackupEngineOptions {
 }
 
 /// How one backup is made.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct CreateBackupOptions {
     /// Flush all memtables first instead of taking WALs along. Default false.
     pub flush_before_backup: bool,
     /// Kept with the backup, for the application. Default empty.
     pub app_metadata: Vec<u8>,
+    /// Chooses tables that are left out, because other directories of backups have them: the backup names them, and
+    /// [`RestoreOptions::alternate_dirs`] says where they are. Asked once, with all tables that backups may share. Needs
+    /// `schema_version` 2 and `share_table_files`. Default none.
+    pub exclude_files_callback: Option<ExcludeFilesCallback>,
 }
 
-/// How a backup is restored.
-#[derive(Clone, Debug, Default)]
-pub struct RestoreOptions {
-    /// Keep the WALs that are there, those in the archive included, to replay them over the backup: for backups
-    /// without WALs of a database that has lost its tables. Default false.
-    pub keep_log_files: bool,
+/// See [`CreateBackupOptions::exclude_files_callback`].
+pub type ExcludeFilesCallback = Arc<dyn Fn(&mut [MaybeExcludeBackupFile]) + Send + Sync>;
+
+/// A table that may be left out of a backup.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MaybeExcludeBackupFile {
+    /// Its path below the directory of the backups. Tables of the same path are the same in all of them.
+    pub relative_file: String,
+    /// To be set if it is to be left out.
+    pub exclude_decision: bool,
+}
+
+impl fmt::Debug for CreateBackupOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CreateBackupOptions")
+            .field("flush_before_backup", &self.flush_before_backup)
+            .field("app_metadata", &self.app_metadata)
+            .field("exclude_files_callback", &self.exclude_files_callback.is_some())
+            .finish()
+    }
 }
 
 /// What is known about a backup.
@@ -98,6 +120,8 @@ pub struct BackupInfo {
     pub sequence: u64,
     /// What the application gave along.
     pub app_metadata: Vec<u8>,
+    /// Tables that were left out, below the directory of the backups; `size` and `number_files` are without them.
+    pub excluded_files: Vec<String>,
 }
 
 /// Makes, lists, checks, restores and removes the backups of a directory. One engine at a time may change it.
@@ -232,10 +256,13 @@ impl BackupEngine {
         self.create_backup_with(db, &CreateBackupOptions::default())
     }
 
-    /// The same with `options`. After an error or a crash the backups that were there are as they were; what is left
+    /// The same with `options`. `InvalidArgument` if files are to be excluded and `schema_version` is 1. After an error or a crash the backups that were there are as they were; what is left
     /// of this one goes with the next [`collect_garbage`](Self::collect_garbage).
     pub fn create_backup_with(&mut self, db: &Db, options: &CreateBackupOptions) -> Result<BackupId> {
         self.check_writable()?;
+        if options.exclude_files_callback.is_some() && self.options.schema_version < 2 {
+            return Err(Error::invalid_argument("exclude_files_callback requires schema_version >= 2"));
+        }
         let latest = self.backups.keys().chain(self.corrupt.keys()).max();
         let id = latest.map_or(1, |latest| latest + 1);
         let private = format!("{PRIVATE}/{id}");
@@ -270,6 +297,7 @@ impl BackupEngine {
             sequence: captured.sequence.0,
             app_metadata: options.app_metadata.clone(),
             files: Vec::new(),
+            excluded: self.excluded(db, captured, options)?,
         };
         self.fs().create_dir_all(&self.at(&format!("{PRIVATE}/{id}")))?;
         let known = self.known_files();
@@ -279,8 +307,11 @@ impl BackupEngine {
             }
             let copied = match captured.tables.get(index) {
                 Some(slot) if self.options.share_table_files => {
-                    let session = slot.reader()?.properties().db_session_id.clone();
-                    self.copy_shared(db, file, &session, &known)?
+                    let name = shared_name_of(db, file, slot)?;
+                    if meta.excluded.contains(&format!("{SHARED_CHECKSUM}/{name}")) {
+                        continue;
+                    }
+                    self.copy_shared(db, file, &name, &known)?
                 }
                 _ => self.copy_private(db, file, id)?,
             };
@@ -300,6 +331,24 @@ impl BackupEngine {
         self.fs().rename(&temporary, &last)?;
         self.sync_dirs(&[META])?;
         Ok(meta)
+    }
+
+    /// The shared tables that the application wants left out.
+    fn excluded(&self, db: &Db, captured: &Captured, options: &CreateBackupOptions) -> Result<Vec<String>> {
+        let Some(callback) =
+            options.exclude_files_callback.as_ref().filter(|_| self.options.share_table_files)
+        else {
+            return Ok(Vec::new());
+        };
+        let candidate = |(file, slot): (&StorageFile, &Arc<TableSlot>)| {
+            let relative_file = format!("{SHARED_CHECKSUM}/{}", shared_name_of(db, file, slot)?);
+            Ok(MaybeExcludeBackupFile { relative_file, exclude_decision: false })
+        };
+        let shared = captured.files.iter().zip(&captured.tables);
+        let mut candidates = shared.map(candidate).collect::<Result<Vec<_>>>()?;
+        callback(&mut candidates);
+        candidates.retain(|file| file.exclude_decision);
+        Ok(candidates.into_iter().map(|file| file.relative_file).collect())
     }
 
     /// The files of all backups, by path.
@@ -329,17 +378,9 @@ impl BackupEngine {
         &self,
         db: &Db,
         file: &StorageFile,
-        session: &str,
+        name: &str,
         known: &HashMap<String, BackupFile>,
     ) -> Result<BackupFile> {
-        let source = &*db.engine().env.fs;
-        let (stem, extension) = file.name.rsplit_once('.').unwrap_or((&file.name, "sst"));
-        // Old tables do not say which opening of a database made them; then their contents tell them apart.
-        let tag = match session {
-            "" => read_through(source, &file.path(), file.size, |_| Ok(()))?.to_string(),
-            session => format!("s{session}"),
-        };
-        let name = format!("{stem}_{tag}_{}.{extension}", file.size);
         let path = format!("{SHARED_CHECKSUM}/{name}");
         if let Some(shared) = known.get(&path) {
             if shared.size != Some(file.size) {
@@ -382,6 +423,7 @@ impl BackupEngine {
             number_files: meta.files.len(),
             sequence: meta.sequence,
             app_metadata: meta.app_metadata.clone(),
+            excluded_files: meta.excluded.clone(),
         };
         self.backups.iter().map(info).collect()
     }
@@ -404,7 +446,8 @@ impl BackupEngine {
         self.backups.get(&id).ok_or_else(|| Error::not_found(format!("backup {id}")))
     }
 
-    /// Checks that a backup's files are there in their length, and with `checksums` that they hold what was written.
+    /// Checks that a backup's files are there in their length, and with `checksums` that they hold what was written. Tables
+    /// that were left out are not looked for.
     ///
     /// # Errors
     /// `NotFound` if there is no such backup, `Corruption` naming the file that is wrong.
@@ -416,78 +459,6 @@ impl BackupEngine {
             check_crc(&path, file, found)?;
         }
         Ok(())
-    }
-
-    // ---- restoring ----
-
-    /// Makes the database in `db_dir`, with its WALs in `wal_dir`, what backup `id` holds. What a database has there
-    /// goes away first; other files stay. `db_options` say which file system that is.
-    ///
-    /// # Errors
-    /// `IoError` if the database is open. `Corruption` if a file is not what it was when it was backed up. A
-    /// directory that was restored in part has no CURRENT and does not open.
-    pub fn restore(
-        &self,
-        id: BackupId,
-        db_options: &crate::DbOptions,
-        db_dir: impl AsRef<Path>,
-        wal_dir: impl AsRef<Path>,
-        options: &RestoreOptions,
-    ) -> Result<()> {
-        let meta = self.with_sizes(self.find(id)?.clone())?;
-        let (db_dir, wal_dir) = (db_dir.as_ref(), wal_dir.as_ref());
-        let fs = &*db_options.env.fs;
-        make_durable_dir(fs, db_dir, false)?;
-        make_durable_dir(fs, wal_dir, false)?;
-        let _lock = fs.lock(&file_name::lock(db_dir))?;
-        clear(fs, db_dir, wal_dir, options.keep_log_files)?;
-        let writing = WriteOptions { direct: false, ..write_options(db_options) };
-        let unnamed = file_name::temporary(db_dir, FileNumber(0));
-        let mut has_current = false;
-        let mut restored = HashSet::new();
-        for file in &meta.files {
-            let name = database_name(&file.path)?;
-            let to = match FileKind::parse(&name) {
-                Some(FileKind::Wal(_)) => wal_dir.join(&name),
-                Some(FileKind::Current) => {
-                    has_current = true;
-                    unnamed.clone()
-                }
-                Some(_) => db_dir.join(&name),
-                None => return Err(Error::corruption(format!("{}: no database has such a file", file.path))),
-            };
-            let from = self.at(&file.path);
-            let size = file.size.unwrap_or(0);
-            let limiter = self.options.restore_rate_limiter.as_deref();
-            let crc = copy_between((self.fs(), &from), (fs, &to), size, writing, self.options.sync, limiter)?;
-            check_crc(&from, file, crc)?;
-            restored.insert(name);
-        }
-        if !has_current {
-            return Err(Error::corruption(format!("backup {id} has no CURRENT")));
-        }
-        let sync = |dir: &Path| if self.options.sync { fs.open_directory(dir)?.sync() } else { Ok(()) };
-        for dir in [db_dir, wal_dir] {
-            remove_old(fs, dir, &restored, options.keep_log_files)?;
-            sync(dir)?;
-        }
-        fs.rename(&unnamed, &file_name::current(db_dir))?; // From here on it is a database.
-        sync(db_dir)
-    }
-
-    /// [`restore`](Self::restore)s the newest backup that is not corrupt, and answers which that was. `NotFound` if
-    /// there is none.
-    pub fn restore_latest(
-        &self,
-        db_options: &crate::DbOptions,
-        db_dir: impl AsRef<Path>,
-        wal_dir: impl AsRef<Path>,
-        options: &RestoreOptions,
-    ) -> Result<BackupId> {
-        let latest = self.backups.keys().next_back().copied();
-        let id = latest.ok_or_else(|| Error::not_found("there is no backup"))?;
-        self.restore(id, db_options, db_dir, wal_dir, options)?;
-        Ok(id)
     }
 
     // ---- removing ----
@@ -553,57 +524,26 @@ impl BackupEngine {
     }
 }
 
-/// What a backup's file is called in the database: tables in the shared directory have more in their names.
-fn database_name(path: &str) -> Result<String> {
-    let (dir, name) =
-        path.rsplit_once('/').ok_or_else(|| Error::corruption(format!("{path}: no such file")))?;
-    if dir != SHARED_CHECKSUM {
-        return Ok(name.to_owned());
+/// The name that a table has among shared ones.
+fn shared_name_of(db: &Db, file: &StorageFile, slot: &Arc<TableSlot>) -> Result<String> {
+    let source = &*db.engine().env.fs;
+    let session = slot.reader()?.properties().db_session_id.clone();
+    if session.is_empty() {
+        // Old tables do not say which opening of a database made them; then their contents tell them apart.
+        let tag = read_through(source, &file.path(), file.size, |_| Ok(()))?.to_string();
+        return Ok(tagged_name(&file.name, &tag, file.size));
     }
-    match (name.split_once('_'), name.rsplit_once('.')) {
-        (Some((stem, _)), Some((_, extension))) => Ok(format!("{stem}.{extension}")),
-        _ => Err(Error::corruption(format!("{path}: not the name of a shared table"))),
-    }
+    Ok(shared_name(&file.name, &session, file.size))
 }
 
-/// Removes the files of the database that is there, CURRENT first. MANIFESTs and WALs stay, so that nobody takes the
-/// directory for an empty one and creates a database in it.
-fn clear(fs: &dyn FileSystem, db_dir: &Path, wal_dir: &Path, keep_wals: bool) -> Result<()> {
-    let current = file_name::current(db_dir);
-    if fs.exists(&current)? {
-        fs.remove(&current)?;
-        fs.open_directory(db_dir)?.sync()?;
-    }
-    let archive = file_name::archive_dir(wal_dir);
-    for dir in [db_dir, wal_dir, &archive] {
-        for name in if fs.exists(dir)? { fs.list(dir)? } else { Vec::new() } {
-            match FileKind::parse(&name) {
-                Some(FileKind::Wal(_)) if dir == archive && keep_wals => {
-                    fs.rename(&dir.join(&name), &wal_dir.join(&name))?;
-                }
-                Some(FileKind::Wal(_)) if dir == archive => fs.remove(&dir.join(&name))?,
-                None
-                | Some(FileKind::Lock | FileKind::InfoLog | FileKind::Manifest(_) | FileKind::Wal(_)) => {}
-                Some(_) => fs.remove(&dir.join(&name))?,
-            }
-        }
-    }
-    Ok(())
+/// The same for a table of `size` bytes that `session` made.
+fn shared_name(name: &str, session: &str, size: u64) -> String {
+    tagged_name(name, &format!("s{session}"), size)
 }
 
-/// Removes MANIFESTs and WALs of the database that was there before.
-fn remove_old(fs: &dyn FileSystem, dir: &Path, restored: &HashSet<String>, keep_wals: bool) -> Result<()> {
-    for name in fs.list(dir)? {
-        let is_old = match FileKind::parse(&name) {
-            Some(FileKind::Wal(_)) => !keep_wals,
-            Some(FileKind::Manifest(_)) => true,
-            _ => false,
-        };
-        if is_old && !restored.contains(&name) {
-            fs.remove(&dir.join(name))?;
-        }
-    }
-    Ok(())
+fn tagged_name(name: &str, tag: &str, size: u64) -> String {
+    let (stem, extension) = name.rsplit_once('.').unwrap_or((name, "sst"));
+    format!("{stem}_{tag}_{size}.{extension}")
 }
 
 fn check_crc(path: &Path, file: &BackupFile, found: u32) -> Result<()> {

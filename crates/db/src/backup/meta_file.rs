@@ -7,6 +7,7 @@
 //! metadata HEX                           if the application gave some
 //! count of files
 //! PATH crc32 DECIMAL                     of each file, below the backup directory; in schema 2 more fields may follow
+//! PATH ni::excluded true                 of each table that was left out; schema 2 only
 //! ```
 //! The checksum is a CRC32C, whatever its name says. Fields that nobody knows are passed over in schema 2, unless they
 //! begin with `ni::`.
@@ -31,11 +32,14 @@ pub(super) struct MetaFile {
     pub(super) sequence: u64,
     pub(super) app_metadata: Vec<u8>,
     pub(super) files: Vec<BackupFile>,
+    /// Tables that were left out, below the backup directory.
+    pub(super) excluded: Vec<String>,
 }
 
 const SCHEMA_PREFIX: &str = "schema_version ";
 const FOOTER: &str = "// FOOTER";
 const NOT_IGNORABLE: &str = "ni::";
+const EXCLUDED: &str = "ni::excluded";
 
 impl MetaFile {
     /// The text for `schema`, 1 or 2. Every file must have its checksum.
@@ -50,7 +54,7 @@ impl MetaFile {
             self.app_metadata.iter().for_each(|byte| text.push_str(&format!("{byte:02X}")));
             text.push('\n');
         }
-        text.push_str(&format!("{}\n", self.files.len()));
+        text.push_str(&format!("{}\n", self.files.len() + self.excluded.len()));
         for file in &self.files {
             let crc = file.crc.expect("it was computed when the file was copied");
             text.push_str(&format!("{} crc32 {crc}", file.path));
@@ -59,6 +63,7 @@ impl MetaFile {
             }
             text.push('\n');
         }
+        self.excluded.iter().for_each(|path| text.push_str(&format!("{path} {EXCLUDED} true\n")));
         text
     }
 
@@ -92,21 +97,25 @@ impl MetaFile {
             if schema >= 2 && line == FOOTER {
                 break;
             }
-            meta.files.push(file(line, schema)?);
+            match file(line, schema)? {
+                (file, false) => meta.files.push(file),
+                (file, true) => meta.excluded.push(file.path),
+            }
         }
         for line in lines {
             let (field, _) = line.split_once(' ').ok_or_else(|| bad("a bad line in the footer"))?;
             refuse_unknown(field)?;
         }
-        // Files that the application keeps elsewhere were refused above.
-        if meta.files.len() as u64 != count {
-            return Err(bad(format!("it names {} files and says {count}", meta.files.len())));
+        let named = meta.files.len() + meta.excluded.len();
+        if named as u64 != count {
+            return Err(bad(format!("it names {named} files and says {count}")));
         }
         Ok(meta)
     }
 }
 
-fn file(line: &str, schema: u32) -> Result<BackupFile> {
+/// A file, and whether it was left out.
+fn file(line: &str, schema: u32) -> Result<(BackupFile, bool)> {
     let mut words = line.split(' ');
     let path = words.next().unwrap_or_default();
     // A path that leads out of the backup directory is none of ours to read, let alone to remove.
@@ -114,7 +123,7 @@ fn file(line: &str, schema: u32) -> Result<BackupFile> {
     if path.split('/').any(leads_out) || path.split('/').count() < 2 {
         return Err(bad(format!("{path:?} is no path of a backup's file")));
     }
-    let mut found = BackupFile { path: path.to_owned(), crc: None, size: None };
+    let (mut found, mut excluded) = (BackupFile { path: path.to_owned(), crc: None, size: None }, false);
     while let Some(field) = words.next() {
         let value = words.next().ok_or_else(|| bad(format!("{field} of {path} has no value")))?;
         match field {
@@ -123,9 +132,10 @@ fn file(line: &str, schema: u32) -> Result<BackupFile> {
                 found.crc = Some(crc.ok_or_else(|| bad(format!("Invalid checksum value for {path}")))?);
             }
             "size" if schema >= 2 => found.size = Some(number(value, "a size")?),
-            "ni::excluded" if schema >= 2 && value == "false" => {}
-            "ni::excluded" if schema >= 2 => {
-                return Err(Error::not_supported(format!("backup without {path}, which was excluded")));
+            EXCLUDED if schema >= 2 => {
+                let says =
+                    value.parse().map_err(|_| bad(format!("{field} of {path} is neither true nor false")));
+                excluded = says?;
             }
             _ if schema >= 2 => refuse_unknown(field)?,
             _ => return Err(bad(format!("Unknown checksum type for {path}"))),
@@ -134,7 +144,7 @@ fn file(line: &str, schema: u32) -> Result<BackupFile> {
     if schema < 2 && found.crc.is_none() {
         return Err(bad(format!("File checksum is missing for {path}")));
     }
-    Ok(found)
+    Ok((found, excluded))
 }
 
 fn refuse_unknown(field: &str) -> Result<()> {
@@ -173,6 +183,7 @@ mod tests {
             timestamp: 1_700_000_000,
             sequence: 42,
             app_metadata: b"\x00who\xff".to_vec(),
+            excluded: Vec::new(),
             files: vec![
                 file("shared_checksum/000007_sABC_1234.sst", 4_000_000_000, 1234),
                 file("private/1/CURRENT", 0, 16),
@@ -187,6 +198,10 @@ mod tests {
         let mut without_sizes = meta.clone();
         without_sizes.files.iter_mut().for_each(|file| file.size = None);
         assert_eq!(MetaFile::decode(&meta.encode(1)).unwrap(), without_sizes);
+        let excluded =
+            MetaFile { excluded: vec!["shared_checksum/000009_sABC_7.sst".to_owned()], ..meta.clone() };
+        assert_eq!(MetaFile::decode(&excluded.encode(2)).unwrap(), excluded);
+        assert!(excluded.encode(2).ends_with("\nshared_checksum/000009_sABC_7.sst ni::excluded true\n"));
         assert!(meta.encode(1).starts_with("1700000000\n42\nmetadata 0077686FFF\n2\n"));
     }
 
@@ -199,7 +214,11 @@ mod tests {
         let file =
             |fields: &str| format!("schema_version 2\n5\n6\n1\nprivate/1/CURRENT {fields}\n// FOOTER\nx y\n");
         assert_eq!(MetaFile::decode(&file("temp kHot size 9")).unwrap().files[0].size, Some(9));
-        assert!(MetaFile::decode(&file("ni::excluded true")).is_err());
+        assert!(MetaFile::decode(&file("ni::other true")).is_err());
+        assert!(MetaFile::decode(&file("ni::excluded maybe")).is_err());
+        assert_eq!(MetaFile::decode(&file("ni::excluded false")).unwrap().files.len(), 1);
+        let excluded = MetaFile::decode(&file("ni::excluded true")).unwrap();
+        assert_eq!((excluded.files.len(), excluded.excluded), (0, vec!["private/1/CURRENT".to_owned()]));
     }
 
     #[test]

@@ -49,7 +49,11 @@ fn every_state_can_be_restored() {
         if round % 2 == 0 {
             rewrite_all(&db);
         }
-        let how = CreateBackupOptions { flush_before_backup: round == 3, app_metadata: vec![round; 2] };
+        let how = CreateBackupOptions {
+            flush_before_backup: round == 3,
+            app_metadata: vec![round; 2],
+            ..CreateBackupOptions::default()
+        };
         assert_eq!(backups.create_backup_with(&db, &how).unwrap(), u32::from(round));
         expected.push(all(&db));
     }
@@ -206,7 +210,7 @@ fn wals_may_stay_out_and_be_kept() {
     put_synced(&db, "c", "3");
     drop(db);
     assert_eq!(contents(&disk, &backups, 1), "a=1");
-    let keep = RestoreOptions { keep_log_files: true };
+    let keep = RestoreOptions { keep_log_files: true, ..RestoreOptions::default() };
     backups.restore(1, &disk.options().db, DIR, DIR, &keep).unwrap();
     assert_eq!(all(&disk.open()), "a=1 b=2 c=3");
 }

@@ -4,6 +4,7 @@ mod disk;
 
 mod backup;
 mod best_efforts;
+mod backup_restore;
 mod checkpoint;
 mod column_families;
 mod column_family_import;
