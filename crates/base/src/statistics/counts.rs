@@ -116,6 +116,10 @@ impl HistogramCounts {
         *self = Self::new();
     }
 
+    /// The largest value of each bucket, ascending, and how many values the bucket has.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
+        BOUNDS.iter().copied().zip(self.buckets.iter().copied())
+    }
     /// How many values there are.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
