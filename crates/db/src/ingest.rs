@@ -58,7 +58,8 @@ pub struct IngestOptions {
     /// Flush memtables that the files overlap, and wait for that. Default true. Without, such files are refused.
     pub allow_blocking_flush: bool,
     /// Put the files below everything that is there, with sequence number 0: keys of theirs that were ever written are
-    /// passed over, and snapshots see the rest at once. Default false. Needs `cf_allow_ingest_behind`, which has to be
+    /// passed over, and the rest is seen at once, by snapshots as well: even keys that were first written after a snapshot
+    /// was taken, which does not see that. Default false. Needs `cf_allow_ingest_behind`, which has to be
     /// on since the column family was created; the files must not overlap each other, nor tables of the last level.
     /// `snapshot_consistency`, `allow_global_seqno`, `allow_blocking_flush` and `fail_if_not_bottommost_level` are then
     /// without effect.

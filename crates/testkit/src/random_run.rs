@@ -35,7 +35,8 @@ pub struct RandomRun {
     db_options: DbOptions,
     families: BTreeMap<String, ColumnFamilyOptions>,
     model: Model,
-    snapshots: Vec<(Snapshot, Model)>,
+    /// Each with what the database held, and what had been written by then.
+    snapshots: Vec<(Snapshot, Model, Touched)>,
     /// Keys of the single-delete kind that have been put and not removed since.
     put_once: BTreeSet<(String, Vec<u8>)>,
     touched: Touched,
@@ -412,7 +413,7 @@ impl RandomRun {
             }
             0 => return Ok(()),
             1 if !self.snapshots.is_empty() => {
-                let (snapshot, model) = self.snapshots.choose(&mut self.rng).expect("not empty");
+                let (snapshot, model, _) = self.snapshots.choose(&mut self.rng).expect("not empty");
                 (walk.iter.refresh_at(snapshot), model)
             }
             _ => (walk.iter.refresh(), &self.model),
@@ -440,7 +441,7 @@ impl RandomRun {
     fn take_snapshot(&mut self) -> Result<(), Failure> {
         if self.snapshots.len() < 6 {
             self.note(|| "snapshot".to_owned());
-            self.snapshots.push((self.db().snapshot(), self.model.clone()));
+            self.snapshots.push((self.db().snapshot(), self.model.clone(), self.touched.clone()));
         }
         Ok(())
     }

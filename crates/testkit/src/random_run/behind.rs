@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What was ever written to the column families that files may be ingested behind of: those with
 /// `cf_allow_ingest_behind` since they were created.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Touched {
     families: BTreeMap<String, Writes>,
     /// Where a file was ingested.
     ingested: BTreeSet<String>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Writes {
     keys: BTreeSet<Vec<u8>>,
     /// Keys with merge operands: what they come to may depend on what lies behind, if nothing else does.
@@ -92,10 +92,15 @@ impl RandomRun {
         }
         self.touched.ingested.insert(name.clone());
         self.kept = None; // It shows a moment without the file.
-        entries.retain(|key, _| writes.is_untouched(key));
-        for (key, value) in entries {
-            let models = self.snapshots.iter_mut().map(|(_, model)| model).chain([&mut self.model]);
-            models.for_each(|model| model.put_behind(&name, &key, &value));
+        // A snapshot shows what was written since as little as before, so there the file shows through.
+        let past = self.snapshots.iter_mut().map(|(_, model, touched)| (model, &*touched));
+        for (model, touched) in past.chain([(&mut self.model, &self.touched)]) {
+            let fills =
+                |key: &[u8]| touched.families.get(&name).is_none_or(|writes| writes.is_untouched(key));
+            entries
+                .iter()
+                .filter(|(key, _)| fills(key))
+                .for_each(|(key, value)| model.put_behind(&name, key, value));
         }
         Ok(())
     }
