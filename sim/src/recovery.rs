@@ -82,6 +82,7 @@ fn look(db: &Db, plan: &Plan) -> Result<Found, String> {
     let found = state::by_iterators(db, &cfs, &options).map_err(said)??;
     let by_gets = state::by_gets(db, &cfs, &options, 100, 32).map_err(said)??;
     same(&by_gets, &found, "by get and by iterator")?;
+    state::nothing_shows_through(db, &cfs).map_err(said)??;
     Ok(found)
 }
 

@@ -6,7 +6,8 @@ use crate::plan::{Chore, Plan, Trouble};
 use crate::state;
 use ironstone::{
     Code, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db, DbIterator,
-    DbOptions, Error, FlushOptions, IngestOptions, Options, ReadOptions, SstFileWriter, WriteBatch, WriteOptions,
+    DbOptions, Error, FlushOptions, IngestOptions, Options, ReadOptions, SstFileWriter, WriteBatch,
+    WriteOptions,
 };
 use ironstone_base::sync::{Arc, thread};
 use ironstone_testkit::random_options::{random_db_changes, random_family_changes};
@@ -339,10 +340,14 @@ impl Stage {
         match self.db.ingest_external_files(cf, &[path], &behind) {
             Err(error) if error.code() == Code::InvalidArgument => Ok(()), // No room for it.
             Err(error) => Err(error),
-            Ok(()) => match self.db.get_cf(&ReadOptions::default(), cf, &new)? {
-                Some(_) => Ok(()),
-                None => Err(Error::corruption("a key that was ingested behind is not there")),
-            },
+            Ok(()) => {
+                let get = |key: &[u8]| self.db.get_cf(&ReadOptions::default(), cf, key);
+                match (get(&new)?.is_some(), get(&hidden)?.is_some()) {
+                    (true, false) => Ok(()),
+                    (false, _) => Err(Error::corruption("a key that was ingested behind is not there")),
+                    (_, true) => Err(Error::corruption("a key that was deleted has come back from behind")),
+                }
+            }
         }
     }
 
