@@ -1,7 +1,6 @@
 //! The order of user keys, and of internal keys on top of it.
 
 use crate::internal_key::InternalKey;
-use crate::perf::{self, PerfMetric};
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
@@ -37,13 +36,6 @@ pub enum UserComparator {
     Custom(Arc<dyn Comparator>),
 }
 
-/// What a comparator says that is not built in. The built-in ones hardly ever compare whole keys, and are not counted.
-#[inline(never)]
-fn called(custom: &dyn Comparator, a: &[u8], b: &[u8]) -> Ordering {
-    perf::count(PerfMetric::UserKeyComparisonCount, 1);
-    custom.compare(a, b)
-}
-
 impl UserComparator {
     /// The name that the database stores.
     pub fn name(&self) -> &str {
@@ -63,14 +55,14 @@ impl UserComparator {
         match self {
             Self::Bytewise => a.cmp(b),
             Self::ReverseBytewise => b.cmp(a),
-            Self::Custom(custom) => called(&**custom, a, b),
+            Self::Custom(custom) => custom.compare(a, b),
         }
     }
     /// Whether two user keys are the same key.
     #[inline]
     pub fn equal(&self, a: &[u8], b: &[u8]) -> bool {
         match self {
-            Self::Custom(custom) => called(&**custom, a, b).is_eq(),
+            Self::Custom(custom) => custom.compare(a, b).is_eq(),
             _ => a == b,
         }
     }

@@ -152,12 +152,13 @@ pub fn count_all<const N: usize>(counted: [(PerfMetric, u64); N]) {
 }
 /// Adds one to a count of this thread, and to that of a level if those are counted.
 #[inline(always)] // As small as `count`, and called where blocks and filters are asked.
-pub fn count_with_level(metric: PerfMetric, level_metric: LevelMetric, level: u32) {
+pub fn count_with_level(metric: PerfMetric, of_level: impl FnOnce() -> (LevelMetric, u32)) {
     COUNTS.with(|counts| {
         let mode = counts.mode.get();
         if mode != Mode::Nothing {
             add(&counts.perf[metric as usize], 1);
             if mode == Mode::CountsByLevel {
+                let (level_metric, level) = of_level();
                 add_at_level(level_metric, level);
             }
         }

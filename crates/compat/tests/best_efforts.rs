@@ -21,7 +21,7 @@ fn compare(source: &Scratch, workload: Workload, lost: &[usize], cut: bool) -> O
         for back in lost {
             let table = &tables[tables.len() - 1 - back];
             match cut {
-                true => std::fs::write(table, &std::fs::read(table).unwrap()[..100]).unwrap(),
+                true => edit(table, |bytes| bytes.truncate(100)),
                 false => std::fs::remove_file(table).unwrap(),
             }
         }

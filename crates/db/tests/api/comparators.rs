@@ -130,18 +130,3 @@ fn the_reverse_of_bytes_is_built_in() {
         db.flush().unwrap();
     }
 }
-
-#[test]
-fn calls_of_the_comparator_are_counted_for_the_thread() {
-    use ironstone::perf::{self, PerfMetric};
-    let disk = Disk::new();
-    let (_, db) = open(&disk);
-    for key in 0..100 {
-        db.put(key.to_string(), "v").unwrap();
-    }
-    db.flush().unwrap();
-    perf::reset();
-    assert_eq!(get(&db, "77"), "v");
-    let count = perf::get(PerfMetric::UserKeyComparisonCount);
-    assert!((4..60).contains(&count), "{count} comparisons among 100 keys");
-}

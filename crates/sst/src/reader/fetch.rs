@@ -481,7 +481,9 @@ impl TableReader {
     }
     #[inline(always)] // On the way of every read.
     pub(super) fn count_hit(&self, tickers: &RoleTickers) {
-        perf::count_with_level(PerfMetric::BlockCacheHitCount, LevelMetric::BlockCacheHitCount, self.level);
+        perf::count_with_level(PerfMetric::BlockCacheHitCount, || {
+            (LevelMetric::BlockCacheHitCount, self.level)
+        });
         if let Some(metric) = tickers.metric {
             perf::count(metric, 1);
         }

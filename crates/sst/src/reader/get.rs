@@ -377,7 +377,7 @@ impl TableReader {
     }
     #[inline]
     fn count_filter(&self, passes: bool) {
-        perf::count_with_level(filter_count(passes), filter_metric(passes), self.level);
+        perf::count_with_level(filter_count(passes), || (filter_metric(passes), self.level));
     }
     /// Counts a seek, by level.
     fn count_seek(&self, on_last_level: Ticker, above: Ticker) {
