@@ -3,8 +3,8 @@
 mod disk;
 
 mod backup;
-mod best_efforts;
 mod backup_restore;
+mod best_efforts;
 mod checkpoint;
 mod column_families;
 mod column_family_import;
