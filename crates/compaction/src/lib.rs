@@ -46,6 +46,7 @@ pub use partitioner::{
     PartitionRequest, PartitionerContext, Partitioning, SstPartitioner, SstPartitionerFactory,
     SstPartitionerFixedPrefix,
 };
+pub use picker::drop_ranges::{KeyRange, drop_in_ranges};
 pub use picker::manual::{
     BottommostPolicy, ManualCompaction, ManualPick, NamedFilesOptions, Refit, drop_file, pick_files,
     promote_level0, refit_last_level,

@@ -13,6 +13,7 @@
 //! * The inputs hold every file of the output level that overlaps their key range, and no running
 //!   compaction reads an input or writes into that range.
 
+pub mod drop_ranges;
 mod fifo;
 mod incremental;
 mod inputs;

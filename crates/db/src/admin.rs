@@ -15,6 +15,7 @@ use ironstone_base::file_name::{self, FileKind};
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::Ordering;
 use ironstone_base::{Code, ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
+use ironstone_compaction::KeyRange;
 use ironstone_version::{ColumnFamilyConfig, FileMetaData, UNKNOWN_FILE_CHECKSUM_FUNC_NAME};
 
 /// How memtables are flushed.
@@ -301,6 +302,24 @@ impl Db {
                 "{name:?}: Invalid file name: neither a table nor an archived WAL"
             ))),
         }
+    }
+
+    /// Removes the tables of `cf` below level 0 whose keys all lie in one of `ranges`, with all that is in them and without
+    /// reading them: RocksDB's `DeleteFilesInRanges`. `None` as a bound is unbounded; keys that are a range's end belong
+    /// to it if `include_end`. Answers how many tables went.
+    ///
+    /// Keys of the ranges may stay: in memtables, on level 0, in tables that reach out of the ranges or that a compaction
+    /// reads. Snapshots lose what was in the tables. A table stays as well if one below it that stays overlaps it, so
+    /// that no key gets an older value back. (RocksDB removes it.)
+    pub fn delete_files_in_ranges(
+        &self,
+        cf: &ColumnFamily,
+        ranges: &[KeyRange<'_>],
+        include_end: bool,
+    ) -> Result<usize> {
+        self.check_handle(cf)?;
+        self.engine().write_failure()?;
+        manual::delete_tables_in(self.engine(), cf, ranges, include_end)
     }
 
     /// Waits until no flush and no compaction runs or is due.

@@ -110,7 +110,7 @@ pub use ironstone_cache::CacheOptions;
 pub use ironstone_compaction::{
     BottommostPolicy, CompactionFilter, CompactionFilterFactory, CompactionPriority, CompactionReason,
     CompactionStats, CompactionStyle, FilterContext, FilterDecision, GenericRateLimiter, IoPriority,
-    PartitionRequest, PartitionerContext, RateLimiter, RateLimiterOptions, SstPartitioner,
+    KeyRange, PartitionRequest, PartitionerContext, RateLimiter, RateLimiterOptions, SstPartitioner,
     SstPartitionerFactory, SstPartitionerFixedPrefix, StopStyle, TableFileCreationReason,
 };
 pub use ironstone_compress::{CompressionKind, CompressionOptions};

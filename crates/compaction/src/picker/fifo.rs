@@ -88,7 +88,7 @@ impl Picker<'_> {
         Some(plan)
     }
 
-    fn drop_files(
+    pub(super) fn drop_files(
         &self,
         level: usize,
         files: Vec<Arc<FileMetaData>>,

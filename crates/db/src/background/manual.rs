@@ -8,7 +8,7 @@ use ironstone_base::sync::{Arc, MutexGuard};
 use ironstone_base::{Code, Error, FileNumber, Result};
 use ironstone_compaction::picker::manual::{ManualCompaction, NamedFilesOptions};
 use ironstone_compaction::{
-    BottommostPolicy, CompactionPlan, ManualPick, Refit, drop_file, pick_files,
+    BottommostPolicy, CompactionPlan, KeyRange, ManualPick, Refit, drop_file, drop_in_ranges, pick_files,
     promote_level0 as pick_promotion, refit_last_level,
 };
 use ironstone_version::Version;
@@ -190,6 +190,33 @@ pub(crate) fn delete_table(engine: &Arc<Engine>, number: FileNumber) -> Result<b
         return carry_out_unlocked(engine, &mut state, claimed, &[]).map(|()| true);
     }
     Err(Error::invalid_argument(format!("table {number}: File not found")))
+}
+
+/// Drops the tables of `cf` below level 0 whose keys all lie in one of `ranges`. Answers how many.
+pub(crate) fn delete_tables_in(
+    engine: &Arc<Engine>,
+    cf: &ColumnFamily,
+    ranges: &[KeyRange<'_>],
+    include_end: bool,
+) -> Result<usize> {
+    let mut count = 0;
+    let mut state = engine.state.lock();
+    loop {
+        check(&state, &[])?;
+        let context = pick_context(engine);
+        let State { families, versions, .. } = &mut *state;
+        let (Some(family), Some(of_family)) = (families.get_mut(&cf.id()), versions.column_family(cf.id()))
+        else {
+            return Err(dropped(cf));
+        };
+        let version = of_family.current.clone();
+        let compaction = &family.data.settings().compaction;
+        let plan = drop_in_ranges(&version, compaction, &family.running, &context, ranges, include_end);
+        let Some(plan) = plan else { return Ok(count) };
+        count += plan.input_files().count();
+        let claimed = claim(engine, family, version, plan)?;
+        carry_out_unlocked(engine, &mut state, claimed, &[])?;
+    }
 }
 
 fn claim(

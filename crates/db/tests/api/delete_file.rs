@@ -1,7 +1,7 @@
 //! Tables and archived WALs that are removed by name.
 
 use crate::disk::{Disk, all, fresh, put_synced, refused, rewrite_all, shape};
-use ironstone::{Code, CompactRangeOptions, Db, FlushOptions};
+use ironstone::{Code, CompactFilesOptions, CompactRangeOptions, Db, FlushOptions};
 
 /// The name of the only table with `key` in its range.
 fn table_with(db: &Db, key: &str) -> String {
@@ -89,5 +89,76 @@ fn a_table_that_moved_keeps_its_name() {
     db.compact_range(&options, db.default_column_family(), None, None).unwrap();
     assert_eq!(shape(&db), [0, 0, 0, 0, 0, 0, 1]);
     assert!(db.delete_file(&table).unwrap());
+    assert_eq!(all(&db), "");
+}
+
+/// One table for each of `keys`, on `level`.
+fn tables_on(db: &Db, level: usize, keys: &[&str], value: &str) {
+    for key in keys {
+        put_synced(db, key, value);
+        db.flush().unwrap();
+        let newest = db.live_files().into_iter().map(|file| file.number).max().unwrap();
+        let options = CompactFilesOptions::default();
+        db.compact_files(&options, db.default_column_family(), &[newest], level).unwrap();
+    }
+}
+
+fn remove(db: &Db, ranges: &[(Option<&str>, Option<&str>)], include_end: bool) -> usize {
+    let ranges: Vec<_> =
+        ranges.iter().map(|(begin, end)| (begin.map(str::as_bytes), end.map(str::as_bytes))).collect();
+    db.delete_files_in_ranges(db.default_column_family(), &ranges, include_end).unwrap()
+}
+
+#[test]
+fn tables_within_ranges_go() {
+    let (disk, db) = fresh();
+    tables_on(&db, 6, &["a", "b", "c", "d", "e", "f", "g"], "1");
+    put_synced(&db, "c", "2");
+    db.flush().unwrap();
+    assert_eq!(remove(&db, &[(Some("b"), Some("c")), (Some("f"), None)], false), 3);
+    assert_eq!(all(&db), "a=1 c=2 d=1 e=1", "level 0 is left alone, and the end of a range");
+    assert_eq!(remove(&db, &[(Some("c"), Some("d"))], true), 2);
+    assert_eq!(remove(&db, &[(Some("c"), Some("d"))], true), 0);
+    assert_eq!(all(&db), "a=1 c=2 e=1");
+    drop(db);
+    let db = disk.lose_power().open();
+    assert_eq!(all(&db), "a=1 c=2 e=1");
+    assert_eq!(remove(&db, &[(None, None)], true), 2);
+    assert_eq!(all(&db), "c=2");
+}
+
+#[test]
+fn no_older_value_comes_back() {
+    let (_disk, db) = fresh();
+    for key in ["a", "m", "z"] {
+        put_synced(&db, key, "old");
+    }
+    db.flush().unwrap();
+    rewrite_all(&db);
+    tables_on(&db, 3, &["m"], "new");
+    tables_on(&db, 2, &["p"], "new");
+    // The table of all three keys reaches out of the range, so the new m stays above it.
+    assert_eq!(remove(&db, &[(Some("b"), Some("n"))], true), 0);
+    assert_eq!(all(&db), "a=old m=new p=new z=old");
+    // From the bottom up: with it goes what is above.
+    assert_eq!(remove(&db, &[(Some("a"), Some("z"))], true), 3);
+    assert_eq!(all(&db), "");
+}
+
+#[test]
+fn a_table_that_reaches_out_of_the_range_stays() {
+    let (_disk, db) = fresh();
+    let snapshots: Vec<_> = (0..3)
+        .map(|i| {
+            put_synced(&db, "k", &i.to_string());
+            db.snapshot()
+        })
+        .collect();
+    put_synced(&db, "l", "1");
+    db.flush().unwrap();
+    rewrite_all(&db);
+    assert_eq!(remove(&db, &[(Some("k"), Some("k"))], true), 0);
+    assert_eq!(remove(&db, &[(Some("k"), Some("l"))], true), 1);
+    drop(snapshots);
     assert_eq!(all(&db), "");
 }
