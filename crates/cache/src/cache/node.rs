@@ -320,9 +320,11 @@ impl<V> Node<V> {
 }
 
 const FIRST_CHUNK: usize = 64;
-const CHUNKS: usize = 26; // 64 * (2^26 - 1) nodes: more than fit in a u32, so `number` runs out first.
+/// So many chunks are of one size; the next ones are twice as large, so a shard has room for a quarter more nodes at most.
+const ALIKE: usize = 4;
+const CHUNKS: usize = 100; // As many as nodes whose number is a u32 take.
 
-/// The nodes of one shard: chunks of 64, 128, 256, ... nodes.
+/// The nodes of one shard: four chunks of 64 nodes, four of 64 again, four of 128, of 256, ...
 pub struct Arena<V> {
     chunks: [AtomicPtr<Node<V>>; CHUNKS],
     memory: Option<Arc<BlockMemory>>,
@@ -331,13 +333,20 @@ pub struct Arena<V> {
 }
 
 /// Chunk and place in it of a node's number.
+#[inline]
 fn place(number: usize) -> (usize, usize) {
-    let chunk = (number / FIRST_CHUNK + 1).ilog2() as usize;
-    (chunk, number - FIRST_CHUNK * ((1 << chunk) - 1))
+    // How often the first four chunks' nodes were doubled before this node's chunk.
+    let doubled = (number / (ALIKE * FIRST_CHUNK)).max(1).ilog2() as usize;
+    let size_bits = FIRST_CHUNK.ilog2() as usize + doubled;
+    (ALIKE * doubled + (number >> size_bits), number & ((1 << size_bits) - 1))
+}
+
+fn size(chunk: usize) -> usize {
+    FIRST_CHUNK << (chunk / ALIKE).saturating_sub(1)
 }
 
 fn layout<V>(chunk: usize) -> Layout {
-    Layout::array::<Node<V>>(FIRST_CHUNK << chunk).expect("a chunk is far below isize::MAX")
+    Layout::array::<Node<V>>(size(chunk)).expect("a chunk is far below isize::MAX")
 }
 
 impl<V> Arena<V> {
@@ -414,11 +423,11 @@ mod tests {
         for number in 0..100_000 {
             assert_eq!(place(number), expected);
             expected.1 += 1;
-            if expected.1 == FIRST_CHUNK << expected.0 {
+            if expected.1 == size(expected.0) {
                 expected = (expected.0 + 1, 0);
             }
         }
         let (chunk, at) = place(u32::MAX as usize);
-        assert!(chunk <= CHUNKS && at < FIRST_CHUNK << chunk);
+        assert!(chunk < CHUNKS && at < size(chunk));
     }
 }
