@@ -194,7 +194,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
         self.get(key)
     }
 
-    /// Asks for the memory that [`Cache::get_at`] with this hint will look at: worthwhile if something else is done between.
+    /// Asks for the whole of the entry that [`Cache::get_at`] with this hint will find: for who needs more than the beginning
+    /// of it, the sooner the better.
     #[inline]
     pub fn prefetch(&self, hint: SlotHint) {
         if let Some((shard, number)) = hint.place()

@@ -297,10 +297,8 @@ impl<V> Shard<V> {
     /// As [`Shard::get`].
     #[inline]
     pub unsafe fn get_at(&self, number: u32, key: &CacheKey) -> Option<NonNull<Node<V>>> {
-        let node = self.arena.get(number)?;
-        fetch_all(node.as_ptr()); // All lines at once: taking the reference waits for the first one.
         // SAFETY: the caller holds the `Shared`.
-        unsafe { node.as_ref().acquire(key) }.then_some(node)
+        self.arena.get(number).filter(|node| unsafe { node.as_ref().acquire(key) })
     }
 
     /// Asks for the memory of a node that is about to be looked at.

@@ -123,14 +123,14 @@ impl Cursor {
         if block.is_empty() {
             return Ok(false);
         }
-        let (restart, passed) = match block.hints.begin(target.user_key()) {
+        let (start, passed) = match block.hints.begin(target.user_key()) {
             Beginning::First => (0, 0),
-            Beginning::After { end, restart, .. } => (restart, end),
+            Beginning::After { end, interval, .. } => (interval, end),
             Beginning::Unknown => {
-                (block.last_restart_before(|key| Ok(order.compare(key, target).is_lt()))?, 0)
+                let restart = block.last_restart_before(|key| Ok(order.compare(key, target).is_lt()))?;
+                (block.restart(restart)?, 0)
             }
         };
-        let start = block.restart(restart)?;
         prefetch(&block.entries()[start as usize..], SEEK_AHEAD);
         self.start_at(start);
         while self.next_at < passed {

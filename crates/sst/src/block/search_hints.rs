@@ -35,8 +35,8 @@ pub(crate) enum Beginning {
     After {
         /// Where the entry ends.
         end: u32,
-        /// The restart interval that it is in.
-        restart: u32,
+        /// Where the restart interval begins that it is in.
+        interval: u32,
         /// How many bytes it has in common with the user key that is searched.
         matched: usize,
         /// How long its user key is.
@@ -49,18 +49,23 @@ pub(crate) enum Beginning {
 /// Where the entry of a hint is, in a word.
 #[derive(Clone, Copy)]
 struct Place {
+    /// Below [`MOST_BYTES`], as `interval` is.
     end: u32,
-    restart: u16,
+    interval: u32,
     user_len: u16,
 }
 
+/// Entries behind so many bytes of a block get no hints: the bits of a place are counted.
+const MOST_BYTES: u32 = 1 << 24;
+
 impl Place {
     fn to_bits(self) -> u64 {
-        u64::from(self.end) | u64::from(self.restart) << 32 | u64::from(self.user_len) << 48
+        u64::from(self.end) | u64::from(self.interval) << 24 | u64::from(self.user_len) << 48
     }
     #[inline]
     fn from_bits(bits: u64) -> Self {
-        Self { end: bits as u32, restart: (bits >> 32) as u16, user_len: (bits >> 48) as u16 }
+        let offset = |bits: u64| bits as u32 & (MOST_BYTES - 1);
+        Self { end: offset(bits), interval: offset(bits >> 24), user_len: (bits >> 48) as u16 }
     }
 }
 
@@ -124,8 +129,8 @@ impl SearchHints {
         }
         let common = usize::from(self.common_len);
         let after = |index: usize, matched: usize| {
-            let Place { end, restart, user_len } = Place::from_bits(places[index]);
-            Beginning::After { end, restart: u32::from(restart), matched, user_len: usize::from(user_len) }
+            let Place { end, interval, user_len } = Place::from_bits(places[index]);
+            Beginning::After { end, interval, matched, user_len: usize::from(user_len) }
         };
         match self.compare_common(user_key) {
             Ordering::Less => return Beginning::First,
@@ -170,9 +175,11 @@ impl SearchHints {
 struct Walk<'a> {
     block: &'a Block,
     at: u32,
-    restart: u16,
-    /// Where the next restart interval begins.
+    /// Where the restart interval begins.
+    interval: u32,
     next_restart: u32,
+    /// Where the next restart interval begins.
+    next_interval: u32,
     user_len: usize,
     /// The 8 bytes after the common ones, zeros after the user key's end.
     prefix: u64,
@@ -180,8 +187,8 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     fn new(block: &'a Block) -> Self {
-        let next_restart = block.restart(1).unwrap_or(u32::MAX);
-        Self { block, at: 0, restart: 0, next_restart, user_len: 0, prefix: 0 }
+        let next_interval = block.restart(1).unwrap_or(u32::MAX);
+        Self { block, at: 0, interval: 0, next_restart: 1, next_interval, user_len: 0, prefix: 0 }
     }
 
     /// The next entry, if it makes sense and its key begins with `common`.
@@ -190,9 +197,10 @@ impl<'a> Walk<'a> {
         if self.at as usize >= entries.len() {
             return None;
         }
-        if self.at == self.next_restart {
-            self.restart = self.restart.checked_add(1)?;
-            self.next_restart = self.block.restart(u32::from(self.restart) + 1).unwrap_or(u32::MAX);
+        if self.at == self.next_interval {
+            self.interval = self.at;
+            self.next_restart += 1;
+            self.next_interval = self.block.restart(self.next_restart).unwrap_or(u32::MAX);
         }
         let entry = entry_at(entries, self.at).ok()?;
         let key = &entries[entry.key_at as usize..entry.value_at() as usize];
@@ -213,7 +221,8 @@ impl<'a> Walk<'a> {
         }
         self.user_len = user_len;
         self.at = entry.end();
-        Some(Place { end: self.at, restart: self.restart, user_len: u16::try_from(user_len).ok()? })
+        let user_len = u16::try_from(user_len).ok()?;
+        (self.at < MOST_BYTES).then_some(Place { end: self.at, interval: self.interval, user_len })
     }
 }
 

@@ -197,6 +197,9 @@ impl TableReader {
     /// Data block `at` of `index`.
     #[inline]
     pub(super) fn data_block(&self, context: &ReadContext, index: &FlatIndex, at: usize) -> Result<BlockRef> {
+        if let Some(cache) = &self.cache {
+            cache.prefetch(index.slot(at)); // Its hints too: taking the reference waits for the first line.
+        }
         match self.cached_data_block(index, at) {
             Some(block) => self.checked(block, index, at),
             None => self.load_data_block(context, index, at, None),
@@ -446,7 +449,7 @@ impl TableReader {
         if let Some(memory) =
             self.cache.as_ref().filter(|_| context.fill_cache).and_then(|cache| cache.memory())
         {
-            block = block.moved_to(memory, handle.offset / handle.size.max(1));
+            block = block.moved_to(memory, self.cache_file_id); // What is read in order lies in order.
         }
         let charge = block.memory_usage();
         self.keep(context, handle, CachedBlock::Data(block), charge, Priority::Low, &DATA_TICKERS)
