@@ -19,7 +19,7 @@ mod search_hints;
 
 pub use cursor::Cursor;
 pub use lookup::Lookup;
-pub(crate) use lookup::{apply_global, common_len};
+pub(crate) use lookup::{apply_global, common_len, compare_start};
 pub use meta_cursor::{MetaCursor, MetaEntry};
 pub(crate) use search_hints::Beginning;
 

@@ -7,7 +7,7 @@
 //! places       for each block its handle, and where the cache had it last
 //! ```
 
-use crate::block::{Block, common_len, entry_at};
+use crate::block::{Block, common_len, compare_start, entry_at};
 use crate::handle::{BlockHandle, IndexValue};
 use ironstone_base::coding::get_varint32;
 use ironstone_base::comparator::big_endian_prefix;
@@ -313,13 +313,8 @@ impl FlatIndex {
         if self.common_len == 0 {
             return Ordering::Equal;
         }
-        let common = &self.separators[..self.common_len];
-        let order = match user_key.get(..self.common_len) {
-            Some(head) => head.cmp(common),
-            // A key that ends within the common bytes comes before everything that goes on with them.
-            None => user_key.cmp(&common[..user_key.len()]).then(Ordering::Less),
-        };
-        if self.order == PrefixOrder::Descending { order.reverse() } else { order }
+        let descending = self.order == PrefixOrder::Descending;
+        compare_start(user_key, &self.separators[..self.common_len], descending)
     }
 
     /// Whether separator `at` comes before `target`.

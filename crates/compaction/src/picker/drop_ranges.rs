@@ -2,7 +2,7 @@
 
 use crate::options::CompactionOptions;
 use crate::picker::{PickContext, Picker};
-use crate::plan::{CompactionPlan, CompactionReason, PlanKind};
+use crate::plan::{CompactionPlan, CompactionReason};
 use crate::running::RunningCompactions;
 use ironstone_version::{FileMetaData, Version};
 use std::ops::Range;
@@ -46,20 +46,16 @@ pub fn drop_in_ranges(
     };
     (1..version.num_levels()).rev().find_map(|level| {
         let files = version.files(level);
-        let runs = files.chunk_by(|a, b| goes(level, a) == goes(level, b));
-        runs.scan(0, |start, run| {
-            let range = *start..*start + run.len();
-            *start = range.end;
-            Some(range)
-        })
-        .filter(|run| goes(level, &files[run.start]))
-        .find_map(|run| {
-            let run = within_clean_cut(&picker, level, run);
-            if run.is_empty() {
+        let going: Vec<bool> = files.iter().map(|file| goes(level, file)).collect();
+        let mut end = 0;
+        going.chunk_by(|a, b| a == b).find_map(|run| {
+            let all = end..end + run.len();
+            end = all.end;
+            let clean = if run[0] { within_clean_cut(&picker, level, all) } else { 0..0 };
+            if clean.is_empty() {
                 return None;
             }
-            let plan = picker.drop_files(level, files[run].to_vec(), CompactionReason::ManualCompaction);
-            debug_assert_eq!(plan.kind, PlanKind::Drop);
+            let plan = picker.drop_files(level, files[clean].to_vec(), CompactionReason::ManualCompaction);
             running.admits(&plan).then_some(plan)
         })
     })

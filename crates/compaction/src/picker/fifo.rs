@@ -87,17 +87,6 @@ impl Picker<'_> {
         plan.kind = PlanKind::Rewrite;
         Some(plan)
     }
-
-    pub(super) fn drop_files(
-        &self,
-        level: usize,
-        files: Vec<Arc<FileMetaData>>,
-        reason: CompactionReason,
-    ) -> CompactionPlan {
-        let mut plan = self.plan_of(vec![LevelInputs { level, files }], level, reason);
-        plan.kind = PlanKind::Drop;
-        plan
-    }
 }
 
 /// A time, in seconds since 1970, that no entry of the file is newer than: when it was made, or when the first

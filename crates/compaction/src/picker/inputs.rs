@@ -220,6 +220,18 @@ impl Picker<'_> {
         self.plan_of(inputs, output_level, reason)
     }
 
+    /// The removal of `files` of `level` with all that is in them.
+    pub(super) fn drop_files(
+        &self,
+        level: usize,
+        files: Vec<Arc<FileMetaData>>,
+        reason: CompactionReason,
+    ) -> CompactionPlan {
+        let mut plan = self.plan_of(vec![LevelInputs { level, files }], level, reason);
+        plan.kind = PlanKind::Drop;
+        plan
+    }
+
     /// The plan for `inputs`, which must obey the rules at the top of this module.
     pub(super) fn plan_of(
         &self,

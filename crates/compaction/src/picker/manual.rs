@@ -469,9 +469,7 @@ pub fn drop_file(
     if level > 0 && picker.clean_cut(level, at..at + 1) != (at..at + 1) {
         return refuse("a file beside it holds entries of the same key".to_owned());
     }
-    let inputs = vec![LevelInputs { level, files: vec![files[at].clone()] }];
-    let mut plan = picker.plan_of(inputs, level, CompactionReason::ManualCompaction);
-    plan.kind = PlanKind::Drop;
+    let plan = picker.drop_files(level, vec![files[at].clone()], CompactionReason::ManualCompaction);
     Ok(running.admits(&plan).then_some(plan))
 }
 

@@ -67,6 +67,7 @@ impl SuperVersion {
                 0 => self.ask_level0(view, context, &mut pending, &mut results),
                 _ => self.ask_level(view, context, &mut pending, &mut results),
             }
+            pending.retain(|key| !key.is_settled);
         }
         results
     }
@@ -121,11 +122,11 @@ impl SuperVersion {
         &self,
         view: &LevelView,
         context: &ReadContext,
-        pending: &mut Vec<Pending<'_>>,
+        pending: &mut [Pending<'_>],
         results: &mut [Result<Option<PinnedValue>>],
     ) {
         for (table, slot) in view.tables.iter().enumerate() {
-            let covered = |&at: &usize| self.covers(view, table, &pending[at]);
+            let covered = |&at: &usize| !pending[at].is_settled && self.covers(view, table, &pending[at]);
             let keys: Vec<usize> = (0..pending.len()).filter(covered).collect();
             if !keys.is_empty() {
                 keys.iter().for_each(|&at| slot.prefetch(pending[at].hash));
@@ -139,7 +140,7 @@ impl SuperVersion {
         &self,
         view: &LevelView,
         context: &ReadContext,
-        pending: &mut Vec<Pending<'_>>,
+        pending: &mut [Pending<'_>],
         results: &mut [Result<Option<PinnedValue>>],
     ) {
         let mut asked: Vec<Asked> = Vec::new();
@@ -152,34 +153,24 @@ impl SuperVersion {
             }
         }
         while !asked.is_empty() {
-            // Only versions of one key that RocksDB put into two tables lead on to the next one.
-            let mut next: Vec<Asked> = Vec::new();
-            let mut leads_on: Vec<(usize, usize)> = Vec::new();
-            for Asked { table, keys } in &asked {
-                if let Some(&last) = keys.last()
-                    && table + 1 < view.tables.len()
-                    && self.covers(view, table + 1, &pending[last])
-                {
-                    leads_on.push((table + 1, pending[last].index));
-                }
-            }
             self.ask(view, &asked, context, pending, results);
-            for (table, index) in leads_on {
-                if let Some(at) = pending.iter().position(|key| key.index == index) {
-                    next.push(Asked { table, keys: vec![at] });
-                }
-            }
-            asked = next;
+            asked.retain_mut(|Asked { table, keys }| {
+                // Only versions of one key that RocksDB put into two tables lead on to the next one.
+                *table += 1;
+                keys.drain(..keys.len() - 1);
+                let last = &pending[keys[0]];
+                !last.is_settled && *table < view.tables.len() && self.covers(view, *table, last)
+            });
         }
     }
 
-    /// Asks tables for different keys, and removes what is settled.
+    /// Asks tables for different keys, none of which is settled.
     fn ask(
         &self,
         view: &LevelView,
         asked: &[Asked],
         context: &ReadContext,
-        pending: &mut Vec<Pending<'_>>,
+        pending: &mut [Pending<'_>],
         results: &mut [Result<Option<PinnedValue>>],
     ) {
         let mut groups: Vec<Group<'_>> = Vec::with_capacity(asked.len());
@@ -222,6 +213,5 @@ impl SuperVersion {
                 key.is_settled = true;
             }
         }
-        pending.retain(|key| !key.is_settled);
     }
 }

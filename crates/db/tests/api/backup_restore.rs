@@ -53,15 +53,26 @@ fn mode(mode: RestoreMode) -> RestoreOptions<'static> {
     RestoreOptions { mode, ..RestoreOptions::default() }
 }
 
-/// Two tables of forty thousand bytes each.
-fn with_two_tables() -> (Backups, Db) {
-    let (disk, db) = fresh();
-    for key in ["a", "b"] {
+/// One table of forty thousand bytes for each of `keys`.
+fn fill(db: &Db, keys: [&str; 2]) {
+    for key in keys {
         db.put(format!("{key}1"), noise(40_000)).unwrap();
-        put_synced(&db, key, "v");
+        put_synced(db, key, "v");
         db.flush().unwrap();
     }
+}
+fn with_two_tables() -> (Backups, Db) {
+    let (disk, db) = fresh();
+    fill(&db, ["a", "b"]);
     (Backups { disk, copied: Arc::default() }, db)
+}
+/// The same, with a backup, and what it holds.
+fn backed_up() -> (Backups, Db, BackupEngine, String) {
+    let (of, db) = with_two_tables();
+    let mut backups = of.open("/backups", 1);
+    backups.create_backup(&db).unwrap();
+    let expected = all(&db);
+    (of, db, backups, expected)
 }
 /// Bytes that no codec makes shorter.
 fn noise(len: u32) -> Vec<u8> {
@@ -84,10 +95,7 @@ fn damage(disk: &Disk, table: &Path) {
 
 #[test]
 fn tables_that_are_there_are_not_copied_again() {
-    let (of, db) = with_two_tables();
-    let mut backups = of.open("/backups", 1);
-    backups.create_backup(&db).unwrap();
-    let expected = all(&db);
+    let (of, db, backups, expected) = backed_up();
     put_synced(&db, "later", "lost");
     db.flush().unwrap();
     drop(db);
@@ -116,10 +124,7 @@ fn tables_that_are_there_are_not_copied_again() {
 
 #[test]
 fn only_verifying_finds_a_damaged_table() {
-    let (of, db) = with_two_tables();
-    let mut backups = of.open("/backups", 1);
-    backups.create_backup(&db).unwrap();
-    let expected = all(&db);
+    let (of, db, backups, expected) = backed_up();
     drop(db);
     let table = tables(&of.disk)[0].clone();
     damage(&of.disk, &table);
@@ -133,19 +138,12 @@ fn only_verifying_finds_a_damaged_table() {
 
 #[test]
 fn a_table_of_another_session_with_the_same_number_is_replaced() {
-    let (of, db) = with_two_tables();
-    let mut backups = of.open("/backups", 1);
-    backups.create_backup(&db).unwrap();
-    let expected = all(&db);
+    let (of, db, backups, expected) = backed_up();
     drop(db);
     // Another database, whose tables have the same numbers and lengths.
     let other = Disk::new();
     let db = other.open();
-    for key in ["x", "y"] {
-        db.put(format!("{key}1"), noise(40_000)).unwrap();
-        put_synced(&db, key, "v");
-        db.flush().unwrap();
-    }
+    fill(&db, ["x", "y"]);
     drop(db);
     for by in [RestoreMode::KeepLatestDbSessionIdFiles, RestoreMode::VerifyChecksum] {
         for (table, theirs) in tables(&of.disk).iter().zip(tables(&other)) {
@@ -242,10 +240,7 @@ fn a_later_backup_of_the_same_directory_may_have_what_was_left_out() {
 
 #[test]
 fn a_restore_that_fails_or_loses_its_power_leaves_nothing_that_opens_in_part() {
-    let (of, db) = with_two_tables();
-    let mut backups = of.open("/backups", 1);
-    backups.create_backup(&db).unwrap();
-    let expected = all(&db);
+    let (of, db, _, expected) = backed_up();
     put_synced(&db, "later", "lost");
     db.flush().unwrap();
     let before = all(&db);

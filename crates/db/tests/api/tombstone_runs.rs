@@ -105,6 +105,15 @@ fn nothing_is_left_where_older_places_may_hold_newer_entries() {
     assert_eq!(get(&db, &key(5)), "newer");
 }
 
+fn ingest_key_5(counted: &Counted, db: &Db) {
+    let mut writer = SstFileWriter::new(&counted.options);
+    writer.open("/external.sst").unwrap();
+    writer.put(key(5), "ingested").unwrap();
+    writer.finish().unwrap();
+    db.ingest_external_files(db.default_column_family(), &["/external.sst"], &IngestOptions::default())
+        .unwrap();
+}
+
 #[test]
 fn nothing_is_left_below_what_was_ingested() {
     let counted = Counted::new();
@@ -114,12 +123,7 @@ fn nothing_is_left_below_what_was_ingested() {
     db.flush().unwrap();
     db.put("z", "in the memtable").unwrap();
     let snapshot = db.snapshot();
-    let mut writer = SstFileWriter::new(&counted.options);
-    writer.open("/external.sst").unwrap();
-    writer.put(key(5), "ingested").unwrap();
-    writer.finish().unwrap();
-    db.ingest_external_files(db.default_column_family(), &["/external.sst"], &IngestOptions::default())
-        .unwrap();
+    ingest_key_5(&counted, &db);
     let old = ReadOptions { snapshot: Some(snapshot), ..ReadOptions::default() };
     passed(&db, &old, "z");
     assert_eq!(counted.inserted(), 0);
@@ -133,12 +137,7 @@ fn what_was_left_makes_room_for_what_is_ingested() {
     put_and_delete(&db);
     passed(&db, &ReadOptions::default(), "z");
     assert_eq!(counted.inserted(), 1);
-    let mut writer = SstFileWriter::new(&counted.options);
-    writer.open("/external.sst").unwrap();
-    writer.put(key(5), "ingested").unwrap();
-    writer.finish().unwrap();
-    db.ingest_external_files(db.default_column_family(), &["/external.sst"], &IngestOptions::default())
-        .unwrap();
+    ingest_key_5(&counted, &db);
     assert_eq!(all(&db), format!("{}=ingested z=last", key(5)));
 }
 

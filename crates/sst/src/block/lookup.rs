@@ -304,6 +304,17 @@ pub(crate) fn common_len(a: &[u8], b: &[u8]) -> usize {
     at + a_rest.iter().zip(b_rest).take_while(|(x, y)| x == y).count()
 }
 
+/// Whether `user_key` comes before, among or after the keys that begin with `start`.
+#[inline]
+pub(crate) fn compare_start(user_key: &[u8], start: &[u8], descending: bool) -> Ordering {
+    let order = match user_key.get(..start.len()) {
+        Some(head) => head.cmp(start),
+        // A key that ends within it comes before everything that goes on.
+        None => user_key.cmp(&start[..user_key.len()]).then(Ordering::Less),
+    };
+    if descending { order.reverse() } else { order }
+}
+
 /// The 8 bytes of `target` at `at`. As numbers such bytes order as keys do that are the same before them, or are equal.
 #[inline]
 fn target_start(target: &[u8], at: usize) -> u64 {

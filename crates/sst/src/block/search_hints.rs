@@ -1,7 +1,7 @@
 //! What a search needs of a block's entries, in one place: the keys themselves lie spread over the block, most of them
 //! not whole, and each look at one would be a cache miss.
 
-use super::{Block, common_len, entry_at};
+use super::{Block, common_len, compare_start, entry_at};
 use ironstone_base::comparator::big_endian_prefix;
 use ironstone_base::hash::xxh3_64;
 use ironstone_base::internal_key::TRAILER_LEN;
@@ -132,7 +132,7 @@ impl SearchHints {
             let Place { end, interval, user_len } = Place::from_bits(places[index]);
             Beginning::After { end, interval, matched, user_len: usize::from(user_len) }
         };
-        match self.compare_common(user_key) {
+        match compare_start(user_key, &self.common[..common], self.descending) {
             Ordering::Less => return Beginning::First,
             Ordering::Greater => {
                 return after(prefixes.len() - 1, common_len(user_key, &self.common[..common]));
@@ -157,17 +157,6 @@ impl SearchHints {
         let same = ((prefixes[index] ^ prefix).leading_zeros() / 8) as usize;
         let longest = user_key.len().min(usize::from(Place::from_bits(places[index]).user_len));
         after(index, (common + same).min(longest))
-    }
-
-    /// Whether `user_key` comes before, among or after the keys that begin with the common bytes.
-    #[inline]
-    fn compare_common(&self, user_key: &[u8]) -> Ordering {
-        let common = &self.common[..usize::from(self.common_len)];
-        let order = match user_key.get(..common.len()) {
-            Some(head) => head.cmp(common),
-            None => user_key.cmp(&common[..user_key.len()]).then(Ordering::Less),
-        };
-        if self.descending { order.reverse() } else { order }
     }
 }
 

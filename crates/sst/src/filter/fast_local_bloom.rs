@@ -15,7 +15,7 @@ use super::{TRAILER_LEN, fast_range_32};
 
 pub(super) const MARKER: u8 = 0xff;
 const LINE_LEN: usize = 64;
-type Line = [u8; LINE_LEN];
+pub(super) type Line = [u8; LINE_LEN];
 
 const MAX_BODY_LEN: usize = 0xffff_ffc0;
 const MAX_PROBES: usize = 24;
@@ -103,16 +103,15 @@ impl Shape {
 
     /// The cache line that [`may_match`](Self::may_match) touches.
     #[inline]
-    pub(super) fn line(self, filter: &[u8], hash: u64) -> Option<&[u8]> {
+    pub(super) fn line(self, filter: &[u8], hash: u64) -> Option<&Line> {
         let lines: &[Line] = filter.as_chunks().0;
-        lines.get(fast_range_32(hash as u32, self.line_count) as usize).map(|line| &line[..])
+        lines.get(fast_range_32(hash as u32, self.line_count) as usize)
     }
 
     /// Touches one cache line of `filter`.
     #[inline]
     pub(super) fn may_match(self, filter: &[u8], hash: u64) -> bool {
-        let lines: &[Line] = filter.as_chunks().0;
-        let Some(line) = lines.get(fast_range_32(hash as u32, self.line_count) as usize) else {
+        let Some(line) = self.line(filter, hash) else {
             return true; // Not the filter that this shape was read from.
         };
         // No early exit: half of the probes of an absent key miss, so a branch each would be mispredicted

@@ -71,7 +71,7 @@ impl FilterReader {
     #[inline]
     pub fn place_of_hash<'a>(&self, filter: &'a [u8], hash: u64) -> Option<&'a [u8]> {
         match self.0 {
-            Shape::FastLocalBloom(shape) => shape.line(filter, hash),
+            Shape::FastLocalBloom(shape) => shape.line(filter, hash).map(|line| &line[..]),
             _ => None,
         }
     }
