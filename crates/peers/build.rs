@@ -21,6 +21,7 @@ fn main() {
         let include =
             env::var("DEP_ROCKSDB_INCLUDE").expect("rust-librocksdb-sys says where its headers are");
         compile("rocksdb.cc", &[include.into()]);
+        println!("cargo::rustc-link-lib=uring");
     }
     if has("LEVELDB") {
         compile("leveldb.cc", &[]);

@@ -4,6 +4,7 @@
 #   RocksDB       the sources that the crate rust-librocksdb-sys carries, built here with -O3 -march=native
 #   WiredTiger    the Python registry's source package, built with cmake
 #   LevelDB, BerkeleyDB, libclang (for the bindings of RocksDB)    apt: libleveldb-dev libdb5.3-dev libclang1-14
+#   io_uring, which RocksDB reads with    apt: liburing-dev
 #
 # Libraries go to target/peers (or $IRONSTONE_PEERS). Running it again is cheap. What cannot be built is named at the end;
 # the exit code is then 1, and `cargo xtask peers` leaves that engine out.
@@ -26,10 +27,10 @@ as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi; }
 miss() { missing="$missing $1"; echo "MISSING $1: $2" >&2; }
 
 install_apt() {
-  [ -e /usr/include/leveldb/c.h ] && [ -e /usr/include/db.h ] && ls /usr/lib/llvm-*/lib/libclang.so* >/dev/null 2>&1 && return
+  [ -e /usr/include/leveldb/c.h ] && [ -e /usr/include/db.h ] && [ -e /usr/include/liburing.h ] && ls /usr/lib/llvm-*/lib/libclang.so* >/dev/null 2>&1 && return
   command -v apt-get >/dev/null || return
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-    libleveldb-dev libdb5.3-dev libclang1-14 liblz4-dev >"$peers/apt.log" 2>&1
+    libleveldb-dev libdb5.3-dev libclang1-14 liblz4-dev liburing-dev >"$peers/apt.log" 2>&1
 }
 
 build_rocksdb() {
@@ -50,7 +51,7 @@ build_rocksdb() {
     c++ -std=c++20 -O3 -march=native -DNDEBUG -fno-rtti -fno-builtin-memcmp -fPIC -w -include cstdint -c -o "${unit%.cc}.o" \
       -I"$crate/rocksdb/include" -I"$crate/rocksdb" -I"$crate" -DLZ4=1 -DHAVE_ALIGNED_NEW -DHAVE_UINT128_EXTENSION \
       -DOS_LINUX -DROCKSDB_PLATFORM_POSIX -DROCKSDB_LIB_IO_POSIX -DROCKSDB_AUXV_GETAUXVAL_PRESENT -DROCKSDB_BACKTRACE \
-      -DROCKSDB_FALLOCATE_PRESENT -DROCKSDB_MALLOC_USABLE_SIZE -DROCKSDB_PTHREAD_ADAPTIVE_MUTEX -DROCKSDB_RANGESYNC_PRESENT \
+      -DROCKSDB_FALLOCATE_PRESENT -DROCKSDB_MALLOC_USABLE_SIZE -DROCKSDB_PTHREAD_ADAPTIVE_MUTEX -DROCKSDB_RANGESYNC_PRESENT -DROCKSDB_IOURING_PRESENT \
       -DROCKSDB_SCHED_GETCPU_PRESENT "$unit" 2>"$work/build.log" ||
       { miss rocksdb "see $work/build.log"; return; }
     echo "rocksdb: $(basename "$unit")"

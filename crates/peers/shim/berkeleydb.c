@@ -185,4 +185,4 @@ static void statistics(void* db, char* text, size_t size) {
 }
 
 const struct peer_api peer_berkeleydb = {version,   open_db, close_db, open_session, close_session, put,       put_batch,
-                                         get,       NULL,    scan,     settle,       NULL,          statistics};
+                                         get,       NULL,    scan,     settle,       NULL,          statistics, NULL};

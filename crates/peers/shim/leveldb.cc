@@ -163,4 +163,4 @@ void statistics(void* db, char* text, size_t size) {
 
 extern "C" const peer_api peer_leveldb;
 const peer_api peer_leveldb = {version, open,    close, open_session, close_session, put,       put_batch,
-                               get,     nullptr, scan,  settle,       compact,       statistics};
+                               get,     nullptr, scan,  settle,       compact,       statistics, nullptr};

@@ -2,8 +2,11 @@
 #include "rocksdb/cache.h"
 #include "rocksdb/db.h"
 #include "rocksdb/filter_policy.h"
+#include "rocksdb/convenience.h"
+#include "rocksdb/merge_operator.h"
 #include "rocksdb/options.h"
 #include "rocksdb/slice.h"
+#include "rocksdb/slice_transform.h"
 #include "rocksdb/table.h"
 #include "rocksdb/version.h"
 #include "rocksdb/write_batch.h"
@@ -22,6 +25,7 @@ using namespace ROCKSDB_NAMESPACE;
 struct Database {
   std::unique_ptr<DB> db;
   WriteOptions write;
+  bool has_prefixes = false;
 };
 
 struct Session {
@@ -29,7 +33,8 @@ struct Session {
   ReadOptions read;
   WriteBatch batch;
   PinnableSlice value;
-  std::unique_ptr<Iterator> iterator;
+  // Of everything, and of one prefix.
+  std::unique_ptr<Iterator> iterators[2];
   std::vector<Slice> keys;
   std::vector<PinnableSlice> values;
   std::vector<Status> statuses;
@@ -73,9 +78,15 @@ int open(const char* path, const peer_setup* setup, void** db, char* error) {
     options.soft_pending_compaction_bytes_limit = options.hard_pending_compaction_bytes_limit = 0;
   }
   if (setup->table_bytes > 0) options.target_file_size_base = setup->table_bytes;
+  if (setup->prefix_bytes > 0) options.prefix_extractor.reset(NewFixedPrefixTransform(setup->prefix_bytes));
+  if (setup->counters) {
+    Status made = MergeOperator::CreateFromString(ConfigOptions(), "uint64add", &options.merge_operator);
+    if (!made.ok()) return outcome(made, error);
+  }
 
   auto opened = std::make_unique<Database>();
   opened->write.sync = setup->sync;
+  opened->has_prefixes = setup->prefix_bytes > 0;
   Status status = DB::Open(options, path, &opened->db);
   if (status.ok()) *db = opened.release();
   return outcome(status, error);
@@ -142,13 +153,18 @@ int64_t multi_get(void* s, const peer_bytes* keys, size_t count, peer_visit visi
 
 int64_t scan(void* s, peer_bytes from, int reverse, uint64_t limit, peer_visit visit, void* context, char* error) {
   Session* own = session(s);
-  if (own->iterator) {
-    Status status = own->iterator->Refresh();
+  bool of_prefix = own->database->has_prefixes && from.data;
+  std::unique_ptr<Iterator>& kept = own->iterators[of_prefix];
+  if (kept) {
+    Status status = kept->Refresh();
     if (!status.ok()) return outcome(status, error);
   } else {
-    own->iterator.reset(own->database->db->NewIterator(own->read));
+    ReadOptions read = own->read;
+    read.prefix_same_as_start = of_prefix;
+    read.total_order_seek = own->database->has_prefixes && !of_prefix;
+    kept.reset(own->database->db->NewIterator(read));
   }
-  Iterator* iterator = own->iterator.get();
+  Iterator* iterator = kept.get();
   if (reverse) {
     if (from.data) iterator->SeekForPrev(slice(from)); else iterator->SeekToLast();
   } else {
@@ -162,6 +178,11 @@ int64_t scan(void* s, peer_bytes from, int reverse, uint64_t limit, peer_visit v
   }
   Status status = iterator->status();
   return status.ok() ? static_cast<int64_t>(seen) : outcome(status, error);
+}
+
+int merge(void* s, peer_bytes key, peer_bytes operand, char* error) {
+  Database* target = session(s)->database;
+  return outcome(target->db->Merge(target->write, slice(key), slice(operand)), error);
 }
 
 int settle(void* db, char* error) {
@@ -186,4 +207,4 @@ void statistics(void* db, char* text, size_t size) {
 
 extern "C" const peer_api peer_rocksdb;
 const peer_api peer_rocksdb = {version, open,      close, open_session, close_session, put,       put_batch,
-                               get,     multi_get, scan,  settle,       compact,       statistics};
+                               get,     multi_get, scan,  settle,       compact,       statistics, merge};

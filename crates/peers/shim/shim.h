@@ -12,8 +12,8 @@ enum { DONE = 0, ABSENT = 1, FAILED = -1, ERROR_BYTES = 512 };
 
 struct peer_setup {
   uint64_t cache_bytes, memory_bytes, table_bytes, most_bytes;
-  uint32_t bloom_bits, background_jobs;
-  uint8_t lz4, sync, automatic_compaction;
+  uint32_t bloom_bits, background_jobs, prefix_bytes;
+  uint8_t lz4, sync, automatic_compaction, counters;
 };
 
 struct peer_bytes {
@@ -39,13 +39,15 @@ struct peer_api {
   int (*get)(void* session, struct peer_bytes key, peer_visit, void* context, char* error);
   /* How many there are, or FAILED. Null: the engine has nothing better than `get`. */
   int64_t (*multi_get)(void* session, const struct peer_bytes* keys, size_t count, peer_visit, void* context, char* error);
-  /* How many records were seen, or FAILED. `from.data` null: from the end that the direction leads away from. */
+  /* How many records were seen, or FAILED. With `prefix_bytes`, what begins at a key ends with its prefix. `from.data` null: from the end that the direction leads away from. */
   int64_t (*scan)(void* session, struct peer_bytes from, int reverse, uint64_t limit, peer_visit, void* context, char* error);
   int (*settle)(void* db, char* error);
   /* Null: the engine has no compaction to start. */
   int (*compact)(void* db, char* error);
   /* Text of the engine's own, cut to `size`. */
   void (*statistics)(void* db, char* text, size_t size);
+  /* Adds to a counter of 8 bytes, little endian. Null: the engine cannot. */
+  int (*merge)(void* session, struct peer_bytes key, struct peer_bytes operand, char* error);
 };
 
 #endif

@@ -175,4 +175,4 @@ static void statistics(void* db, char* text, size_t size) {
 }
 
 const struct peer_api peer_wiredtiger = {version,   open_db, close_db, open_session, close_session, put,       put_batch,
-                                         get,       NULL,    scan,     settle,       NULL,          statistics};
+                                         get,       NULL,    scan,     settle,       NULL,          statistics, NULL};

@@ -1,6 +1,6 @@
 //! What every engine has to get right before its numbers mean anything.
 
-use crate::data::{Key, Shuffle, Values, key, missing_key};
+use crate::data::{Key, Shuffle, Values, key, missing_key, prefixless_key};
 use crate::engine::{Compression, Direction, Engine, KINDS, Kind, Scan, Session, Setup, Sink};
 use crate::work::{self, Plan, Work};
 
@@ -167,8 +167,14 @@ fn every_work_runs_on_every_engine_and_says_what_it_did() {
             warm: true,
         };
         for work in <Work as clap::ValueEnum>::value_variants() {
+            let has_merges = ["ironstone", "rocksdb"].contains(&kind.name);
+            if !has_merges && matches!(work, Work::MergeCounter | Work::PrefixScan | Work::PrefixMissing) {
+                continue;
+            }
             let setup = Setup {
                 sync: *work == Work::SyncedWrites,
+                counters: has_merges,
+                prefix_bytes: if matches!(work, Work::PrefixScan | Work::PrefixMissing) { 9 } else { 0 },
                 automatic_compaction: *work != Work::Compact || kind.name == "leveldb",
                 ..setup()
             };
@@ -190,6 +196,56 @@ fn every_work_runs_on_every_engine_and_says_what_it_did() {
             // The next works need the 2000 records that only these leave behind.
             if matches!(work, Work::SyncedWrites | Work::WriteLatency | Work::Compact) {
                 work::run(kind, &plan(Work::FillRandom), &setup).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn counters_count_every_addition() {
+    for kind in KINDS.iter().filter(|kind| ["ironstone", "rocksdb"].contains(&kind.name)) {
+        let dir = tempfile::tempdir().unwrap();
+        let plan = |work| Plan {
+            work,
+            dir: dir.path().join("db"),
+            records: 3000,
+            value_bytes: 8,
+            threads: 1,
+            seconds: 0.05,
+            batch: 1,
+            warm: true,
+        };
+        let setup = Setup { counters: true, ..setup() };
+        let mut additions = 0;
+        for work in [Work::MergeCounter, Work::UpdateCounter] {
+            additions += work::run(kind, &plan(work), &setup).unwrap()["operations"].as_u64().unwrap();
+            let engine = (kind.open)(&plan(work).dir, &setup).unwrap();
+            let all = scan(&mut *engine.session().unwrap(), None, Direction::Forward, u64::MAX);
+            assert_eq!(all.len(), 3000);
+            let count = |(_, value): &(Vec<u8>, Vec<u8>)| u64::from_le_bytes(value[..].try_into().unwrap());
+            assert_eq!(all.iter().map(count).sum::<u64>(), additions, "{}: {work:?}", kind.name);
+        }
+    }
+}
+
+#[test]
+fn scans_of_a_prefix_end_with_it() {
+    for kind in KINDS.iter().filter(|kind| ["ironstone", "rocksdb"].contains(&kind.name)) {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = (kind.open)(dir.path(), &Setup { prefix_bytes: 9, ..setup() }).unwrap();
+        let mut session = engine.session().unwrap();
+        (0..100).for_each(|number| session.put(&key(number), b"value").unwrap());
+        session.put(&missing_key(7), b"value").unwrap();
+        for settled in [false, true] {
+            let forward = |session: &mut dyn Session, from| {
+                scan(session, Some(from), Direction::Forward, u64::MAX).len()
+            };
+            assert_eq!(forward(&mut *session, key(7)), 2);
+            assert_eq!(forward(&mut *session, key(8)), 1);
+            assert_eq!(forward(&mut *session, prefixless_key(8)), 0);
+            assert_eq!(scan(&mut *session, None, Direction::Forward, u64::MAX).len(), 101);
+            if !settled {
+                engine.settle().unwrap();
             }
         }
     }

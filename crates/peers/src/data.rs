@@ -20,6 +20,14 @@ pub fn missing_key(number: u64) -> Key {
     padded(number, b'1')
 }
 
+/// A key between that of `number` and the next, the first nine bytes of which no record has.
+#[inline]
+pub fn prefixless_key(number: u64) -> Key {
+    let mut key = missing_key(number);
+    key[8] = b'1';
+    key
+}
+
 #[inline]
 fn padded(number: u64, last: u8) -> Key {
     let mut key = [b'0'; KEY_BYTES];

@@ -60,6 +60,10 @@ pub struct Setup {
     pub automatic_compaction: bool,
     /// The size of a table file; `None`: what the engine thinks best.
     pub table_bytes: Option<u64>,
+    /// Values are counters of 8 bytes, little endian, that merges add to.
+    pub counters: bool,
+    /// Scans from a key end with its first so many bytes, and filters know those; 0: keys have no prefixes.
+    pub prefix_bytes: usize,
     /// Bytes of keys and values of the records, once each.
     pub data_bytes: u64,
     /// At most so many bytes of keys and values come in: for engines that map their files.
@@ -77,6 +81,8 @@ impl Default for Setup {
             background_jobs: 2,
             automatic_compaction: true,
             table_bytes: None,
+            counters: false,
+            prefix_bytes: 0,
             data_bytes: 0,
             most_bytes: 8 << 30,
         }
@@ -121,6 +127,10 @@ pub trait Session {
     fn put(&mut self, key: &Key, value: &[u8]) -> Result<()>;
     /// Writes records, all or none of them.
     fn put_batch(&mut self, records: &[(Key, &[u8])]) -> Result<()>;
+    /// Adds a number, 8 bytes little endian, to the counter at `key`, which begins as 0, without reading it.
+    fn merge(&mut self, _key: &Key, _operand: &[u8]) -> Result<()> {
+        Err("the engine has no merge operators".to_owned())
+    }
     /// Shows the value of `key` to `sink`. Whether there is one.
     fn get(&mut self, key: &Key, sink: &mut Sink) -> Result<bool>;
     /// Shows the values of those of `keys` that there are, as of one moment where the engine can. How many there are.

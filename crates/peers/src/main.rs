@@ -78,6 +78,12 @@ struct Run {
     /// Size of a table file in KiB; 0: what the engine thinks best
     #[arg(long, default_value_t = 0)]
     table_kib: u64,
+    /// Values are counters of 8 bytes that merges add to
+    #[arg(long)]
+    counters: bool,
+    /// Scans from a key end with its first so many bytes, and filters know those; 0: keys have no prefixes
+    #[arg(long, default_value_t = 0)]
+    prefix_bytes: usize,
     /// Do not read everything once before reads are measured
     #[arg(long)]
     cold: bool,
@@ -107,6 +113,8 @@ impl Run {
             background_jobs: self.background_jobs,
             automatic_compaction: self.work != Work::Compact,
             table_bytes: (self.table_kib > 0).then_some(self.table_kib << 10),
+            counters: self.counters,
+            prefix_bytes: self.prefix_bytes.min(data::KEY_BYTES),
             data_bytes: self.records * record_bytes,
             // Works that last a given time write as much as the machine lets them.
             most_bytes: (self.records * record_bytes).saturating_mul(2).max(8 << 30),

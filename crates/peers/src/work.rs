@@ -34,6 +34,14 @@ pub enum Work {
     ScanForward,
     /// Read everything from large keys to small
     ScanReverse,
+    /// Go to the prefix of a random record and read it to its end
+    PrefixScan,
+    /// Go to prefixes that no record has
+    PrefixMissing,
+    /// Add to each of the counters four times, by merges in random order, in an empty database; then settle
+    MergeCounter,
+    /// Add to random counters by reading and writing them
+    UpdateCounter,
     /// Write new records into an empty database, each of which has to reach the disk
     SyncedWrites,
     /// Read random records while one thread overwrites random records
@@ -102,8 +110,8 @@ pub fn run(kind: &Kind, plan: &Plan, setup: &Setup) -> Result<Value> {
 impl Work {
     /// Whether it begins with an empty database.
     fn fills(self) -> bool {
-        use Work::{Compact, FillRandom, FillSeq, SyncedWrites, WriteLatency};
-        matches!(self, FillRandom | FillSeq | SyncedWrites | WriteLatency | Compact)
+        use Work::{Compact, FillRandom, FillSeq, MergeCounter, SyncedWrites, WriteLatency};
+        matches!(self, FillRandom | FillSeq | MergeCounter | SyncedWrites | WriteLatency | Compact)
     }
     fn run(self, engine: &dyn Engine, plan: &Plan) -> Result<Outcome> {
         let values = Values::new(plan.value_bytes);
@@ -112,7 +120,14 @@ impl Work {
             Self::Overwrite => fill::overwrite(engine, plan, &values),
             Self::SyncedWrites => fill::synced(engine, plan, &values),
             Self::WriteLatency => fill::latency(engine, plan, &values),
-            Self::ReadRandom | Self::ReadMissing | Self::MultiGet | Self::Seek => read::points(engine, plan),
+            Self::MergeCounter => fill::merge_counters(engine, plan),
+            Self::UpdateCounter => fill::update_counters(engine, plan),
+            Self::ReadRandom
+            | Self::ReadMissing
+            | Self::MultiGet
+            | Self::Seek
+            | Self::PrefixScan
+            | Self::PrefixMissing => read::points(engine, plan),
             Self::ScanForward | Self::ScanReverse => read::scans(engine, plan),
             Self::ReadWhileWriting => read::while_writing(engine, plan, &values),
             Self::Compact => upkeep::compact(engine, plan, &values),

@@ -16,7 +16,7 @@ use crate::options::{IndexType, TableOptions};
 use crate::prefetch::prefetch;
 use ironstone_base::internal_key::pack_trailer;
 use ironstone_base::sync::Arc;
-use ironstone_base::{Result, SequenceNumber, SliceTransform, ValueType};
+use ironstone_base::{InternalKey, Result, SequenceNumber, SliceTransform, ValueType};
 use ironstone_cache::BlockBytes;
 
 /// Builds the filter of one table.
@@ -204,6 +204,22 @@ impl KeyHash {
     }
 }
 
+/// What a point read looks for in tables.
+#[derive(Clone, Copy, Debug)]
+pub struct PointTarget<'a> {
+    /// Its newest entry at or below the sequence number is wanted.
+    pub key: InternalKey<'a>,
+    /// The hash of the user key.
+    pub hash: KeyHash,
+}
+
+impl<'a> From<InternalKey<'a>> for PointTarget<'a> {
+    #[inline]
+    fn from(key: InternalKey<'a>) -> Self {
+        Self { key, hash: KeyHash::of(key.user_key()) }
+    }
+}
+
 /// A filter block in memory.
 pub struct ParsedFilter {
     bytes: BlockBytes,
@@ -216,10 +232,10 @@ impl ParsedFilter {
         let reader = FilterReader::new(&bytes);
         Self { bytes, reader }
     }
-    /// Whether the filter may have been given `key` (or prefix).
+    /// Whether the filter may have been given `key` (or prefix), whose hash this is.
     #[inline]
-    pub fn may_match(&self, key: &[u8]) -> bool {
-        self.reader.may_match(&self.bytes, key)
+    pub fn may_match(&self, key: &[u8], hash: KeyHash) -> bool {
+        self.reader.may_match_hashed(&self.bytes, key, hash.0)
     }
     /// Asks for the memory that is looked at for a key of this hash.
     #[inline]

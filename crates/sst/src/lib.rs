@@ -32,12 +32,12 @@ pub use file_checksum::{
     FileChecksumGenerator,
 };
 pub use filter::{FilterBuilder, FilterKind, FilterPolicy, FilterReader};
-pub use filter_block::KeyHash;
+pub use filter_block::{KeyHash, PointTarget};
 pub use ironstone_compress::{CompressionKind, CompressionOptions};
 pub use options::{
     BuildOptions, DataBlockIndexType, IndexShortening, IndexType, OpenOptions, ReadContext, ReadTier,
     TableOptions, TableReadOptions,
 };
 pub use properties::TableProperties;
-pub use reader::{PendingGet, TableEntry, TableReader};
+pub use reader::{MissingBlock, PendingGet, TableEntry, TableReader, read_blocks};
 pub use table_iter::TableIter;

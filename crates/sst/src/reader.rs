@@ -8,7 +8,7 @@ mod multi_get;
 mod open;
 
 pub(crate) use index_cursor::IndexCursor;
-pub use multi_get::PendingGet;
+pub use multi_get::{MissingBlock, PendingGet, read_blocks};
 
 use crate::cached_block::{BlockCache, BlockRef, CachedBlock, PinnedBytes};
 use crate::filter_block::ParsedFilter;

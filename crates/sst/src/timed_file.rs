@@ -3,6 +3,7 @@
 use ironstone_base::Result;
 use ironstone_base::statistics::LevelHistograms;
 use ironstone_base::sync::Arc;
+use ironstone_vfs::os::RingFile;
 use ironstone_vfs::{RandomAccessFile, ReadRequest, stopwatch};
 use std::path::Path;
 
@@ -24,6 +25,10 @@ impl RandomAccessFile for TimedFile {
         let passed = stopwatch();
         self.file.read_many(requests);
         self.latencies.add(self.level, passed());
+    }
+    /// Whoever reads through it times the reads.
+    fn ring_file(&self) -> Option<RingFile<'_>> {
+        self.file.ring_file()
     }
     fn prefetch(&self, offset: u64, len: u64) -> bool {
         self.file.prefetch(offset, len)

@@ -474,6 +474,9 @@ impl RandomAccessFile for FaultRandomAccessFile {
             request.result = self.read_at(request.offset, request.buf);
         }
     }
+    fn ring_file(&self) -> Option<crate::os::RingFile<'_>> {
+        if self.shared.armed.load(Ordering::Relaxed) { None } else { self.inner.ring_file() }
+    }
     fn prefetch(&self, offset: u64, len: u64) -> bool {
         self.inner.prefetch(offset, len)
     }

@@ -48,6 +48,15 @@ pub struct ReadRequest<'a> {
     pub result: Result<usize>,
 }
 
+impl ReadRequest<'_> {
+    /// Reads by itself what was too large to go along with others, at the end of the file, or failed.
+    pub fn complete(&mut self, file: &dyn RandomAccessFile) {
+        if !matches!(self.result, Ok(count) if count == self.buf.len()) {
+            self.result = file.read_at(self.offset, self.buf);
+        }
+    }
+}
+
 /// Reads a file at any place, from any thread.
 pub trait RandomAccessFile: Send + Sync {
     /// Fills `buf` from `offset`; less than its length only at the end of the file.
@@ -57,6 +66,11 @@ pub trait RandomAccessFile: Send + Sync {
         for request in requests {
             request.result = self.read_at(request.offset, request.buf);
         }
+    }
+    /// What [`read_together`](crate::os::read_together) knows the file by, so that its reads go out beside those
+    /// of other files; `None` if it has to be read by itself.
+    fn ring_file(&self) -> Option<crate::os::RingFile<'_>> {
+        None
     }
     /// Says that `len` bytes at `offset` will be wanted soon. A hint: failures are not reported. Answers
     /// whether the system keeps what it reads for it.

@@ -7,9 +7,11 @@ mod aligned;
 mod lock;
 mod random;
 mod range_sync;
-#[cfg(feature = "io_uring")]
+#[cfg_attr(not(all(feature = "io_uring", target_os = "linux")), path = "os/no_ring.rs")]
 mod ring;
 mod writable;
+
+pub use ring::{RingFile, read_together};
 
 use crate::file::*;
 use crate::timer::PerfTimer;

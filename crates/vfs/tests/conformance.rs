@@ -5,8 +5,8 @@ mod suite;
 
 use ironstone_vfs::fault::FaultFileSystem;
 use ironstone_vfs::mem::MemFileSystem;
-use ironstone_vfs::os::OsFileSystem;
-use ironstone_vfs::{FileSystem, OpenHints, ReadRequest, WriteOptions};
+use ironstone_vfs::os::{OsFileSystem, RingFile, read_together};
+use ironstone_vfs::{FileSystem, OpenHints, RandomAccessFile, ReadRequest, WriteOptions};
 use std::path::Path;
 use std::sync::Arc;
 use suite::*;
@@ -97,5 +97,50 @@ fn direct_io_conforms() {
         let count = there.len().min(request.buf.len());
         assert_eq!(request.result.unwrap(), count, "at {}", request.offset);
         assert!(request.buf[..count] == there[..count], "at {}", request.offset);
+    }
+}
+
+/// Reads of several files, direct and not, come from the right file and place, however they went out.
+#[test]
+fn reads_of_several_files_go_out_together() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let fs = OsFileSystem::new();
+    let data: Vec<Vec<u8>> = (0..3).map(|seed| pattern(500_003, 20 + seed)).collect();
+    let files: Vec<Box<dyn RandomAccessFile>> = (data.iter().enumerate())
+        .map(|(number, data)| {
+            let path = dir.path().join(format!("{number:06}.sst"));
+            fs.write_all_synced(&path, data).unwrap();
+            let open = |direct| fs.open_random(&path, OpenHints { direct, sequential: false });
+            open(number != 1).or_else(|_| open(false)).unwrap()
+        })
+        .collect();
+    if files[0].ring_file().is_none() {
+        println!("SKIP: built without io_uring");
+        return;
+    }
+    // More than go out at once, some too large to go along, some past the end.
+    let places: Vec<(usize, u64, usize)> = (0..300u64)
+        .map(|at| (at as usize % 3, at * 14_983 % 510_000, [1, 100, 4096, 5000, 300_000][at as usize % 5]))
+        .collect();
+    let mut bufs: Vec<Vec<u8>> = places.iter().map(|&(.., len)| vec![0; len]).collect();
+    let mut requests: Vec<_> = (bufs.iter_mut().zip(&places))
+        .map(|(buf, &(_, offset, _))| ReadRequest { offset, buf, result: Ok(usize::MAX) })
+        .collect();
+    let ring_files: Vec<RingFile<'_>> =
+        places.iter().map(|&(file, ..)| files[file].ring_file().unwrap()).collect();
+    read_together(&ring_files, &mut requests);
+    let whole = requests.iter().filter(|request| request.result.as_ref().ok() == Some(&request.buf.len()));
+    let whole = whole.count();
+    if whole == 0 {
+        println!("SKIP: the system allows no io_uring");
+    } else {
+        assert!(whole > 200, "{whole} of {} went along", places.len());
+    }
+    for (mut request, &(file, offset, len)) in requests.into_iter().zip(&places) {
+        request.complete(&*files[file]);
+        let there = data[file].get(offset as usize..).unwrap_or(&[]);
+        let count = there.len().min(len);
+        assert_eq!(request.result.unwrap(), count, "{len} bytes at {offset} of {file}");
+        assert!(request.buf[..count] == there[..count], "{len} bytes at {offset} of {file}");
     }
 }

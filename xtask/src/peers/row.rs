@@ -100,6 +100,16 @@ pub fn groups(amounts: &Amounts) -> Vec<Group> {
             ("overwrite", "overwrite random records", "--work overwrite"),
         ]),
         cached(&[("fillseq", "fill in key order", "--work fillseq")]),
+        cached(&[
+            ("prefix-fill", "fill, prefixes of 9 bytes in filters", "--work fillrandom --prefix-bytes 9"),
+            ("prefixscan", "seek to a prefix, read to its end", "--work prefixscan --prefix-bytes 9"),
+            ("prefixmissing", "seek to a prefix that is not there", "--work prefixmissing --prefix-bytes 9"),
+        ]),
+        cached(&[
+            ("mergecounter", "add to random counters, merge", "--work mergecounter --counters"),
+            ("readcounter", "random reads of merged counters", "--work readrandom --counters"),
+            ("updatecounter", "add to random counters, get and put", "--work updatecounter --counters"),
+        ]),
         cached(&[("syncedwrites-1", "synced writes, 1 thread", "--work syncedwrites")]),
         cached(&[("syncedwrites-8", "synced writes, 8 threads", "--work syncedwrites --threads 8")]),
         cached(&[("writelatency", "slowest of random writes", "--work writelatency")]),
@@ -153,6 +163,7 @@ fn limited(amounts: &Amounts) -> Group {
     let rows = vec![
         make("limited-fillrandom", "fill in random order", "--work fillrandom --batch 100"),
         make("limited-readrandom", "random reads, 1 thread", "--work readrandom --cold"),
+        make("limited-multiget", "32 random reads at once", "--work multiget --cold"),
         make("limited-readrandom-8", "random reads, 8 threads", "--work readrandom --threads 8 --cold"),
         make("limited-scanforward", "full scan forward", "--work scanforward --cold"),
         make("limited-overwrite", "overwrite random records", "--work overwrite"),
@@ -199,7 +210,7 @@ mod tests {
         assert_eq!(names.len(), count);
         for group in &groups {
             let first = group.rows[0].arguments.join(" ");
-            let fills = ["fillrandom", "fillseq", "syncedwrites", "writelatency", "compact"];
+            let fills = ["fillrandom", "fillseq", "mergecounter", "syncedwrites", "writelatency", "compact"];
             assert!(fills.iter().any(|work| first.contains(&format!("--work {work}"))), "{first}");
         }
     }

@@ -14,8 +14,8 @@ use crate::memtables::DbMemTable;
 use crate::table_cache::TableSlot;
 use ironstone_base::perf::{self, LevelMetric, PerfMetric};
 use ironstone_base::sync::Arc;
-use ironstone_base::{Error, InternalKey, InternalKeyBuf, Result, SequenceNumber, ValueType, merge};
-use ironstone_sst::{KeyHash, ReadContext, ReadTier, TableEntry};
+use ironstone_base::{Error, InternalKeyBuf, Result, SequenceNumber, ValueType, merge};
+use ironstone_sst::{PointTarget, ReadContext, ReadTier, TableEntry};
 use ironstone_vfs::PerfTimer;
 use smallvec::SmallVec;
 use std::cell::Cell;
@@ -40,7 +40,7 @@ pub(crate) struct Versioned {
 /// A table that may hold a key.
 struct Candidate<'a> {
     slot: &'a Arc<TableSlot>,
-    target: InternalKey<'a>,
+    target: PointTarget<'a>,
     /// No table is asked after it.
     is_last: bool,
 }
@@ -116,11 +116,11 @@ impl SuperVersion {
                 holder = leads_on.then_some(next);
             }
         }
-        let hash = KeyHash::of(user_key);
-        candidates.iter().for_each(|(view, index)| view.tables[*index].prefetch(hash));
+        let target = PointTarget::from(target.as_key());
+        candidates.iter().for_each(|(view, index)| view.tables[*index].prefetch(target.hash));
         for (place, (view, index)) in candidates.iter().enumerate() {
             let is_last = place + 1 == candidates.len();
-            let candidate = Candidate { slot: &view.tables[*index], target: target.as_key(), is_last };
+            let candidate = Candidate { slot: &view.tables[*index], target, is_last };
             if let ControlFlow::Break(answer) = ask(candidate)? {
                 return Ok(Some(answer));
             }

@@ -7,7 +7,9 @@ use super::view::{LevelView, SuperVersion};
 use ironstone_base::perf::{self, LevelMetric};
 use ironstone_base::sync::Arc;
 use ironstone_base::{InternalKeyBuf, Result, SequenceNumber};
-use ironstone_sst::{KeyHash, PendingGet, ReadContext, ReadTier, TableReader};
+use ironstone_sst::{
+    KeyHash, MissingBlock, PendingGet, PointTarget, ReadContext, ReadTier, TableReader, read_blocks,
+};
 use std::ops::Range;
 
 /// A key that has not been found yet.
@@ -33,6 +35,8 @@ struct Group<'a> {
     keys: &'a [usize],
     /// Where their gets are.
     gets: Range<usize>,
+    /// Blocks that are not in the cache.
+    missing: Vec<MissingBlock>,
 }
 
 impl SuperVersion {
@@ -181,18 +185,22 @@ impl SuperVersion {
                 Ok(reader) => {
                     let start = gets.len();
                     for &at in keys {
-                        let mut get = PendingGet::new(pending[at].target.as_key());
+                        let mut get = PendingGet::new(PointTarget {
+                            key: pending[at].target.as_key(),
+                            hash: pending[at].hash,
+                        });
                         reader.begin_get(context, &mut get);
                         gets.push(get);
                     }
-                    groups.push(Group { reader, keys, gets: start..gets.len() });
+                    groups.push(Group { reader, keys, gets: start..gets.len(), missing: Vec::new() });
                 }
                 Err(error) => answers.extend(keys.iter().map(|&at| (at, Err(error.clone())))),
             }
         }
-        for group in &groups {
-            group.reader.fetch_blocks(context, &mut gets[group.gets.clone()]);
+        for group in &mut groups {
+            group.missing = group.reader.cached_blocks(context, &mut gets[group.gets.clone()]);
         }
+        fetch_missing(context, &mut groups, &mut gets);
         let mut gets = gets.into_iter();
         for Group { reader, keys, .. } in &groups {
             for (&at, get) in keys.iter().zip(&mut gets) {
@@ -213,5 +221,17 @@ impl SuperVersion {
                 key.is_settled = true;
             }
         }
+    }
+}
+
+/// Brings the blocks that the cache does not have, those of all tables together.
+fn fetch_missing(context: &ReadContext, groups: &mut [Group<'_>], gets: &mut [PendingGet<'_>]) {
+    let misses = |group: &&mut Group<'_>| !group.missing.is_empty();
+    let mut tables: Vec<(&TableReader, &mut Vec<MissingBlock>)> =
+        groups.iter_mut().filter(misses).map(|group| (&*group.reader, &mut group.missing)).collect();
+    read_blocks(&mut tables);
+    for group in groups.iter_mut().filter(misses) {
+        let blocks = std::mem::take(&mut group.missing);
+        group.reader.take_blocks(context, &mut gets[group.gets.clone()], blocks);
     }
 }

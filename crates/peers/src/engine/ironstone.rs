@@ -4,7 +4,8 @@ use super::{Compression, Direction, Engine, Kind, Result, Scan, Session, Setup, 
 use crate::data::Key;
 use ironstone::{
     BlockCache, BottommostPolicy, CacheOptions, CompactRangeOptions, CompressionKind, DataBlockIndexType, Db,
-    DbIterator, FilterPolicy, Options, WriteBatch, WriteOptions,
+    DbIterator, FilterPolicy, Options, ReadOptions, WriteBatch, WriteOptions, merge_operators,
+    slice_transform::fixed_prefix,
 };
 use std::path::Path;
 
@@ -44,6 +45,12 @@ fn open(path: &Path, setup: &Setup) -> Result<Box<dyn Engine>> {
         Compression::None => CompressionKind::None,
         Compression::Lz4 => CompressionKind::Lz4,
     };
+    if setup.counters {
+        cf.merge_operator = Some(merge_operators::uint64_add());
+    }
+    if setup.prefix_bytes > 0 {
+        cf.prefix_extractor = Some(fixed_prefix(setup.prefix_bytes));
+    }
     if let Some(bytes) = setup.table_bytes {
         cf.target_file_size_base = bytes;
     }
@@ -58,17 +65,19 @@ fn open(path: &Path, setup: &Setup) -> Result<Box<dyn Engine>> {
     db.max_background_jobs = setup.background_jobs as i32;
     db.bytes_per_sync = 1 << 20;
     let db = Db::open(&options, path).map_err(words)?;
-    Ok(Box::new(Ironstone { db, write: WriteOptions { sync: setup.sync, ..WriteOptions::default() } }))
+    let write = WriteOptions { sync: setup.sync, ..WriteOptions::default() };
+    Ok(Box::new(Ironstone { db, write, has_prefixes: setup.prefix_bytes > 0 }))
 }
 
 struct Ironstone {
     db: Db,
     write: WriteOptions,
+    has_prefixes: bool,
 }
 
 impl Engine for Ironstone {
     fn session(&self) -> Result<Box<dyn Session + '_>> {
-        Ok(Box::new(IronstoneSession { engine: self, batch: WriteBatch::new(), iterator: None }))
+        Ok(Box::new(IronstoneSession { engine: self, batch: WriteBatch::new(), iterators: [None, None] }))
     }
     fn settle(&self) -> Result<()> {
         self.db.flush().map_err(words)?;
@@ -95,18 +104,23 @@ impl Engine for Ironstone {
 struct IronstoneSession<'a> {
     engine: &'a Ironstone,
     batch: WriteBatch,
-    iterator: Option<DbIterator>,
+    /// Of everything, and of one prefix.
+    iterators: [Option<DbIterator>; 2],
 }
 
 impl Session for IronstoneSession<'_> {
     fn put(&mut self, key: &Key, value: &[u8]) -> Result<()> {
-        let Ironstone { db, write } = self.engine;
+        let Ironstone { db, write, .. } = self.engine;
         db.put_cf(write, db.default_column_family(), key, value).map_err(words)
     }
     fn put_batch(&mut self, records: &[(Key, &[u8])]) -> Result<()> {
         self.batch.clear();
         records.iter().for_each(|(key, value)| self.batch.put(key, value));
         self.engine.db.write(&self.batch, &self.engine.write).map_err(words)
+    }
+    fn merge(&mut self, key: &Key, operand: &[u8]) -> Result<()> {
+        let Ironstone { db, write, .. } = self.engine;
+        db.merge_cf(write, db.default_column_family(), key, operand).map_err(words)
     }
     fn get(&mut self, key: &Key, sink: &mut Sink) -> Result<bool> {
         let value = self.engine.db.get(key).map_err(words)?;
@@ -123,12 +137,21 @@ impl Session for IronstoneSession<'_> {
         Ok(found)
     }
     fn scan(&mut self, scan: Scan<'_>, sink: &mut Sink) -> Result<u64> {
-        let iterator = match &mut self.iterator {
+        let Ironstone { db, has_prefixes, .. } = self.engine;
+        let of_prefix = *has_prefixes && scan.from.is_some();
+        let iterator = match &mut self.iterators[usize::from(of_prefix)] {
             Some(iterator) => {
                 iterator.refresh().map_err(words)?;
                 iterator
             }
-            none => none.insert(self.engine.db.iter().map_err(words)?),
+            none => {
+                let read = ReadOptions {
+                    prefix_same_as_start: of_prefix,
+                    total_order_seek: *has_prefixes && !of_prefix,
+                    ..ReadOptions::default()
+                };
+                none.insert(db.iter_cf(&read, db.default_column_family()).map_err(words)?)
+            }
         };
         let mut valid = match (scan.direction, scan.from) {
             (Direction::Forward, None) => iterator.seek_to_first(),

@@ -2,7 +2,7 @@
 //!
 //! # Safety argument
 //! 1. `Api`, `RawSetup`, `RawBytes` and `RawRecord` have the fields of their namesakes in `shim.h`, in that order, with
-//!    C's layout; each table is a constant that a shim defines, and all its functions but two are there.
+//!    C's layout; each table is a constant that a shim defines, and all its functions but three are there.
 //! 2. A database or session pointer comes from a successful `open` or `open_session` and goes back once, when its owner
 //!    is dropped. A session borrows its database, so the database is closed after all of its sessions.
 //! 3. Each engine allows its database to be used by many threads at once; a session stays with the thread that has it.
@@ -30,9 +30,11 @@ struct RawSetup {
     most_bytes: u64,
     bloom_bits: u32,
     background_jobs: u32,
+    prefix_bytes: u32,
     lz4: u8,
     sync: u8,
     automatic_compaction: u8,
+    counters: u8,
 }
 
 #[repr(C)]
@@ -69,6 +71,7 @@ pub struct Api {
     settle: unsafe extern "C" fn(*mut c_void, *mut c_char) -> c_int,
     compact: Option<unsafe extern "C" fn(*mut c_void, *mut c_char) -> c_int>,
     statistics: unsafe extern "C" fn(*mut c_void, *mut c_char, usize),
+    merge: Option<unsafe extern "C" fn(*mut c_void, RawBytes, RawBytes, *mut c_char) -> c_int>,
 }
 
 /// The version that the engine says it has.
@@ -87,9 +90,11 @@ pub fn open(api: &'static Api, path: &Path, setup: &Setup) -> Result<Box<dyn Eng
         most_bytes: setup.most_bytes,
         bloom_bits: setup.bloom_bits,
         background_jobs: setup.background_jobs as u32,
+        prefix_bytes: setup.prefix_bytes as u32,
         lz4: u8::from(setup.compression == Compression::Lz4),
         sync: u8::from(setup.sync),
         automatic_compaction: u8::from(setup.automatic_compaction),
+        counters: u8::from(setup.counters),
     };
     let mut db = null_mut();
     let mut error = no_error();
@@ -175,6 +180,12 @@ impl Session for ShimSession<'_> {
         // SAFETY: (2), (4), (6).
         let code =
             unsafe { (self.engine.api.put_batch)(self.session, first, count, self.error.as_mut_ptr()) };
+        check(code, &self.error)
+    }
+    fn merge(&mut self, key: &Key, operand: &[u8]) -> Result<()> {
+        let merge = self.engine.api.merge.ok_or("the engine has no merge operators")?;
+        // SAFETY: (2), (4), (6).
+        let code = unsafe { merge(self.session, raw(key), raw(operand), self.error.as_mut_ptr()) };
         check(code, &self.error)
     }
     fn get(&mut self, key: &Key, sink: &mut Sink) -> Result<bool> {

@@ -2,12 +2,15 @@
 
 use super::{Deadline, Outcome, Plan, Work, on_threads, used};
 use crate::data::{Key, Picks, Shuffle, Values, key};
-use crate::engine::{Engine, Result, Session};
+use crate::engine::{Engine, Result, Session, Sink};
 use crate::measure::Stopwatch;
 use serde_json::{Map, Value, json};
 
 /// Records per write while a database is only prepared.
 pub const LOAD_BATCH: usize = 1000;
+
+/// How often a merge adds to each counter.
+const MERGE_ROUNDS: u64 = 4;
 
 /// A slice of `0..count` for each of the threads.
 fn share(count: u64, threads: usize, index: usize) -> std::ops::Range<u64> {
@@ -96,6 +99,41 @@ pub fn overwrite_until(
             return Ok(());
         }
     }
+}
+
+/// Adds 1 to each counter [`MERGE_ROUNDS`] times, in random order and without reading, then settles.
+pub fn merge_counters(engine: &dyn Engine, plan: &Plan) -> Result<Outcome> {
+    let shuffle = Shuffle::new(plan.records);
+    then_settle(engine, || {
+        on_threads(engine, plan.threads, 0.0, &|index, session, _, watch| {
+            for place in share(plan.records * MERGE_ROUNDS, plan.threads, index) {
+                session.merge(&key(shuffle.at(place % plan.records)), &1u64.to_le_bytes())?;
+                watch.lap(1);
+            }
+            Ok(())
+        })
+    })
+}
+
+/// Adds 1 to random counters for the time given, by reading and writing them, then settles. Threads may overwrite each
+/// other's additions.
+pub fn update_counters(engine: &dyn Engine, plan: &Plan) -> Result<Outcome> {
+    then_settle(engine, || {
+        on_threads(engine, plan.threads, plan.seconds, &|index, session, deadline, watch| {
+            let mut picks = Picks::new(plan.records, 0x66 + index as u64);
+            let mut sink = Sink { copies: Some(Vec::new()), ..Sink::default() };
+            loop {
+                let key = key(picks.next());
+                session.get(&key, &mut sink)?;
+                let found = sink.copies.as_mut().and_then(Vec::pop).map(|(_, value)| value);
+                let count = found.and_then(|value| value.try_into().ok()).map_or(0, u64::from_le_bytes);
+                session.put(&key, &(count + 1).to_le_bytes())?;
+                if deadline.is_before(watch.lap(1)) {
+                    return Ok(());
+                }
+            }
+        })
+    })
 }
 
 fn then_settle(engine: &dyn Engine, writes: impl FnOnce() -> Result<(Stopwatch, f64)>) -> Result<Outcome> {

@@ -1,7 +1,7 @@
 //! Works that read.
 
 use super::{Outcome, Plan, Work, fill, on_threads, used};
-use crate::data::{Key, Picks, Values, key, missing_key};
+use crate::data::{Key, Picks, Values, key, missing_key, prefixless_key};
 use crate::engine::{Direction, Engine, Result, Scan, Session, Sink};
 use crate::measure::Stopwatch;
 use serde_json::{Map, json};
@@ -74,6 +74,22 @@ fn seek(session: &mut dyn Session, picks: &mut Picks, sink: &mut Sink) -> Result
     }
 }
 
+fn prefix_scan(session: &mut dyn Session, picks: &mut Picks, sink: &mut Sink) -> Result<u64> {
+    let from = key(picks.next());
+    match session.scan(Scan { from: Some(&from), direction: Direction::Forward, limit: u64::MAX }, sink)? {
+        0 => Err("a prefix has lost its record".to_owned()),
+        _ => Ok(1),
+    }
+}
+
+fn prefix_missing(session: &mut dyn Session, picks: &mut Picks, sink: &mut Sink) -> Result<u64> {
+    let from = prefixless_key(picks.next());
+    match session.scan(Scan { from: Some(&from), direction: Direction::Forward, limit: u64::MAX }, sink)? {
+        0 => Ok(1),
+        found => Err(format!("{found} records were found in a prefix that nobody wrote")),
+    }
+}
+
 /// Random reads of one kind for the time given.
 pub fn points(engine: &dyn Engine, plan: &Plan) -> Result<Outcome> {
     warm_up(engine, plan)?;
@@ -81,6 +97,8 @@ pub fn points(engine: &dyn Engine, plan: &Plan) -> Result<Outcome> {
         Work::ReadMissing => read_missing,
         Work::MultiGet => multi_get,
         Work::Seek => seek,
+        Work::PrefixScan => prefix_scan,
+        Work::PrefixMissing => prefix_missing,
         _ => read_random,
     };
     let ((watch, seconds), usage, _) = used(|| {

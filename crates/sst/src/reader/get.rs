@@ -4,7 +4,7 @@ use super::fetch::BlockRole;
 use super::{FilterHome, Home, IndexCursor, Lent, TableEntry, TableReader};
 use crate::block::{Beginning, Cursor, Lookup, apply_global};
 use crate::cached_block::{BlockRef, PinnedBytes};
-use crate::filter_block::{KeyHash, ParsedFilter};
+use crate::filter_block::{KeyHash, ParsedFilter, PointTarget};
 use crate::index::FlatIndex;
 use crate::options::ReadContext;
 use ironstone_base::perf::{self, LevelMetric, PerfMetric};
@@ -23,25 +23,33 @@ pub(super) enum Answer {
 impl TableReader {
     /// The newest entry of `target`'s user key at or below `target`'s sequence number.
     #[inline]
-    pub fn get(&self, context: &ReadContext, target: InternalKey<'_>) -> Result<Option<TableEntry>> {
-        self.get_in::<false>(context, target)
+    pub fn get<'a>(
+        &self,
+        context: &ReadContext,
+        target: impl Into<PointTarget<'a>>,
+    ) -> Result<Option<TableEntry>> {
+        self.get_in::<false>(context, target.into())
     }
 
     /// The same, sooner if the table has the key: its block is asked for while the filter is looked at.
     #[inline]
-    pub fn get_likely(&self, context: &ReadContext, target: InternalKey<'_>) -> Result<Option<TableEntry>> {
-        self.get_in::<true>(context, target)
+    pub fn get_likely<'a>(
+        &self,
+        context: &ReadContext,
+        target: impl Into<PointTarget<'a>>,
+    ) -> Result<Option<TableEntry>> {
+        self.get_in::<true>(context, target.into())
     }
 
     fn get_in<const LIKELY: bool>(
         &self,
         context: &ReadContext,
-        target: InternalKey<'_>,
+        target: PointTarget<'_>,
     ) -> Result<Option<TableEntry>> {
         let resident = self.resident_index();
         let mut place = None;
         if LIKELY && let (Some(index), Some(cache)) = (resident, &self.cache) {
-            let at = self.find_block(index, target)?;
+            let at = self.find_block(index, target.key)?;
             if at < index.len() {
                 cache.prefetch(index.slot(at));
             }
@@ -54,11 +62,11 @@ impl TableReader {
             Some(index) => {
                 let at = match place {
                     Some(at) => at,
-                    None => self.find_block(index, target)?,
+                    None => self.find_block(index, target.key)?,
                 };
-                self.get_from(context, index, at, target)
+                self.get_from(context, index, at, target.key)
             }
-            None => self.get_by_cursor(context, target),
+            None => self.get_by_cursor(context, target.key),
         }?;
         self.count_true_positive(found.is_some());
         Ok(found)
@@ -167,15 +175,17 @@ impl TableReader {
 
     /// Hands `visit` the entries of `target`'s user key at or below `target`'s sequence number, newest
     /// first, until it answers `false` or there are no more.
-    pub fn visit(
+    pub fn visit<'a>(
         &self,
         context: &ReadContext,
-        target: InternalKey<'_>,
+        target: impl Into<PointTarget<'a>>,
         visit: &mut dyn FnMut(TableEntry) -> bool,
     ) -> Result<()> {
+        let target = target.into();
         if !self.filter_lets_pass(context, target)? {
             return Ok(());
         }
+        let target = target.key;
         let mut blocks = IndexCursor::new(self, context)?;
         let mut more = blocks.seek(self, context, target)?;
         let mut found = false;
@@ -232,7 +242,7 @@ impl TableReader {
     /// Whether the table can hold `user_key`, by its filter. No blocks but those of the filter are read.
     pub fn may_match(&self, context: &ReadContext, user_key: &[u8]) -> Result<bool> {
         let target = InternalKeyBuf::for_seek(user_key, SequenceNumber::MAX);
-        self.filter_lets_pass(context, target.as_key())
+        self.filter_lets_pass(context, target.as_key().into())
     }
 
     /// Whether the table can hold a key at or after `target` with the same prefix, by its filter.
@@ -282,7 +292,7 @@ impl TableReader {
 
     #[inline(never)] // Reads of keys ask for whole keys as a rule.
     fn ask_for_prefix(&self, context: &ReadContext, prefix: &[u8], target: InternalKey<'_>) -> Result<bool> {
-        let may_match = self.ask_filter(context, prefix, target)?;
+        let may_match = self.ask_filter(context, prefix, KeyHash::of(prefix), target)?;
         perf::count(filter_count(may_match), 1);
         self.count(Ticker::BloomFilterPrefixChecked);
         if !may_match {
@@ -292,17 +302,17 @@ impl TableReader {
     }
 
     #[inline]
-    pub(super) fn filter_lets_pass(&self, context: &ReadContext, target: InternalKey<'_>) -> Result<bool> {
+    pub(super) fn filter_lets_pass(&self, context: &ReadContext, target: PointTarget<'_>) -> Result<bool> {
         if context.skip_filters || matches!(self.filter, FilterHome::None) {
             return Ok(true);
         }
         if self.filters_keys {
-            let passes = self.ask_filter(context, target.user_key(), target)?;
+            let passes = self.ask_filter(context, target.key.user_key(), target.hash, target.key)?;
             self.count_filter(passes);
             self.count(if passes { Ticker::BloomFilterFullPositive } else { Ticker::BloomFilterUseful });
             return Ok(passes);
         }
-        self.prefix_filter_lets_pass(context, target)
+        self.prefix_filter_lets_pass(context, target.key)
     }
 
     #[inline(never)] // Reads of keys ask for whole keys as a rule.
@@ -318,18 +328,30 @@ impl TableReader {
 
     /// Whether the filter of the partition around `target` may have been given `entry`.
     #[inline]
-    fn ask_filter(&self, context: &ReadContext, entry: &[u8], target: InternalKey<'_>) -> Result<bool> {
+    fn ask_filter(
+        &self,
+        context: &ReadContext,
+        entry: &[u8],
+        hash: KeyHash,
+        target: InternalKey<'_>,
+    ) -> Result<bool> {
         match &self.filter {
             FilterHome::None => Ok(true),
-            FilterHome::Full(Home::Resident(filter)) => Ok(filter.may_match(entry)),
-            FilterHome::Full(home) => self.ask_cached(context, home, entry),
+            FilterHome::Full(Home::Resident(filter)) => Ok(filter.may_match(entry, hash)),
+            FilterHome::Full(home) => self.ask_cached(context, home, entry, hash),
             FilterHome::Partitioned { top, partitions } => {
-                self.ask_partition(context, top, partitions.as_deref(), entry, target)
+                self.ask_partition(context, top, partitions.as_deref(), (entry, hash), target)
             }
         }
     }
 
-    fn ask_cached(&self, context: &ReadContext, home: &Home<ParsedFilter>, entry: &[u8]) -> Result<bool> {
+    fn ask_cached(
+        &self,
+        context: &ReadContext,
+        home: &Home<ParsedFilter>,
+        entry: &[u8],
+        hash: KeyHash,
+    ) -> Result<bool> {
         let filter: Lent<'_, ParsedFilter> = match home {
             Home::Resident(filter) => Lent::Resident(filter),
             Home::Pinned(block) => Lent::Block(block.clone()),
@@ -339,7 +361,7 @@ impl TableReader {
                 block => Lent::Block(block?),
             },
         };
-        Ok(filter.may_match(entry))
+        Ok(filter.may_match(entry, hash))
     }
 
     fn ask_partition(
@@ -347,7 +369,7 @@ impl TableReader {
         context: &ReadContext,
         top: &Home<FlatIndex>,
         partitions: Option<&[ParsedFilter]>,
-        entry: &[u8],
+        (entry, hash): (&[u8], KeyHash),
         target: InternalKey<'_>,
     ) -> Result<bool> {
         let top: Lent<'_, FlatIndex> = match top {
@@ -364,8 +386,8 @@ impl TableReader {
         // Beyond the last key there is still the last partition: it may have the prefix.
         let at = top.find(&self.order.user, target).min(top.len() - 1);
         match partitions {
-            Some(partitions) => Ok(partitions.get(at).is_none_or(|filter| filter.may_match(entry))),
-            None => self.ask_cached(context, &Home::Cached(top.handle(at)), entry),
+            Some(partitions) => Ok(partitions.get(at).is_none_or(|filter| filter.may_match(entry, hash))),
+            None => self.ask_cached(context, &Home::Cached(top.handle(at)), entry, hash),
         }
     }
 

@@ -4,7 +4,9 @@
 //! ```text
 //! prefetch        the filter's part for the key is asked for
 //! begin_get       filter and index say which block may have it; its place in the cache is asked for
-//! fetch_blocks    blocks come from the cache, or from the file in one call; what the search will look at is asked for
+//! cached_blocks   blocks come from the cache; what the search will look at is asked for
+//! read_blocks     the others come from the files of all tables together
+//! take_blocks     and get to those that wait for them
 //! finish_get      the search in the block
 //! ```
 
@@ -13,17 +15,19 @@ use super::get::Answer;
 use super::{TableEntry, TableReader};
 use crate::block::Beginning;
 use crate::cached_block::BlockRef;
+use crate::filter_block::PointTarget;
 use crate::handle::BlockHandle;
 use crate::index::FlatIndex;
 use crate::options::ReadContext;
 use ironstone_base::perf::PerfMetric;
 use ironstone_base::{Error, InternalKey, Result};
-use ironstone_vfs::{PerfTimer, ReadRequest};
+use ironstone_vfs::os::{RingFile, read_together};
+use ironstone_vfs::{PerfTimer, ReadRequest, stopwatch};
 
 /// A point read of a table between its steps.
 #[derive(Debug)]
 pub struct PendingGet<'a> {
-    target: InternalKey<'a>,
+    target: PointTarget<'a>,
     state: State,
 }
 
@@ -56,20 +60,30 @@ impl std::fmt::Debug for State {
 
 impl<'a> PendingGet<'a> {
     /// A read of the newest entry of `target`'s user key at or below `target`'s sequence number.
-    pub fn new(target: InternalKey<'a>) -> Self {
-        Self { target, state: State::Whole }
+    pub fn new(target: impl Into<PointTarget<'a>>) -> Self {
+        Self { target: target.into(), state: State::Whole }
     }
     /// What is read.
     pub fn target(&self) -> InternalKey<'a> {
-        self.target
+        self.target.key
     }
 }
 
-/// A block that is read from the file.
-struct Missing {
+/// A block that is to be read from the file.
+#[derive(Debug)]
+pub struct MissingBlock {
     at: usize,
     handle: BlockHandle,
+    /// Where it goes, with its trailer.
     stored: Vec<u8>,
+    /// How much of it was read.
+    read: Result<usize>,
+}
+
+impl MissingBlock {
+    fn request(&mut self) -> ReadRequest<'_> {
+        ReadRequest { offset: self.handle.offset, buf: &mut self.stored, result: Ok(0) }
+    }
 }
 
 impl TableReader {
@@ -77,7 +91,7 @@ impl TableReader {
     pub fn begin_get(&self, context: &ReadContext, get: &mut PendingGet<'_>) {
         let Some(index) = self.resident_index() else { return };
         get.state = match self.filter_lets_pass(context, get.target) {
-            Ok(true) => match self.find_block(index, get.target) {
+            Ok(true) => match self.find_block(index, get.target()) {
                 Ok(at) if at < index.len() => {
                     if let Some(cache) = &self.cache {
                         cache.prefetch(index.slot(at));
@@ -92,10 +106,10 @@ impl TableReader {
         };
     }
 
-    /// The second step of `gets`, whose targets ascend.
-    pub fn fetch_blocks(&self, context: &ReadContext, gets: &mut [PendingGet<'_>]) {
-        let Some(index) = self.resident_index() else { return };
-        let mut missing: Vec<Missing> = Vec::new();
+    /// The second step of `gets`, whose targets ascend. Returns the blocks that have to be read from the file.
+    pub fn cached_blocks(&self, context: &ReadContext, gets: &mut [PendingGet<'_>]) -> Vec<MissingBlock> {
+        let mut missing: Vec<MissingBlock> = Vec::new();
+        let Some(index) = self.resident_index() else { return missing };
         let mut before: Option<usize> = None;
         for i in 0..gets.len() {
             let State::At(at) = gets[i].state else { continue };
@@ -107,7 +121,7 @@ impl TableReader {
                 continue; // One read for both.
             }
             if let Some(block) = same.or_else(|| self.cached_data_block(index, at)) {
-                gets[i].state = self.in_block(gets[i].target, index, at, block);
+                gets[i].state = self.in_block(gets[i].target(), index, at, block);
                 before = Some(i);
                 continue;
             }
@@ -115,19 +129,23 @@ impl TableReader {
             let handle = index.handle(at);
             let tier = self.check_tier(context, BlockRole::Data, handle);
             match tier.and_then(|()| self.format().stored_len(BlockRole::Data, handle)) {
-                Ok(len) => missing.push(Missing { at, handle, stored: vec![0; len] }),
+                Ok(len) => missing.push(MissingBlock { at, handle, stored: vec![0; len], read: Ok(0) }),
                 Err(error) => gets[i].state = State::Failed(error),
             }
         }
-        if missing.is_empty() {
-            return;
-        }
-        let read = self.read_missing(context, index, missing);
+        missing
+    }
+
+    /// The fourth step of `gets`, with the blocks that were missing.
+    pub fn take_blocks(&self, context: &ReadContext, gets: &mut [PendingGet<'_>], blocks: Vec<MissingBlock>) {
+        let Some(index) = self.resident_index().filter(|_| !blocks.is_empty()) else { return };
+        let read: Vec<(usize, Result<BlockRef>)> =
+            blocks.into_iter().map(|block| (block.at, self.unpack_missing(context, index, block))).collect();
         for get in gets {
             let State::At(at) = get.state else { continue };
             let block = read.binary_search_by_key(&at, |(at, _)| *at).ok().map(|i| &read[i].1);
             get.state = match block {
-                Some(Ok(block)) => self.in_block(get.target, index, at, block.clone()),
+                Some(Ok(block)) => self.in_block(get.target(), index, at, block.clone()),
                 Some(Err(error)) => State::Failed(error.clone()),
                 None => State::Whole, // Targets out of order.
             };
@@ -136,17 +154,18 @@ impl TableReader {
 
     /// The last step of `get`.
     pub fn finish_get(&self, context: &ReadContext, get: PendingGet<'_>) -> Result<Option<TableEntry>> {
+        let target = get.target;
         let (at, block, beginning) = match get.state {
             State::Absent => return Ok(None),
             State::Failed(error) => return Err(error),
-            State::Whole | State::At(_) => return self.get(context, get.target),
+            State::Whole | State::At(_) => return self.get(context, target),
             State::In { at, block, beginning } => (at, block, beginning),
         };
-        let Some(index) = self.resident_index() else { return self.get(context, get.target) };
-        let found = match self.search_from(beginning, block, index, at, get.target)? {
+        let Some(index) = self.resident_index() else { return self.get(context, target) };
+        let found = match self.search_from(beginning, block, index, at, target.key)? {
             Answer::Entry(entry) => Some(entry),
             Answer::Absent => None,
-            Answer::GoOn => self.get_from(context, index, at + 1, get.target)?,
+            Answer::GoOn => self.get_from(context, index, at + 1, target.key)?,
         };
         self.count_true_positive(found.is_some());
         Ok(found)
@@ -161,36 +180,72 @@ impl TableReader {
         State::In { at, block, beginning: beginning.unwrap_or(Beginning::Unknown) }
     }
 
-    /// Reads blocks, all in one call.
-    fn read_missing(
+    /// Notes a read past [`TimedFile`](crate::timed_file::TimedFile), which several tables shared.
+    fn note_read(&self, micros: u64) {
+        if let Some(latencies) = &self.table.read_latencies {
+            latencies.add(self.level, micros);
+        }
+    }
+
+    fn unpack_missing(
         &self,
         context: &ReadContext,
         index: &FlatIndex,
-        mut missing: Vec<Missing>,
-    ) -> Vec<(usize, Result<BlockRef>)> {
-        let mut requests: Vec<ReadRequest<'_>> = missing
-            .iter_mut()
-            .map(|block| ReadRequest { offset: block.handle.offset, buf: &mut block.stored, result: Ok(0) })
-            .collect();
+        block: MissingBlock,
+    ) -> Result<BlockRef> {
+        let MissingBlock { at, handle, stored, read } = block;
+        let count = read?;
+        BlockRole::Data.count_read(count);
+        if count < stored.len() {
+            return Err(self.format().corrupt(
+                BlockRole::Data,
+                handle.offset,
+                "the file ends within the block",
+            ));
+        }
+        let raw = self.unpack_read(context, BlockRole::Data, handle, stored)?;
+        let block = self.keep_data_block(context, handle, self.parse_data_block(handle, raw)?)?;
+        if let BlockRef::Cached(cached) = &block {
+            index.set_slot(at, cached.hint());
+        }
+        Ok(block)
+    }
+}
+
+/// The third step: reads what the tables miss, together where the system can.
+pub fn read_blocks(tables: &mut [(&TableReader, &mut Vec<MissingBlock>)]) {
+    if tables.iter().all(|(_, blocks)| blocks.is_empty()) {
+        return;
+    }
+    let timer = PerfTimer::start(PerfMetric::BlockReadTime);
+    let passed = stopwatch();
+    let mut files: Vec<RingFile<'_>> = Vec::new();
+    let mut together: Vec<ReadRequest<'_>> = Vec::new();
+    for (table, blocks) in &mut *tables {
+        if let Some(file) = table.file.ring_file() {
+            files.extend(std::iter::repeat_n(file, blocks.len()));
+            together.extend(blocks.iter_mut().map(MissingBlock::request));
+        }
+    }
+    read_together(&files, &mut together);
+    let micros = passed();
+    drop(timer);
+    let mut counts = together.into_iter().map(|request| request.result).collect::<Vec<_>>().into_iter();
+    for (table, blocks) in tables {
+        let mut left: Vec<&mut MissingBlock> = blocks.iter_mut().collect();
+        if table.file.ring_file().is_some() {
+            left.iter_mut().zip(&mut counts).for_each(|(block, count)| block.read = count);
+            left.retain(|block| !matches!(block.read, Ok(count) if count == block.stored.len()));
+            table.note_read(micros);
+        }
+        if left.is_empty() {
+            continue;
+        }
+        let mut requests: Vec<ReadRequest<'_>> = left.iter_mut().map(|block| block.request()).collect();
         let timer = PerfTimer::start(PerfMetric::BlockReadTime);
-        self.file.read_many(&mut requests);
+        table.file.read_many(&mut requests);
         drop(timer);
         let counts: Vec<Result<usize>> = requests.into_iter().map(|request| request.result).collect();
-        let take = |(Missing { at, handle, stored }, count): (Missing, Result<usize>)| {
-            let block = count.and_then(|count| {
-                BlockRole::Data.count_read(count);
-                if count < stored.len() {
-                    let what = "the file ends within the block";
-                    return Err(self.format().corrupt(BlockRole::Data, handle.offset, what));
-                }
-                let raw = self.unpack_read(context, BlockRole::Data, handle, stored)?;
-                self.keep_data_block(context, handle, self.parse_data_block(handle, raw)?)
-            });
-            if let Ok(BlockRef::Cached(cached)) = &block {
-                index.set_slot(at, cached.hint());
-            }
-            (at, block)
-        };
-        missing.into_iter().zip(counts).map(take).collect()
+        left.into_iter().zip(counts).for_each(|(block, count)| block.read = count);
     }
 }

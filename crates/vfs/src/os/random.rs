@@ -114,6 +114,10 @@ impl RandomAccessFile for OsRandomAccessFile {
         }
     }
 
+    fn ring_file(&self) -> Option<super::RingFile<'_>> {
+        super::RingFile::new(&self.fd, false)
+    }
+
     fn prefetch(&self, offset: u64, len: u64) -> bool {
         // A length of 0 would mean "to the end". Failures are not reported: it is a hint.
         if let Some(len) = NonZeroU64::new(len) {
@@ -216,16 +220,15 @@ impl RandomAccessFile for DirectRandomAccessFile {
             self.read_through(bounce, offset, buf)
         })
     }
-    #[cfg(feature = "io_uring")]
+    fn ring_file(&self) -> Option<super::RingFile<'_>> {
+        super::RingFile::new(&self.fd, true)
+    }
     fn read_many(&self, requests: &mut [ReadRequest<'_>]) {
-        super::ring::read_together(&self.fd, requests);
-        for request in requests
-            .iter_mut()
-            .filter(|request| !matches!(request.result, Ok(count) if count == request.buf.len()))
-        {
-            // Too large to go along, at the end of the file, failed, or no ring to be had.
-            request.result = self.read_at(request.offset, request.buf);
+        match self.ring_file() {
+            Some(file) => super::read_together(&vec![file; requests.len()], requests),
+            None => requests.iter_mut().for_each(|request| request.result = Ok(0)),
         }
+        requests.iter_mut().for_each(|request| request.complete(self));
     }
     fn size(&self) -> u64 {
         self.size

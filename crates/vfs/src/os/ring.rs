@@ -1,4 +1,4 @@
-//! Direct reads that go to the device together, through io_uring.
+//! Reads that go to the device together, through io_uring.
 //!
 //! # Safety argument
 //! 1. The kernel writes only into a ring's `slab`: heap memory that never moves, and that is leaked
@@ -7,8 +7,8 @@
 //!    first and touches it again only after the last completion; if it gives up before, the ring is
 //!    never used again.
 //! 3. Every read lies inside the slab: `Wave::add` hands out disjoint ranges below its capacity.
-//! 4. The descriptor is borrowed until all reads were submitted; from then on the kernel keeps the
-//!    file open itself. What was not submitted dies with the ring.
+//! 4. The descriptors are borrowed until all reads were submitted; from then on the kernel keeps the
+//!    files open itself. What was not submitted dies with the ring.
 #![allow(unsafe_code)]
 
 use super::aligned::{AlignedBuffer, PAGE, page_floor};
@@ -16,7 +16,7 @@ use crate::file::ReadRequest;
 use crate::timer::PerfTimer;
 use io_uring::{IoUring, opcode, types};
 use ironstone_base::perf::{self, IoMetric};
-use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::cell::RefCell;
 use std::io;
 use std::mem::ManuallyDrop;
@@ -28,9 +28,24 @@ const SLAB_BYTES: usize = 1 << 20;
 /// Larger reads keep the device busy by themselves.
 const LARGEST: usize = SLAB_BYTES / 4;
 
-/// A read of whole pages into a part of the slab, for the request of this number.
-struct PageRead {
+/// A file whose reads can go out beside those of others.
+#[derive(Clone, Copy, Debug)]
+pub struct RingFile<'a> {
+    fd: BorrowedFd<'a>,
+    /// It is read past the page cache, in whole pages.
+    is_direct: bool,
+}
+
+impl<'a> RingFile<'a> {
+    pub(super) fn new(fd: &'a OwnedFd, is_direct: bool) -> Option<Self> {
+        Some(Self { fd: fd.as_fd(), is_direct })
+    }
+}
+
+/// A read into a part of the slab, for the request of this number.
+struct SlabRead {
     request: usize,
+    fd: RawFd,
     offset: u64,
     slab_at: usize,
     len: usize,
@@ -41,18 +56,18 @@ struct PageRead {
 /// The reads that go out together.
 #[derive(Default)]
 struct Wave {
-    reads: Vec<PageRead>,
+    reads: Vec<SlabRead>,
     used: usize,
 }
 
 impl Wave {
     /// `false` if there is no more room.
-    fn add(&mut self, request: usize, offset: u64, len: usize) -> bool {
+    fn add(&mut self, request: usize, fd: RawFd, (offset, len): (u64, usize)) -> bool {
         if self.reads.len() == DEPTH || self.used + len > SLAB_BYTES {
             return false;
         }
-        self.reads.push(PageRead { request, offset, slab_at: self.used, len, result: 0 });
-        self.used += len;
+        self.reads.push(SlabRead { request, fd, offset, slab_at: self.used, len, result: 0 });
+        self.used += len.next_multiple_of(PAGE);
         true
     }
 }
@@ -85,14 +100,14 @@ impl Ring {
     }
 
     /// Does all reads of `wave`. After an error the ring must not be used again.
-    fn complete(&mut self, fd: &OwnedFd, wave: &mut Wave) -> io::Result<()> {
+    fn complete(&mut self, wave: &mut Wave) -> io::Result<()> {
         let slab = self.slab.as_mut_slice().as_mut_ptr();
         self.busy = true;
         for (at, read) in wave.reads.iter().enumerate() {
             assert!(read.slab_at + read.len <= SLAB_BYTES);
             // SAFETY: inside the slab (3).
             let to = unsafe { slab.add(read.slab_at) };
-            let read = opcode::Read::new(types::Fd(fd.as_raw_fd()), to, read.len as u32).offset(read.offset);
+            let read = opcode::Read::new(types::Fd(read.fd), to, read.len as u32).offset(read.offset);
             // SAFETY: the memory outlives the read (1) and is not touched meanwhile (2); the
             // descriptor is valid until submission (4).
             let pushed = unsafe { self.ring.submission().push(&read.build().user_data(at as u64)) };
@@ -115,9 +130,13 @@ impl Ring {
     }
 }
 
-/// Does what it can of `requests` and sets their results. The others get a count of 0, and so does
-/// what failed or ended early: the caller reads those again, one by one.
-pub(super) fn read_together(fd: &OwnedFd, requests: &mut [ReadRequest<'_>]) {
+/// Does what it can of `requests`, each of the file at its place in `files`, and sets their results. The others
+/// get a count of 0, and so does what failed or ended early: the caller reads those again, one by one.
+///
+/// # Panics
+/// If there are not as many files as requests.
+pub fn read_together(files: &[RingFile<'_>], requests: &mut [ReadRequest<'_>]) {
+    assert_eq!(files.len(), requests.len());
     requests.iter_mut().for_each(|request| request.result = Ok(0));
     if requests.len() < 2 {
         return;
@@ -127,9 +146,9 @@ pub(super) fn read_together(fd: &OwnedFd, requests: &mut [ReadRequest<'_>]) {
         while next < requests.len() {
             let Some(usable) = ring else { return };
             let mut wave = Wave::default();
-            next = fill(&mut wave, requests, next);
+            next = fill(&mut wave, files, requests, next);
             let timer = PerfTimer::io(IoMetric::ReadNanos);
-            if usable.complete(fd, &mut wave).is_err() {
+            if usable.complete(&mut wave).is_err() {
                 *ring = None;
                 return;
             }
@@ -142,21 +161,22 @@ pub(super) fn read_together(fd: &OwnedFd, requests: &mut [ReadRequest<'_>]) {
 }
 
 /// Puts requests from number `next` on into `wave`, until it is full. Returns the first left over.
-fn fill(wave: &mut Wave, requests: &[ReadRequest<'_>], next: usize) -> usize {
-    for (number, request) in requests.iter().enumerate().skip(next) {
-        let Some((offset, len)) = pages(request) else { continue };
-        if !wave.add(number, offset, len) {
+fn fill(wave: &mut Wave, files: &[RingFile<'_>], requests: &[ReadRequest<'_>], next: usize) -> usize {
+    for (number, (file, request)) in files.iter().zip(requests).enumerate().skip(next) {
+        let Some(range) = range(*file, request) else { continue };
+        if !wave.add(number, file.fd.as_raw_fd(), range) {
             return number;
         }
     }
     requests.len()
 }
 
-/// The whole pages that a request needs; `None` if it is not to go along.
-fn pages(request: &ReadRequest<'_>) -> Option<(u64, usize)> {
-    let first = page_floor(request.offset);
+/// Where the read of a request begins, and how long it is; `None` if it is not to go along.
+fn range(file: RingFile<'_>, request: &ReadRequest<'_>) -> Option<(u64, usize)> {
+    let first = if file.is_direct { page_floor(request.offset) } else { request.offset };
     let before = (request.offset - first) as usize;
-    let len = request.buf.len().checked_add(before)?.checked_next_multiple_of(PAGE)?;
+    let wanted = request.buf.len().checked_add(before)?;
+    let len = if file.is_direct { wanted.checked_next_multiple_of(PAGE)? } else { wanted };
     let end = first.checked_add(len as u64)?;
     (!request.buf.is_empty() && len <= LARGEST && end <= i64::MAX as u64).then_some((first, len))
 }

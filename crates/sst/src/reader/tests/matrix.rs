@@ -172,7 +172,9 @@ fn check_gets(reader: &Arc<TableReader>, entries: &Entries, order: &UserComparat
     targets.sort_by(|a, b| order.compare(a.as_key(), b.as_key()));
     let mut gets: Vec<_> = targets.iter().map(|target| PendingGet::new(target.as_key())).collect();
     gets.iter_mut().for_each(|get| reader.begin_get(&context, get));
-    reader.fetch_blocks(&context, &mut gets);
+    let mut missing = reader.cached_blocks(&context, &mut gets);
+    read_blocks(&mut [(reader, &mut missing)]);
+    reader.take_blocks(&context, &mut gets, missing);
     for get in gets {
         let expected = visible(entries, get.target()).next();
         let found = reader.finish_get(&context, get).unwrap();
