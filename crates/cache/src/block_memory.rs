@@ -10,6 +10,7 @@
 //!    before it exists.
 //! 3. A piece goes back to the part that it came from, with the alignment that it was allocated with.
 
+use ironstone_base::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use ironstone_base::sync::{Arc, Mutex};
 use std::alloc::Layout;
 use std::ops::{Deref, DerefMut};
@@ -27,9 +28,14 @@ const FEWEST_BYTES: usize = 64 << 20;
 const BYTES_PER_PART: usize = 128 << 20;
 
 /// The memory of one cache's blocks.
-pub struct BlockMemory {
+pub(crate) struct BlockMemory {
     parts: Box<[Mutex<Part>]>,
     extent: usize,
+    /// Bytes of all extents. Relaxed, as `most`: a bound that several parts may pass by an extent each.
+    mapped: AtomicUsize,
+    /// No part takes another extent beyond so many bytes, and those of pieces that no cache has an entry for.
+    most: AtomicUsize,
+    uncounted: AtomicUsize,
 }
 
 struct Part {
@@ -43,47 +49,94 @@ unsafe impl Send for Part {}
 impl BlockMemory {
     /// For about so many bytes of blocks; nothing is taken from the system yet. `None` if there are too few for a huge
     /// page to matter.
-    pub fn new(capacity: usize) -> Option<Arc<Self>> {
+    pub(crate) fn new(capacity: usize) -> Option<Arc<Self>> {
         if capacity < FEWEST_BYTES {
             return None;
         }
         let parts = (capacity / BYTES_PER_PART).clamp(1, MOST_PARTS);
         let extent = (capacity / parts / 8).next_multiple_of(HUGE_PAGE).clamp(HUGE_PAGE, MOST_EXTENT);
         let part = |_| Mutex::new(Part { free: rlsf::Tlsf::new(), extents: Vec::new() });
-        Some(Arc::new(Self { parts: (0..parts).map(part).collect(), extent }))
+        Some(Arc::new(Self {
+            parts: (0..parts).map(part).collect(),
+            extent,
+            mapped: AtomicUsize::new(0),
+            most: AtomicUsize::new(capacity),
+            uncounted: AtomicUsize::new(0),
+        }))
     }
 
-    /// A copy of `bytes`; `which` picks the part, another one for what should not wait for this.
-    pub fn copy(self: &Arc<Self>, bytes: Vec<u8>, which: u64) -> BlockBytes {
-        let Ok(layout) = Layout::from_size_align(bytes.len(), BLOCK_ALIGN) else { return bytes.into() };
-        let Some(piece) = self.allocate(layout, which) else { return bytes.into() };
+    /// Bytes of all extents.
+    pub(crate) fn mapped(&self) -> usize {
+        self.mapped.load(Relaxed)
+    }
+
+    /// Changes how many bytes may be mapped. What is mapped stays.
+    pub(crate) fn set_most(&self, bytes: usize) {
+        self.most.store(bytes, Relaxed);
+    }
+
+    /// Whether a block of so many bytes can be here at all.
+    pub(crate) fn takes(&self, bytes: usize) -> bool {
+        bytes > 0 && bytes <= self.extent / 2
+    }
+
+    /// A copy of `bytes`, if there is room; `which` picks the part, another one for what should not wait for this.
+    pub(crate) fn copy(self: &Arc<Self>, bytes: &[u8], which: u64) -> Option<BlockBytes> {
+        let piece = self.allocate(Layout::from_size_align(bytes.len(), BLOCK_ALIGN).ok()?, which)?;
         // SAFETY: the piece is that long, ours alone (2), and new.
-        unsafe { piece.pointer.copy_from_nonoverlapping(NonNull::from(&bytes[..]).cast(), bytes.len()) };
-        BlockBytes { pointer: piece.pointer, len: bytes.len(), owner: Owner::Memory { _piece: piece } }
+        unsafe { piece.pointer.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
+        Some(BlockBytes { pointer: piece.pointer, len: bytes.len(), owner: Owner::Memory { piece } })
     }
 
-    /// Room for `layout`, whatever is in it.
+    /// The same for bytes that do not take from the room of entries.
+    pub(crate) fn copy_uncounted(self: &Arc<Self>, bytes: &[u8], which: u64) -> Option<BlockBytes> {
+        self.uncounted.fetch_add(bytes.len(), Relaxed);
+        let mut copy = self.copy(bytes, which);
+        match &mut copy {
+            Some(BlockBytes { owner: Owner::Memory { piece }, .. }) => piece.uncounted = bytes.len(),
+            _ => drop(self.uncounted.fetch_sub(bytes.len(), Relaxed)),
+        }
+        copy
+    }
+
+    /// Room for `layout`, whatever is in it: in its part, in a new extent of that, or in another part.
     pub(crate) fn allocate(self: &Arc<Self>, layout: Layout, which: u64) -> Option<Piece> {
-        if layout.size() == 0 || layout.size() > self.extent / 2 {
+        if !self.takes(layout.size()) {
             return None;
         }
-        let number = which as usize % self.parts.len();
-        let pointer = self.parts[number].lock().allocate(layout, self.extent)?;
-        Some(Piece { pointer, align: layout.align() as u8, memory: Arc::clone(self), part: number as u8 })
+        let first = which as usize % self.parts.len();
+        for number in (first..self.parts.len()).chain(0..first) {
+            let mut part = self.parts[number].lock();
+            let pointer = match part.free.allocate(layout) {
+                None if number == first && self.may_map() => part.grow(self.extent).and_then(|()| {
+                    self.mapped.fetch_add(self.extent, Relaxed);
+                    part.free.allocate(layout)
+                }),
+                pointer => pointer,
+            };
+            if let Some(pointer) = pointer {
+                let (align, part) = (layout.align() as u8, number as u8);
+                return Some(Piece { pointer, align, memory: Arc::clone(self), part, uncounted: 0 });
+            }
+        }
+        None
+    }
+
+    fn may_map(&self) -> bool {
+        let most = self.most.load(Relaxed) + self.uncounted.load(Relaxed);
+        self.mapped() + self.extent <= most
     }
 }
 
 impl Part {
-    fn allocate(&mut self, layout: Layout, extent: usize) -> Option<NonNull<u8>> {
-        if let Some(pointer) = self.free.allocate(layout) {
-            return Some(pointer);
-        }
+    /// Takes another extent from the system.
+    fn grow(&mut self, extent: usize) -> Option<()> {
         let extent = Extent::map(extent)?;
         let all = NonNull::slice_from_raw_parts(extent.start, extent.len);
         // SAFETY: nobody else uses the extent, and it stays until the part goes (1).
         unsafe { self.free.insert_free_block_ptr(all) }?;
         self.extents.push(extent);
-        self.free.allocate(layout)
+        Some(())
     }
 }
 
@@ -93,6 +146,8 @@ pub(crate) struct Piece {
     memory: Arc<BlockMemory>,
     part: u8,
     align: u8,
+    /// So many bytes of [`BlockMemory::uncounted`] are this piece's.
+    uncounted: usize,
 }
 
 // SAFETY: owns plain bytes, and what they are part of may be used from any thread.
@@ -100,6 +155,9 @@ unsafe impl Send for Piece {}
 
 impl Drop for Piece {
     fn drop(&mut self) {
+        if self.uncounted > 0 {
+            self.memory.uncounted.fetch_sub(self.uncounted, Relaxed);
+        }
         let mut part = self.memory.parts[usize::from(self.part)].lock();
         // SAFETY: allocated there with this alignment, and not used any more (2, 3).
         unsafe { part.free.deallocate(self.pointer, usize::from(self.align)) };
@@ -114,7 +172,7 @@ pub struct BlockBytes {
 }
 
 enum Owner {
-    Memory { _piece: Piece },
+    Memory { piece: Piece },
     Heap { capacity: usize },
 }
 
@@ -245,7 +303,8 @@ mod tests {
                     let mut held: Vec<(u8, usize, BlockBytes)> = Vec::new();
                     for round in 0..5000 {
                         let (byte, len) = (round as u8, random(9000) * [1, 1, 1, 200][random(4)]);
-                        let bytes = memory.copy(vec![byte; len], random(7) as u64);
+                        let bytes = vec![byte; len];
+                        let bytes = memory.copy(&bytes, random(7) as u64).unwrap_or_else(|| bytes.into());
                         assert!(bytes.memory_usage() >= len);
                         held.push((byte, len, bytes));
                         if held.len() > 200 {
@@ -261,9 +320,31 @@ mod tests {
     }
 
     #[test]
+    fn parts_that_may_grow_no_more_use_what_others_have_free() {
+        let memory = BlockMemory::new(256 << 20).unwrap();
+        assert_eq!((memory.parts.len(), memory.extent), (2, 16 << 20));
+        memory.set_most(40 << 20); // Room for two extents.
+        let fill = |which| {
+            let mut held = Vec::new();
+            while let Some(bytes) = memory.copy(&[7; 4096], which) {
+                held.push(bytes);
+            }
+            held
+        };
+        let all = fill(0);
+        assert_eq!(memory.mapped.load(Relaxed), 32 << 20);
+        let bytes = all.len() * 4096;
+        assert!(bytes > 31 << 20 && bytes < 32 << 20, "{bytes}");
+        assert!(memory.copy(&[7; 4096], 1).is_none());
+        drop(all);
+        assert_eq!(fill(1).len() * 4096, bytes);
+        assert_eq!(memory.mapped.load(Relaxed), 32 << 20);
+    }
+
+    #[test]
     fn bytes_outlive_the_cache_that_they_were_in() {
         assert!(BlockMemory::new(1 << 20).is_none());
-        let bytes = BlockMemory::new(64 << 20).unwrap().copy(b"block".to_vec(), 3);
+        let bytes = BlockMemory::new(64 << 20).unwrap().copy(b"block", 3).unwrap();
         assert_eq!(*bytes, *b"block");
         assert_eq!(*BlockBytes::from(Vec::new()), *b"");
     }

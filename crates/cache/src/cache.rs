@@ -23,10 +23,10 @@ mod node;
 mod shard;
 mod shared;
 
-use crate::block_memory::BlockMemory;
+use crate::block_memory::{BlockBytes, BlockMemory};
 use crate::budget::ChargeTarget;
 use ironstone_base::sync::Arc;
-use ironstone_base::sync::atomic::Ordering;
+use ironstone_base::sync::atomic::{AtomicUsize, Ordering};
 use ironstone_base::{Code, Error, Result, SubCode};
 use node::Node;
 use shard::Dropped;
@@ -135,12 +135,17 @@ impl SlotHint {
     }
 }
 
+/// How often entries are evicted before a block does without the memory of the others.
+const MOST_EVICTIONS_FOR_ROOM: usize = 8;
+
 /// A cache of values by [`CacheKey`], bounded by the bytes that its entries are charged.
 ///
 /// The usage passes the capacity by no more than what handles and outside charges pin.
 pub struct Cache<V: Send + Sync + 'static> {
     shared: Anchored<V>,
     memory: Option<Arc<BlockMemory>>,
+    /// Bytes that charges from outside take. Relaxed: nothing follows from it but how much memory there may be.
+    from_outside: AtomicUsize,
 }
 
 impl<V: Send + Sync + 'static> Cache<V> {
@@ -158,12 +163,32 @@ impl<V: Send + Sync + 'static> Cache<V> {
         let memory = options.huge_pages.then(|| BlockMemory::new(options.capacity)).flatten();
         let (capacity, strict) = (options.capacity, options.strict_capacity_limit);
         let shared = Shared::create(shards, capacity, strict, room, memory.as_ref());
-        Arc::new(Self { shared, memory })
+        Arc::new(Self { shared, memory, from_outside: AtomicUsize::new(0) })
     }
 
-    /// Where the bytes of its entries should be, if not on the heap.
-    pub fn memory(&self) -> Option<&Arc<BlockMemory>> {
-        self.memory.as_ref()
+    /// `bytes` where those of entries should be, for an entry that is about to be inserted: others are evicted if that
+    /// memory has no room left. `which` is the same for what lies together best.
+    pub fn hold(&self, bytes: Vec<u8>, which: u64) -> BlockBytes {
+        let Some(memory) = self.memory.as_ref().filter(|memory| memory.takes(bytes.len())) else {
+            return bytes.into();
+        };
+        for _ in 0..MOST_EVICTIONS_FOR_ROOM {
+            if let Some(held) = memory.copy(&bytes, which) {
+                return held;
+            }
+            // Half empty, that memory has gaps which evictions do not close.
+            let entries = self.usage().saturating_sub(self.from_outside.load(Ordering::Relaxed));
+            if entries < memory.mapped() / 4 * 3 || !self.make_room(bytes.len() * 2, None) {
+                break;
+            }
+        }
+        bytes.into()
+    }
+
+    /// `bytes` there for somebody who keeps them outside of the cache, and in no entry's stead.
+    pub fn hold_outside(&self, bytes: Vec<u8>, which: u64) -> BlockBytes {
+        let held = self.memory.as_ref().and_then(|memory| memory.copy_uncounted(&bytes, which));
+        held.unwrap_or_else(|| bytes.into())
     }
 
     #[inline]
@@ -291,6 +316,14 @@ impl<V: Send + Sync + 'static> Cache<V> {
         freed
     }
 
+    /// Tells the memory of blocks how much of the capacity is left to it.
+    fn bound_memory(&self) {
+        if let Some(memory) = &self.memory {
+            let outside = self.from_outside.load(Ordering::Relaxed);
+            memory.set_most(self.capacity().saturating_sub(outside));
+        }
+    }
+
     /// Forgets the entry of `key`; handles to it stay valid.
     pub fn erase(&self, key: &CacheKey) {
         let hash = key.hash();
@@ -336,6 +369,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
     pub fn set_capacity(&self, capacity: usize) {
         let shared = self.shared.get();
         shared.capacity.store(capacity, Ordering::Relaxed);
+        self.bound_memory();
         let over = self.usage().saturating_sub(capacity);
         if over > 0 {
             self.make_room(over, None);
@@ -396,10 +430,14 @@ impl<V: Send + Sync + 'static> ChargeTarget for Cache<V> {
             }
             self.count_past_capacity(bytes);
         }
+        self.from_outside.fetch_add(bytes, Ordering::Relaxed);
+        self.bound_memory();
         Ok(())
     }
     fn uncharge(&self, bytes: usize) {
         self.shared.get().usage.fetch_sub(bytes, Ordering::Relaxed);
+        self.from_outside.fetch_sub(bytes, Ordering::Relaxed);
+        self.bound_memory();
     }
 }
 

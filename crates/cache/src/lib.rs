@@ -8,6 +8,6 @@ mod block_memory;
 mod budget;
 mod cache;
 
-pub use block_memory::{BlockBytes, BlockMemory};
+pub use block_memory::BlockBytes;
 pub use budget::{ChargeTarget, MemoryBudget, MemoryRole, Reservation};
 pub use cache::{Cache, CacheKey, CacheOptions, Handle, Priority, SlotHint};

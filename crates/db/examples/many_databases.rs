@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     options.db.max_open_files = 20; // Of each.
     let open = |number| Db::open(&options, dir.join(format!("{number:04}")));
     let open: Vec<Db> = (0..databases).map(open).collect::<Result<_, _>>()?;
-    report("opened")?;
+    report(&options, "opened")?;
     const VALUE: usize = 1000;
     let records = (written << 20) / VALUE as u64;
     let mut seed = 1_u64;
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         value[..8].copy_from_slice(&random.to_le_bytes());
         open[(record % databases) as usize].put(random.to_be_bytes(), &value)?;
         if record % (records / 10).max(1) == 0 {
-            report(&format!("wrote {record} of {records} records"))?;
+            report(&options, &format!("wrote {record} of {records} records"))?;
         }
     }
     for db in &open {
@@ -45,14 +45,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             more = iter.next()?;
         }
     }
-    report("read everything")?;
+    report(&options, "read everything")?;
     for db in &open {
         db.wait_for_compact()?;
     }
-    report("compacted")
+    report(&options, "compacted")
 }
 
-fn report(when: &str) -> Result<(), Box<dyn std::error::Error>> {
+fn report(options: &Options, when: &str) -> Result<(), Box<dyn std::error::Error>> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let of = |name: &str| {
         let line = status.lines().find(|line| line.starts_with(name)).unwrap_or_default();
@@ -60,9 +60,11 @@ fn report(when: &str) -> Result<(), Box<dyn std::error::Error>> {
         kib >> 10
     };
     println!(
-        "{when}: resident {} MiB, at most so far {} MiB, {} threads",
+        "{when}: resident {} MiB, at most so far {} MiB; the cache says {} MiB, {} of them memtables; {} threads",
         of("VmRSS"),
         of("VmHWM"),
+        options.cf.table.block_cache.as_ref().map_or(0, |cache| cache.usage()) >> 20,
+        options.db.write_buffer_manager.as_ref().map_or(0, |manager| manager.memory_usage()) >> 20,
         threads(&status)
     );
     Ok(())

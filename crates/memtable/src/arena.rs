@@ -5,8 +5,9 @@
 //! block    offsets BLOCK_SPAN - size .. BLOCK_SPAN: small blocks start high, so that all blocks
 //!          end at the same offset and an allocation is one fetch_add
 //! ```
-//! The first block is small and each one is twice as large as the one before, up to
-//! [`BLOCK_SPAN`]: an idle memtable costs kilobytes. A piece of more than [`LARGE`] bytes gets a
+//! The first block is small; the next ones are a quarter of those before together, up to [`SMALL_ARENA`], then each is twice
+//! as large as the one before, up to [`BLOCK_SPAN`]: an idle memtable costs kilobytes, and many small ones little more than
+//! what is in them. A piece of more than [`LARGE`] bytes gets a
 //! block of its own.
 //!
 //! Blocks of full size come from a [`BlockPool`] and go back there: memory that was never touched is
@@ -37,6 +38,8 @@ const FIRST_BLOCK: usize = if cfg!(miri) { 1 << 10 } else { 4 << 10 };
 const SMALL: usize = 16 << 10;
 const LARGE: usize = BLOCK_SPAN / 2;
 const FIRST_TABLE: usize = 32;
+/// Up to so many bytes an arena grows by quarters.
+const SMALL_ARENA: usize = BLOCK_SPAN / 4;
 
 /// A piece of the arena, not initialized.
 #[derive(Clone, Copy)]
@@ -132,6 +135,8 @@ struct Blocks {
     owned: Vec<Block>,
     tables: Vec<NonNull<[AtomicPtr<u8>]>>,
     next_size: usize,
+    /// Bytes of the blocks that were not made for one piece.
+    total: usize,
     pool: Arc<BlockPool>,
 }
 
@@ -152,7 +157,8 @@ impl Arena {
     /// An arena with its first block. `huge_pages` asks the system to back full-size blocks with
     /// huge pages. Full-size blocks come from `pool` and go back there.
     pub fn new(huge_pages: bool, pool: Arc<BlockPool>) -> Self {
-        let mut blocks = Blocks { owned: Vec::new(), tables: Vec::new(), next_size: FIRST_BLOCK, pool };
+        let mut blocks =
+            Blocks { owned: Vec::new(), tables: Vec::new(), next_size: FIRST_BLOCK, total: 0, pool };
         let table = AtomicPtr::new(blocks.grow_table(FIRST_TABLE));
         let arena = Self {
             cursor: AtomicU64::new(0),
@@ -195,7 +201,11 @@ impl Arena {
     /// Moves `cursor` into a new block, behind `reserved` bytes. Answers where these are.
     fn start_block(&self, blocks: &mut Blocks, reserved: usize) -> u64 {
         let size = blocks.next_size.max(reserved.next_power_of_two());
-        blocks.next_size = (size * 2).min(BLOCK_SPAN);
+        blocks.total += size;
+        blocks.next_size = match blocks.total {
+            ..SMALL_ARENA => (blocks.total / 4).next_multiple_of(FIRST_BLOCK),
+            _ => (size * 2).min(BLOCK_SPAN),
+        };
         let start = BLOCK_SPAN - size;
         let number = self.own_block(blocks, size, start);
         // Release publishes the table entry (4). A claim on the block left behind either succeeded

@@ -10,6 +10,7 @@
 #include "rocksdb/table.h"
 #include "rocksdb/version.h"
 #include "rocksdb/write_batch.h"
+#include "rocksdb/write_buffer_manager.h"
 
 #include <memory>
 #include <string>
@@ -21,6 +22,8 @@ extern "C" {
 
 namespace {
 using namespace ROCKSDB_NAMESPACE;
+
+const int OPEN_FILES_OF_SHARERS = 20;
 
 struct Database {
   std::unique_ptr<DB> db;
@@ -60,6 +63,15 @@ const char* version() {
 int open(const char* path, const peer_setup* setup, void** db, char* error) {
   BlockBasedTableOptions table;
   table.block_cache = HyperClockCacheOptions(setup->cache_bytes, 0).MakeSharedCache();
+  std::shared_ptr<WriteBufferManager> buffers;
+  if (setup->shared_bytes > 0) {
+    // Made by the first database.
+    static const std::shared_ptr<Cache> cache = HyperClockCacheOptions(setup->shared_bytes, 0).MakeSharedCache();
+    static const auto manager = std::make_shared<WriteBufferManager>(setup->shared_bytes / 4, cache);
+    table.block_cache = cache;
+    table.cache_index_and_filter_blocks = true;
+    buffers = manager;
+  }
   if (setup->bloom_bits > 0) table.filter_policy.reset(NewBloomFilterPolicy(setup->bloom_bits));
   table.data_block_index_type = BlockBasedTableOptions::kDataBlockBinaryAndHash;
   table.format_version = 7;
@@ -69,6 +81,11 @@ int open(const char* path, const peer_setup* setup, void** db, char* error) {
   options.table_factory.reset(NewBlockBasedTableFactory(table));
   options.compression = setup->lz4 ? kLZ4Compression : kNoCompression;
   options.write_buffer_size = setup->memory_bytes / 2;
+  if (buffers) {
+    options.write_buffer_manager = buffers;
+    options.write_buffer_size = setup->shared_bytes / 8;
+    options.max_open_files = OPEN_FILES_OF_SHARERS;
+  }
   options.max_background_jobs = static_cast<int>(setup->background_jobs);
   options.bytes_per_sync = 1 << 20;
   options.memtable_batch_lookup_optimization = true;

@@ -165,6 +165,7 @@ fn every_work_runs_on_every_engine_and_says_what_it_did() {
             seconds: 0.05,
             batch: if work == Work::FillRandom { 100 } else { 1 },
             warm: true,
+            databases: 3,
         };
         for work in <Work as clap::ValueEnum>::value_variants() {
             let has_merges = ["ironstone", "rocksdb"].contains(&kind.name);
@@ -214,6 +215,7 @@ fn counters_count_every_addition() {
             seconds: 0.05,
             batch: 1,
             warm: true,
+            databases: 1,
         };
         let setup = Setup { counters: true, ..setup() };
         let mut additions = 0;

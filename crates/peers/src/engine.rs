@@ -48,6 +48,9 @@ pub struct Setup {
     pub cache_bytes: usize,
     /// Bytes of memory for what is not yet in the data files, where the engine has a bound.
     pub memory_bytes: usize,
+    /// Bytes that all databases of the process share, cache and memtables together, instead of the two before; 0: each has
+    /// its own.
+    pub shared_bytes: usize,
     /// How data is stored.
     pub compression: Compression,
     /// Whether a write returns only when it would survive a power failure.
@@ -75,6 +78,7 @@ impl Default for Setup {
         Self {
             cache_bytes: 1 << 30,
             memory_bytes: 128 << 20,
+            shared_bytes: 0,
             compression: Compression::None,
             sync: false,
             bloom_bits: 10,

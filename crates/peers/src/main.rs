@@ -63,6 +63,12 @@ struct Run {
     /// Memory for what is not yet in data files, where the engine has a bound, in MiB
     #[arg(long, default_value_t = 128)]
     memory_mib: usize,
+    /// Memory that all databases of the process share, cache and memtables together, in MiB; 0: see the two before
+    #[arg(long, default_value_t = 0)]
+    shared_mib: usize,
+    /// Databases of manydatabases
+    #[arg(long, default_value_t = 200)]
+    databases: u64,
     /// How data is stored
     #[arg(long, value_enum, default_value = "none")]
     compression: Compression,
@@ -100,6 +106,7 @@ impl Run {
             seconds: self.seconds,
             batch: self.batch.max(1),
             warm: !self.cold,
+            databases: self.databases.max(1),
         }
     }
     fn setup(&self) -> Setup {
@@ -107,6 +114,7 @@ impl Run {
         Setup {
             cache_bytes: self.cache_mib << 20,
             memory_bytes: self.memory_mib << 20,
+            shared_bytes: self.shared_mib << 20,
             compression: self.compression,
             sync: self.sync || self.work == Work::SyncedWrites,
             bloom_bits: self.bloom_bits,

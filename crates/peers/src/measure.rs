@@ -104,6 +104,11 @@ pub fn peak_memory_mib() -> f64 {
     status("VmHWM:")
 }
 
+/// The memory of the process, in MiB, now; mapped files that are in memory count.
+pub fn memory_mib() -> f64 {
+    status("VmRSS:")
+}
+
 /// The memory of the process that maps no file, in MiB, now.
 pub fn anonymous_memory_mib() -> f64 {
     status("RssAnon:")

@@ -52,6 +52,8 @@ pub enum Work {
     Compact,
     /// Open the database and read one record, five times
     Open,
+    /// Fill many databases of one process in turn, read everything, and let them settle
+    ManyDatabases,
 }
 
 /// What a run does.
@@ -73,6 +75,8 @@ pub struct Plan {
     pub batch: usize,
     /// Whether everything is read once before reads are measured.
     pub warm: bool,
+    /// Databases, where a work has many; each has its part of the records.
+    pub databases: u64,
 }
 
 /// What a work came to, beside what the process used.
@@ -95,6 +99,7 @@ pub fn run(kind: &Kind, plan: &Plan, setup: &Setup) -> Result<Value> {
     std::fs::create_dir_all(&plan.dir).map_err(|error| format!("{}: {error}", plan.dir.display()))?;
     let outcome = match plan.work {
         Work::Open => upkeep::open(kind, plan, setup)?,
+        Work::ManyDatabases => upkeep::many_databases(kind, plan, setup)?,
         work => {
             let engine = (kind.open)(&plan.dir, setup)?;
             let mut outcome = work.run(&*engine, plan)?;
@@ -110,8 +115,11 @@ pub fn run(kind: &Kind, plan: &Plan, setup: &Setup) -> Result<Value> {
 impl Work {
     /// Whether it begins with an empty database.
     fn fills(self) -> bool {
-        use Work::{Compact, FillRandom, FillSeq, MergeCounter, SyncedWrites, WriteLatency};
-        matches!(self, FillRandom | FillSeq | MergeCounter | SyncedWrites | WriteLatency | Compact)
+        use Work::{Compact, FillRandom, FillSeq, ManyDatabases, MergeCounter, SyncedWrites, WriteLatency};
+        matches!(
+            self,
+            FillRandom | FillSeq | MergeCounter | SyncedWrites | WriteLatency | Compact | ManyDatabases
+        )
     }
     fn run(self, engine: &dyn Engine, plan: &Plan) -> Result<Outcome> {
         let values = Values::new(plan.value_bytes);
@@ -131,7 +139,7 @@ impl Work {
             Self::ScanForward | Self::ScanReverse => read::scans(engine, plan),
             Self::ReadWhileWriting => read::while_writing(engine, plan, &values),
             Self::Compact => upkeep::compact(engine, plan, &values),
-            Self::Open => Err("not a work on an open database".to_owned()),
+            Self::Open | Self::ManyDatabases => Err("not a work on one open database".to_owned()),
         }
     }
     /// Its name on the command line.
@@ -153,6 +161,7 @@ fn record(kind: &Kind, plan: &Plan, setup: &Setup, outcome: &Outcome) -> Value {
         "batch": plan.batch,
         "cache_mib": setup.cache_bytes >> 20,
         "memory_mib": setup.memory_bytes >> 20,
+        "shared_mib": setup.shared_bytes >> 20,
         "compression": format!("{:?}", setup.compression).to_lowercase(),
         "sync": setup.sync,
         "operations": operations,

@@ -23,12 +23,12 @@ pub(crate) use lookup::{apply_global, common_len, compare_start};
 pub use meta_cursor::{MetaCursor, MetaEntry};
 pub(crate) use search_hints::Beginning;
 
+use crate::cached_block::BlockCache;
 use ironstone_base::coding::get_varint32;
 use ironstone_base::hash::xxh3_64;
 use ironstone_base::protection::planted::{self, Place};
-use ironstone_base::sync::Arc;
 use ironstone_base::{Corrupt, UserComparator};
-use ironstone_cache::{BlockBytes, BlockMemory};
+use ironstone_cache::BlockBytes;
 use search_hints::SearchHints;
 
 /// The footer bit that says that a hash index is there.
@@ -160,8 +160,8 @@ impl Block {
         self.bytes.into_vec()
     }
     /// The same block with its bytes in the memory of a cache.
-    pub(crate) fn moved_to(self, memory: &Arc<BlockMemory>, which: u64) -> Self {
-        Self { bytes: memory.copy(self.bytes.into_vec(), which), ..self }
+    pub(crate) fn moved_to(self, cache: &BlockCache, which: u64) -> Self {
+        Self { bytes: cache.hold(self.bytes.into_vec(), which), ..self }
     }
     /// Whether there is no entry.
     pub fn is_empty(&self) -> bool {

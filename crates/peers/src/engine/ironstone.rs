@@ -4,10 +4,11 @@ use super::{Compression, Direction, Engine, Kind, Result, Scan, Session, Setup, 
 use crate::data::Key;
 use ironstone::{
     BlockCache, BottommostPolicy, CacheOptions, CompactRangeOptions, CompressionKind, DataBlockIndexType, Db,
-    DbIterator, FilterPolicy, Options, ReadOptions, WriteBatch, WriteOptions, merge_operators,
+    DbIterator, FilterPolicy, Goal, Options, ReadOptions, WriteBatch, WriteOptions, merge_operators,
     slice_transform::fixed_prefix,
 };
 use std::path::Path;
+use std::sync::OnceLock;
 
 /// Ironstone.
 pub const KIND: Kind = Kind {
@@ -30,10 +31,30 @@ pub const KIND: Kind = Kind {
     ],
 };
 
+/// Of each database, where many share memory.
+const OPEN_FILES_OF_SHARERS: i32 = 20;
+
 fn open(path: &Path, setup: &Setup) -> Result<Box<dyn Engine>> {
-    let mut options = Options::default();
+    let mut options = if setup.shared_bytes > 0 {
+        // Made by the first database.
+        static SHARED: OnceLock<Options> = OnceLock::new();
+        let bytes = setup.shared_bytes as u64;
+        SHARED
+            .get_or_init(|| {
+                let mut options = Options::auto(bytes, setup.background_jobs as i32, Goal::ReadLatency);
+                options.db.max_open_files = OPEN_FILES_OF_SHARERS;
+                options
+            })
+            .clone()
+    } else {
+        let mut options = Options::default();
+        options.cf.write_buffer_size = setup.memory_bytes / 2;
+        let capacity = setup.cache_bytes;
+        options.cf.table.block_cache =
+            Some(BlockCache::new(CacheOptions { capacity, ..CacheOptions::default() }));
+        options
+    };
     let cf = &mut options.cf;
-    cf.write_buffer_size = setup.memory_bytes / 2;
     cf.disable_auto_compactions = !setup.automatic_compaction;
     if !setup.automatic_compaction {
         cf.level0_slowdown_writes_trigger = 1 << 20;
@@ -55,8 +76,6 @@ fn open(path: &Path, setup: &Setup) -> Result<Box<dyn Engine>> {
         cf.target_file_size_base = bytes;
     }
     let table = &mut cf.table;
-    table.block_cache =
-        Some(BlockCache::new(CacheOptions { capacity: setup.cache_bytes, ..CacheOptions::default() }));
     table.filter_policy = (setup.bloom_bits > 0).then(|| FilterPolicy::bloom(f64::from(setup.bloom_bits)));
     table.data_block_index_type = DataBlockIndexType::BinarySearchAndHash;
     table.format_version = 7;

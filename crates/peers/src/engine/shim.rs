@@ -26,6 +26,7 @@ const ERROR_BYTES: usize = 512;
 struct RawSetup {
     cache_bytes: u64,
     memory_bytes: u64,
+    shared_bytes: u64,
     table_bytes: u64,
     most_bytes: u64,
     bloom_bits: u32,
@@ -86,6 +87,7 @@ pub fn open(api: &'static Api, path: &Path, setup: &Setup) -> Result<Box<dyn Eng
     let raw = RawSetup {
         cache_bytes: setup.cache_bytes as u64,
         memory_bytes: setup.memory_bytes as u64,
+        shared_bytes: setup.shared_bytes as u64,
         table_bytes: setup.table_bytes.unwrap_or(0),
         most_bytes: setup.most_bytes,
         bloom_bits: setup.bloom_bits,

@@ -1,9 +1,9 @@
 //! Works about files as a whole.
 
 use super::{Outcome, Plan, fill, used};
-use crate::data::{KEY_BYTES, Picks, Values, key};
-use crate::engine::{Engine, Kind, Result, Setup, Sink};
-use crate::measure::{Stopwatch, Usage, seconds};
+use crate::data::{KEY_BYTES, Picks, Shuffle, Values, key};
+use crate::engine::{Direction, Engine, Kind, Result, Scan, Setup, Sink};
+use crate::measure::{Stopwatch, Usage, memory_mib, seconds};
 use serde_json::{Map, json};
 use std::time::Instant;
 
@@ -47,4 +47,40 @@ pub fn open(kind: &Kind, plan: &Plan, setup: &Setup) -> Result<Outcome> {
     let mut extra = Map::new();
     extra.insert("files".to_owned(), json!(std::fs::read_dir(&plan.dir).map_or(0, Iterator::count)));
     Ok(Outcome { watch, seconds: total, usage, extra })
+}
+
+/// Fills many databases in turn, reads each once, and lets them settle. The peak of memory is what counts; the extra fields
+/// say what there was after each step.
+pub fn many_databases(kind: &Kind, plan: &Plan, setup: &Setup) -> Result<Outcome> {
+    let values = Values::new(plan.value_bytes);
+    let mut watch = Stopwatch::start();
+    let mut extra = Map::new();
+    let mut note = |step: &str| extra.insert(format!("rss_mib_{step}"), json!(memory_mib()));
+    let ((), usage, seconds) = used(|| {
+        let open = |number| (kind.open)(&plan.dir.join(format!("{number:04}")), setup);
+        let engines: Vec<Box<dyn Engine>> = (0..plan.databases).map(open).collect::<Result<_>>()?;
+        let mut sessions = engines.iter().map(|engine| engine.session()).collect::<Result<Vec<_>>>()?;
+        note("opened");
+        let shuffle = Shuffle::new(plan.records);
+        for place in 0..plan.records {
+            let number = shuffle.at(place);
+            sessions[(place % plan.databases) as usize].put(&key(number), values.value(number, 0))?;
+            watch.lap(1);
+        }
+        note("written");
+        let (mut sink, mut found) = (Sink::default(), 0);
+        drop(sessions);
+        for engine in &engines {
+            let all = Scan { from: None, direction: Direction::Forward, limit: u64::MAX };
+            found += engine.session()?.scan(all, &mut sink)?;
+        }
+        if found != plan.records {
+            return Err(format!("the databases have {found} records, not {}", plan.records));
+        }
+        note("read");
+        engines.iter().try_for_each(|engine| engine.settle())?;
+        note("settled");
+        Ok(())
+    })?;
+    Ok(Outcome { watch, seconds, usage, extra })
 }

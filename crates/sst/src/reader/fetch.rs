@@ -375,14 +375,18 @@ impl TableReader {
     /// A filter block or partition.
     pub(super) fn filter_block(&self, context: &ReadContext, handle: BlockHandle) -> Result<BlockRef> {
         self.meta_block(context, BlockRole::Filter, handle, |raw| {
-            Ok(CachedBlock::Filter(self.parse_filter(handle, raw)))
+            let bytes = match &self.cache {
+                Some(cache) => cache.hold(raw, handle.offset),
+                None => raw.into(),
+            };
+            Ok(CachedBlock::Filter(ParsedFilter::new(bytes)))
         })
     }
 
-    /// The filter in `raw`, with its bytes where those of cached blocks are.
-    pub(super) fn parse_filter(&self, handle: BlockHandle, raw: Vec<u8>) -> ParsedFilter {
-        ParsedFilter::new(match self.cache.as_ref().and_then(|cache| cache.memory()) {
-            Some(memory) => memory.copy(raw, handle.offset),
+    /// The filter in `raw`, for the table to keep, with its bytes where those of cached blocks are.
+    pub(super) fn own_filter(&self, handle: BlockHandle, raw: Vec<u8>) -> ParsedFilter {
+        ParsedFilter::new(match &self.cache {
+            Some(cache) => cache.hold_outside(raw, handle.offset),
             None => raw.into(),
         })
     }
@@ -446,10 +450,8 @@ impl TableReader {
         handle: BlockHandle,
         mut block: Block,
     ) -> Result<BlockRef> {
-        if let Some(memory) =
-            self.cache.as_ref().filter(|_| context.fill_cache).and_then(|cache| cache.memory())
-        {
-            block = block.moved_to(memory, self.cache_file_id); // What is read in order lies in order.
+        if let Some(cache) = self.cache.as_ref().filter(|_| context.fill_cache) {
+            block = block.moved_to(cache, self.cache_file_id); // What is read in order lies in order.
         }
         let charge = block.memory_usage();
         self.keep(context, handle, CachedBlock::Data(block), charge, Priority::Low, &DATA_TICKERS)

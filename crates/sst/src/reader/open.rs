@@ -455,7 +455,7 @@ impl TableReader {
         let context = ReadContext::default();
         if !in_cache {
             let raw = self.tail_raw(BlockRole::Filter, at, tail, tail_at)?;
-            return Ok(Home::Resident(self.parse_filter(at, raw)));
+            return Ok(Home::Resident(self.own_filter(at, raw)));
         }
         if self.is_pinned(options, false) {
             return Ok(Home::Pinned(self.filter_block(&context, at)?));
@@ -484,7 +484,7 @@ impl TableReader {
         let top = self.decode_index(&self.tail_block(BlockRole::Filter, at, tail, tail_at)?, at)?;
         let read = |i| {
             let raw = self.tail_raw(BlockRole::Filter, top.handle(i), tail, tail_at)?;
-            Ok(self.parse_filter(top.handle(i), raw))
+            Ok(self.own_filter(top.handle(i), raw))
         };
         let partitions: Result<Vec<ParsedFilter>> = (0..top.len()).map(read).collect();
         Ok(FilterHome::Partitioned { partitions: Some(partitions?), top: Home::Resident(top) })
