@@ -3,10 +3,13 @@
 //! [`Statistics`] may be shared by several databases. Each thread adds to one of a few shards, so that
 //! threads rarely touch the same cache line; reading sums the shards.
 
+mod activity;
 mod counts;
 mod histogram;
 mod ticker;
+mod unbuilt;
 
+pub use activity::{ActivityGuard, BlocksRead, IoActivity};
 pub use counts::{HistogramCounts, HistogramData};
 pub use histogram::Histogram;
 pub use ticker::Ticker;

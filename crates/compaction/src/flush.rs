@@ -75,6 +75,7 @@ pub fn run_flush(input: FlushInput, context: &JobContext<'_>) -> Result<FlushOut
         end: None,
         merge_operator: context.merge_operator,
         tombstones: Some(&tombstones),
+        statistics: context.statistics(),
     };
     let created = CreatedFiles::new(*context);
     let filter_context = FilterContext {
@@ -94,6 +95,7 @@ pub fn run_flush(input: FlushInput, context: &JobContext<'_>) -> Result<FlushOut
         entries.next()?;
     }
     let (read, drops) = (entries.input_records(), *entries.counts());
+    let input_raw_bytes = entries.input_bytes();
     let written = writer.finish()?;
     let verify = context.verify_record_count && drops.skipped_ranges == 0;
     if let Some(expected) = input.expected_entries.filter(|&expected| expected != read && verify) {
@@ -107,6 +109,7 @@ pub fn run_flush(input: FlushInput, context: &JobContext<'_>) -> Result<FlushOut
     let stats = CompactionStats {
         input_records: read,
         output_records: written.records,
+        input_raw_bytes,
         output_raw_bytes: written.raw_bytes,
         bytes_written,
         num_output_files: usize::from(file.is_some()),

@@ -35,11 +35,13 @@ pub use crate::filter::FilterDecision;
 pub use below::BelowLevels;
 
 use ironstone_base::merge::Operands;
+use ironstone_base::statistics::Ticker;
 use ironstone_base::{
     Error, FragmentedTombstones, InternalKey, InternalKeyBuf, InternalKeyComparator, MergeOperator, Result,
-    SequenceNumber, TombstoneCursor, ValueType,
+    SequenceNumber, Statistics, TombstoneCursor, ValueType,
 };
 use ironstone_iter::InternalIterator;
+use ironstone_vfs::TickerTimer;
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
@@ -100,6 +102,8 @@ pub struct IteratorOptions<'a> {
     pub merge_operator: Option<&'a dyn MergeOperator>,
     /// The range tombstones of the inputs.
     pub tombstones: Option<&'a FragmentedTombstones>,
+    /// Where merges are counted.
+    pub statistics: Option<&'a Statistics>,
 }
 
 impl<'a> IteratorOptions<'a> {
@@ -114,6 +118,7 @@ impl<'a> IteratorOptions<'a> {
             end: None,
             merge_operator: None,
             tombstones: None,
+            statistics: None,
         }
     }
 }
@@ -143,6 +148,10 @@ pub struct DropCounts {
     pub merged: u64,
     /// How often the merge operator could not merge; the operands were kept.
     pub merge_failures: u64,
+    /// Tombstones among the obsolete that were dropped although older levels follow, which do not have their keys.
+    pub obsolete_above_bottom: u64,
+    /// Range tombstones with nothing left to hide.
+    pub obsolete_ranges: u64,
 }
 
 impl DropCounts {
@@ -163,6 +172,8 @@ impl DropCounts {
         self.zeroed += other.zeroed;
         self.merged += other.merged;
         self.merge_failures += other.merge_failures;
+        self.obsolete_above_bottom += other.obsolete_above_bottom;
+        self.obsolete_ranges += other.obsolete_ranges;
     }
 }
 
@@ -233,6 +244,7 @@ pub struct CompactionIterator<'a, I, R = PlainRules> {
     merged: VecDeque<(InternalKeyBuf, Vec<u8>)>,
     operands: Operands,
     input_records: u64,
+    input_bytes: u64,
     counts: DropCounts,
 }
 
@@ -259,6 +271,7 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
             merged: VecDeque::new(),
             operands: Operands::default(),
             input_records: 0,
+            input_bytes: 0,
             counts: DropCounts::default(),
         };
         new.find_survivor()?;
@@ -316,6 +329,10 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
     pub fn input_records(&self) -> u64 {
         self.input_records
     }
+    /// Bytes of their keys and values; 0 without statistics.
+    pub fn input_bytes(&self) -> u64 {
+        self.input_bytes
+    }
     /// What was dropped so far.
     pub fn counts(&self) -> &DropCounts {
         &self.counts
@@ -328,6 +345,9 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
     #[inline]
     fn advance(&mut self) -> Result<()> {
         self.input_records += 1;
+        if self.options.statistics.is_some() {
+            self.input_bytes += (self.input.key().as_bytes().len() + self.input.value().len()) as u64;
+        }
         if self.input_records.is_multiple_of(TICK) {
             self.rules.tick()?;
         }
@@ -519,6 +539,7 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
             self.advance()?;
         }
         self.counts.obsolete += 1;
+        self.counts.obsolete_above_bottom += u64::from(!self.options.bottommost);
         Ok(false)
     }
 
@@ -623,11 +644,13 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
     ) -> Result<bool> {
         let user_key = newest.user_key();
         let oldest_first: Vec<&[u8]> = self.operands.iter().rev().collect();
+        let timer = TickerTimer::start(self.options.statistics, Ticker::MergeOperationTotalTime);
         let value = match base {
             MergeBase::Value => operator.full_merge(user_key, Some(self.input.value()), &oldest_first),
             MergeBase::Nothing => operator.full_merge(user_key, None, &oldest_first),
             MergeBase::Unknown => None,
         };
+        drop(timer);
         let sequence = newest.as_key().sequence();
         self.merged.clear();
         if let Some(value) = value {
@@ -644,7 +667,12 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
         } else {
             self.counts.merge_failures += u64::from(base != MergeBase::Unknown);
             let several = oldest_first.len() > 1 || operator.allow_single_operand();
+            let timer = TickerTimer::start(self.options.statistics, Ticker::MergeOperationTotalTime);
             let partial = several.then(|| operator.partial_merge(user_key, &oldest_first)).flatten();
+            drop(timer);
+            if let Some(statistics) = self.options.statistics.filter(|_| base != MergeBase::Unknown) {
+                statistics.record(Ticker::NumberMergeFailures, 1);
+            }
             match partial.filter(|_| base == MergeBase::Unknown) {
                 Some(operand) => {
                     self.counts.merged += oldest_first.len() as u64 - 1;
@@ -679,6 +707,7 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
         match self.older_of_same_key()? {
             None if stripe == 0 && !self.may_lie_below() => {
                 self.counts.obsolete += 1;
+                self.counts.obsolete_above_bottom += u64::from(!self.options.bottommost);
                 self.counts.single_delete_fallthrough += 1;
                 Ok(false)
             }

@@ -12,13 +12,16 @@ use crate::filter::FilterSource;
 use crate::iterator::DropCounts;
 use crate::plan::{CompactionPlan, PlanKind};
 pub use crate::rate_limiter::{IoPriority, RateLimiter};
+use ironstone_base::statistics::Histogram;
 use ironstone_base::sync::atomic::{AtomicU64, Ordering};
 use ironstone_base::sync::thread;
 use ironstone_base::sync::{Arc, Mutex};
-use ironstone_base::{Error, FileNumber, InternalKeyComparator, MergeOperator, Result, SequenceNumber};
+use ironstone_base::{
+    Error, FileNumber, InternalKeyComparator, MergeOperator, Result, SequenceNumber, Statistics,
+};
 use ironstone_sst::{BuildOptions, TableReader};
 use ironstone_version::FileMetaData;
-use ironstone_vfs::{Env, WriteOptions};
+use ironstone_vfs::{Env, StatsTimer, WriteOptions};
 use output::{CreatedFiles, OutputSettings};
 use std::path::PathBuf;
 
@@ -169,9 +172,14 @@ pub struct JobContext<'a> {
     pub tombstone_mark_ratio: f64,
 }
 
-impl JobContext<'_> {
+impl<'a> JobContext<'a> {
     /// RocksDB's `compaction_readahead_size`.
     pub const DEFAULT_READAHEAD: usize = 2 << 20;
+
+    /// Where the job is counted: where its tables are.
+    pub(crate) fn statistics(&self) -> Option<&'a Statistics> {
+        self.build.table.statistics.as_deref()
+    }
 }
 
 /// What a job did.
@@ -201,6 +209,8 @@ pub struct CompactionStats {
     pub num_subcompactions: usize,
     /// How long it took.
     pub micros: u64,
+    /// How much processor time its parts took.
+    pub cpu_micros: u64,
     /// Entries that were not written, by reason.
     pub drops: DropCounts,
 }
@@ -222,7 +232,13 @@ pub fn run_compaction(plan: &CompactionPlan, context: &JobContext<'_>) -> Result
     }
     let start = context.env.clock.monotonic_nanos();
     let tables = open_inputs(plan, context)?;
+    let timer = (plan.max_subcompactions > 1)
+        .then(|| StatsTimer::start(context.statistics(), Histogram::SubcompactionSetupTime));
     let ranges = subcompaction::split(plan, context, &tables)?;
+    drop(timer);
+    if let Some(statistics) = context.statistics().filter(|_| ranges.len() > 1) {
+        statistics.measure(Histogram::NumSubcompactionsScheduled, ranges.len() as u64);
+    }
     let settings = output_settings(plan, context, &tables);
     let tombstones = tombstones::of_inputs(plan, context, &tables);
     let created = CreatedFiles::new(*context);
@@ -234,6 +250,7 @@ pub fn run_compaction(plan: &CompactionPlan, context: &JobContext<'_>) -> Result
         output.stats.output_records += part.written.records;
         output.stats.output_raw_bytes += part.written.raw_bytes;
         output.stats.drops.add(&part.drops);
+        output.stats.cpu_micros += part.cpu_micros;
         output.files.extend(part.written.files);
     }
     if context.verify_record_count && output.stats.drops.skipped_ranges == 0 {

@@ -6,6 +6,8 @@
 //! The queues are served in this order, but now and then a lower one goes first, so that nothing waits for
 //! ever. Of those that wait one sleeps until the next refill and then serves all; the others wait for it.
 
+use ironstone_base::Statistics;
+use ironstone_base::statistics::{Histogram, Ticker};
 use ironstone_base::sync::{Arc, Condvar, Mutex, MutexGuard};
 use ironstone_vfs::{Clock, SystemClock};
 use std::collections::VecDeque;
@@ -32,6 +34,10 @@ const PRIORITIES: usize = 4;
 pub trait RateLimiter: Send + Sync {
     /// Returns when `bytes` more may be written. Called once per chunk handed to the file.
     fn request(&self, bytes: u64, priority: IoPriority);
+    /// The same, and counts in `statistics` what is asked for and how long that waits.
+    fn request_counted(&self, bytes: u64, priority: IoPriority, _statistics: Option<&Statistics>) {
+        self.request(bytes, priority);
+    }
     /// What it was set to, in bytes per second, where that is a number.
     fn bytes_per_second(&self) -> Option<u64> {
         None
@@ -155,14 +161,16 @@ impl GenericRateLimiter {
         }
     }
 
-    /// Waits until `bytes`, no more than a burst, are served.
-    fn take(&self, state: &mut MutexGuard<'_, State>, bytes: u64, priority: IoPriority) {
+    /// Waits until `bytes`, no more than a burst, are served. Answers whether it had to wait, and how often it found the
+    /// bucket empty with nobody waiting for the next refill.
+    fn take(&self, state: &mut MutexGuard<'_, State>, bytes: u64, priority: IoPriority) -> (bool, u64) {
         let taken = bytes.min(state.available);
         state.available -= taken;
         state.total_bytes[priority as usize] += bytes;
         if taken == bytes {
-            return;
+            return (false, 0);
         }
+        let mut drains = 0;
         let ticket = state.next_ticket;
         state.next_ticket += 1;
         state.queues[priority as usize].push_back(Waiting { ticket, missing: bytes - taken });
@@ -178,12 +186,14 @@ impl GenericRateLimiter {
             } else {
                 state.sleeping = true;
                 state.drains += 1;
+                drains += 1;
                 let left = Duration::from_nanos(state.next_refill_nanos - now);
                 MutexGuard::unlocked(state, || self.clock.sleep(left));
                 state.sleeping = false;
             }
         }
         self.served.notify_all(); // One of those that still wait sleeps next.
+        (true, drains)
     }
 
     fn refill(&self, state: &mut State, now: u64) {
@@ -252,16 +262,34 @@ impl GenericRateLimiter {
 
 impl RateLimiter for GenericRateLimiter {
     fn request(&self, bytes: u64, priority: IoPriority) {
+        self.request_counted(bytes, priority, None);
+    }
+    fn request_counted(&self, bytes: u64, priority: IoPriority, statistics: Option<&Statistics>) {
+        let start = self.clock.monotonic_nanos();
         let mut state = self.state.lock();
         if self.options.auto_tuned {
             self.tune(&mut state);
         }
         state.total_requests[priority as usize] += 1;
-        let mut left = bytes;
+        let (mut left, mut has_waited, mut drains) = (bytes, false, 0);
         while left > 0 {
             let piece = left.min(self.burst(&state));
-            self.take(&mut state, piece, priority);
+            let (waited, drained) = self.take(&mut state, piece, priority);
+            (has_waited, drains) = (has_waited || waited, drains + drained);
             left -= piece;
+        }
+        drop(state);
+        let Some(statistics) = statistics else { return };
+        statistics.record(Ticker::RateLimiterRequestsWrite, 1);
+        statistics.record(Ticker::RateLimiterBytesWrite, bytes);
+        if drains > 0 {
+            statistics.record(Ticker::NumberRateLimiterDrains, drains);
+        }
+        if has_waited {
+            let micros = (self.clock.monotonic_nanos() - start) / 1000;
+            statistics.record(Ticker::RateLimiterDelayedRequestsWrite, 1);
+            statistics.record(Ticker::RateLimiterTotalWaitMicrosWrite, micros);
+            statistics.measure_time(Histogram::RateLimiterWaitMicrosWrite, micros);
         }
     }
     fn bytes_per_second(&self) -> Option<u64> {
@@ -298,6 +326,23 @@ mod tests {
         assert_eq!(limiter.total_bytes_through(IoPriority::Low), 5000);
         assert_eq!(limiter.total_requests(IoPriority::Low), 100);
         assert_eq!(limiter.total_bytes_through(IoPriority::High), 0);
+
+        let statistics = Statistics::new();
+        let before = clock.monotonic_nanos();
+        for _ in 0..10 {
+            limiter.request_counted(50, IoPriority::Low, Some(&statistics));
+        }
+        let micros = (clock.monotonic_nanos() - before) / 1000;
+        let count = |ticker| statistics.ticker(ticker);
+        assert_eq!(
+            (count(Ticker::RateLimiterRequestsWrite), count(Ticker::RateLimiterBytesWrite)),
+            (10, 500)
+        );
+        assert_eq!(count(Ticker::RateLimiterTotalWaitMicrosWrite), micros);
+        // Two requests to each refill: the first of the two waits for it.
+        assert_eq!(count(Ticker::RateLimiterDelayedRequestsWrite), 5);
+        assert_eq!(count(Ticker::NumberRateLimiterDrains), 5);
+        assert_eq!(statistics.histogram(Histogram::RateLimiterWaitMicrosWrite).sum, micros);
     }
 
     #[test]

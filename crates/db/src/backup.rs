@@ -16,6 +16,7 @@ use crate::file_copy::{copy_between, read_through};
 use crate::open::make_durable_dir;
 use crate::storage_files::{Captured, KeptFiles, StorageFile, capture};
 use crate::table_cache::TableSlot;
+use ironstone_base::statistics::Ticker;
 use ironstone_base::sync::Arc;
 use ironstone_base::{Error, FileKind, Result};
 use ironstone_compaction::RateLimiter;
@@ -402,7 +403,11 @@ impl BackupEngine {
         let source = &*db.engine().env.fs;
         let writing = WriteOptions { direct: false, ..write_options(&db.options()) };
         let (from, limiter) = (file.path(), self.options.backup_rate_limiter.as_deref());
-        copy_between((source, &from), (self.fs(), to), file.size, writing, self.options.sync, limiter)
+        let target = (self.fs(), to);
+        let crc = copy_between((source, &from), target, file.size, writing, self.options.sync, limiter)?;
+        db.engine().count(Ticker::BackupReadBytes, file.size);
+        db.engine().count(Ticker::BackupWriteBytes, file.size);
+        Ok(crc)
     }
 
     fn sync_dirs(&self, dirs: &[&str]) -> Result<()> {

@@ -6,6 +6,7 @@ use crate::file_copy::{copy_file, link_or_copy};
 use crate::info_log::info;
 use crate::open::make_durable_dir;
 use crate::storage_files::{KeptFiles, StorageFile, capture};
+use ironstone_base::statistics::Ticker;
 use ironstone_base::{Error, FileKind, Result, SequenceNumber};
 use ironstone_vfs::FileSystem;
 use std::path::{Path, PathBuf};
@@ -72,6 +73,11 @@ impl Db {
         Ok(captured.sequence)
     }
 
+    fn count_copied(&self, bytes: u64) {
+        self.engine().count(Ticker::CheckpointReadBytes, bytes);
+        self.engine().count(Ticker::CheckpointWriteBytes, bytes);
+    }
+
     fn add_to_checkpoint(&self, file: &StorageFile, staging: &Path) -> Result<()> {
         let engine = self.engine();
         let fs = &*engine.env.fs;
@@ -81,9 +87,15 @@ impl Db {
             Some(contents) => fs.write_all_synced(&to, contents),
             // A table is never changed, and was synced before the MANIFEST named it.
             None if matches!(file.kind, FileKind::Table(_)) => {
-                link_or_copy(fs, &from, &to, file.size, writing).map(drop)
+                let linked = link_or_copy(fs, &from, &to, file.size, writing)?;
+                self.count_copied(if linked { 0 } else { file.size });
+                Ok(())
             }
-            None => copy_file(fs, &from, &to, file.size, writing),
+            None => {
+                copy_file(fs, &from, &to, file.size, writing)?;
+                self.count_copied(file.size);
+                Ok(())
+            }
         }
     }
 }

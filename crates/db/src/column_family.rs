@@ -157,5 +157,6 @@ fn build_view(
     let merge_operator = settings.options.merge_operator.clone();
     let levels = version.levels.iter().enumerate().map(level).collect();
     let (comparator, _poke) = (comparator.clone(), PokeWhenDropped(Arc::clone(cleaner)));
-    SuperVersion { mem, imm, levels, version, comparator, merge_operator, number, _poke }
+    let statistics = settings.opener.table.statistics.clone();
+    SuperVersion { mem, imm, levels, version, comparator, merge_operator, number, statistics, _poke }
 }

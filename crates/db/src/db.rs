@@ -13,14 +13,14 @@ use crate::read::source::{IteratorSource, Places};
 use crate::read::view::SuperVersion;
 use crate::snapshot::Snapshot;
 use crate::thread_list::ThreadOperation;
-use crate::write::commit::LogLevel;
+use crate::write::commit::{LogLevel, LoggedByOther};
 use crate::write_batch::WriteBatch;
 use ironstone_base::perf::{self, PerfMetric};
-use ironstone_base::statistics::Ticker;
+use ironstone_base::statistics::{ActivityGuard, Histogram, IoActivity, Ticker};
 use ironstone_base::sync::atomic::Ordering;
 use ironstone_base::sync::{Arc, Mutex};
-use ironstone_base::{ColumnFamilyId, Error, Result, SequenceNumber, Severity, ValueType};
-use ironstone_vfs::{PerfCpuTimer, PerfTimer};
+use ironstone_base::{ColumnFamilyId, Error, Result, SequenceNumber, Severity, Statistics, ValueType};
+use ironstone_vfs::{PerfCpuTimer, PerfTimer, StatsTimer};
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -230,6 +230,40 @@ impl Db {
 
     /// Applies `batch` atomically: after a crash either all of it is there or none of it.
     pub fn write(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+        match &self.engine.statistics {
+            None => self.write_batch(batch, options),
+            Some(statistics) => self.write_counted(batch, options, statistics),
+        }
+    }
+
+    /// As [`write`](Self::write), with statistics.
+    #[cold]
+    #[inline(never)]
+    fn write_counted(
+        &self,
+        batch: &WriteBatch,
+        options: &WriteOptions,
+        statistics: &Arc<Statistics>,
+    ) -> Result<()> {
+        let bytes = batch.size_bytes() as u64;
+        let timer = StatsTimer::start(Some(statistics), Histogram::DbWrite);
+        LoggedByOther::take();
+        self.write_batch(batch, options)?;
+        drop(timer);
+        let done_by = if LoggedByOther::take() { Ticker::WriteDoneByOther } else { Ticker::WriteDoneBySelf };
+        statistics.record(done_by, 1);
+        statistics.record(Ticker::NumberKeysWritten, u64::from(batch.count()));
+        statistics.record(Ticker::BytesWritten, bytes);
+        statistics.measure(Histogram::BytesPerWrite, bytes);
+        if !options.disable_wal {
+            statistics.record(Ticker::WriteWithWal, 1);
+            statistics.record(Ticker::WalFileBytes, bytes);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn write_batch(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         let engine = &*self.engine;
         let level = engine.log_level(options)?;
         engine.write_failure()?;
@@ -262,18 +296,6 @@ impl Db {
                 }
                 if committed.memtable_grown {
                     engine.note_growth();
-                }
-                if engine.statistics.is_some() {
-                    engine.count(Ticker::NumberKeysWritten, u64::from(batch.count()));
-                    engine.count(Ticker::BytesWritten, bytes);
-                    engine.count(Ticker::WriteDoneBySelf, 1);
-                    if level > LogLevel::None {
-                        engine.count(Ticker::WriteWithWal, 1);
-                        engine.count(Ticker::WalFileBytes, bytes);
-                    }
-                    if level == LogLevel::Synced {
-                        engine.count(Ticker::WalFileSynced, 1);
-                    }
                 }
                 Ok(())
             }
@@ -314,8 +336,8 @@ impl Db {
 
     /// The value of `key`, pinned where it is.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<PinnedValue>> {
-        if self.engine.threads.is_some() {
-            return self.get_listed(&ReadOptions::default(), &self.default, key.as_ref());
+        if self.engine.reads_are_watched {
+            return self.get_watched(&ReadOptions::default(), &self.default, key.as_ref());
         }
         let context = ironstone_sst::ReadContext::default();
         let (view, at) = acquire::for_one_key(self.default.0.views(), || Ok(self.engine.pipeline.visible()))?;
@@ -329,23 +351,40 @@ impl Db {
         key: impl AsRef<[u8]>,
     ) -> Result<Option<PinnedValue>> {
         self.check_handle(cf)?;
-        if self.engine.threads.is_some() {
-            return self.get_listed(options, cf, key.as_ref());
+        if self.engine.reads_are_watched {
+            return self.get_watched(options, cf, key.as_ref());
         }
         let (view, at) = acquire::for_one_key(cf.0.views(), || self.read_sequence(options))?;
         self.find(&view, key.as_ref(), at, &options.context())
     }
-    /// As [`get_cf`](Self::get_cf), in the list of what threads do.
+    /// As [`get_cf`](Self::get_cf), in the list of what threads do, and in statistics.
     #[cold]
-    fn get_listed(
+    fn get_watched(
         &self,
         options: &ReadOptions,
         cf: &ColumnFamily,
         key: &[u8],
     ) -> Result<Option<PinnedValue>> {
         let _listed = self.listed(ThreadOperation::Get, &cf.0.name);
+        let Some(statistics) = &self.engine.statistics else {
+            let (view, at) = acquire::for_one_key(cf.0.views(), || self.read_sequence(options))?;
+            return self.find(&view, key, at, &options.context());
+        };
+        let _timer = StatsTimer::start(Some(statistics), Histogram::DbGet);
+        let _reading = IoActivity::Get.begin();
         let (view, at) = acquire::for_one_key(cf.0.views(), || self.read_sequence(options))?;
-        self.find(&view, key, at, &options.context())
+        let _cpu_timer = PerfCpuTimer::start(PerfMetric::GetCpuNanos);
+        let found = view.get_counted(key, at, &options.context(), statistics);
+        let bytes = found.as_ref().ok().and_then(|value| value.as_ref().map(|value| value.len() as u64));
+        statistics.record(Ticker::NumberKeysRead, 1);
+        if let Some(bytes) = bytes {
+            perf::count(PerfMetric::GetReadBytes, bytes);
+            statistics.record(Ticker::BytesRead, bytes);
+        }
+        if found.is_ok() {
+            statistics.measure(Histogram::BytesPerRead, bytes.unwrap_or(0));
+        }
+        found
     }
     fn find(
         &self,
@@ -358,12 +397,6 @@ impl Db {
         let found = view.get(key, at, context);
         if let Ok(Some(value)) = &found {
             perf::count(PerfMetric::GetReadBytes, value.len() as u64);
-        }
-        if self.engine.statistics.is_some() {
-            self.engine.count(Ticker::NumberKeysRead, 1);
-            if let Ok(Some(value)) = &found {
-                self.engine.count(Ticker::BytesRead, value.len() as u64);
-            }
         }
         found
     }
@@ -405,14 +438,13 @@ impl Db {
         keys: &[K],
     ) -> Vec<Result<Option<PinnedValue>>> {
         let _listed = self.listed(ThreadOperation::MultiGet, &cf.0.name);
+        let _watched = self.begin_multi_get();
         let snapshot = options.snapshot.as_ref();
         match self.check_handle(cf).and_then(|()| self.engine.consistent_view(snapshot, &cf.0)) {
             Ok((view, at)) => {
                 let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
                 let found = view.multi_get(&keys, at, &options.context());
-                perf::count(PerfMetric::MultigetReadBytes, bytes_of(&found));
-                self.engine.count(Ticker::NumberMultigetCalls, 1);
-                self.engine.count(Ticker::NumberMultigetKeysRead, keys.len() as u64);
+                self.count_multi_get(&found);
                 found
             }
             Err(error) => keys.iter().map(|_| Err::<_, Error>(Error::clone(&error))).collect(),
@@ -425,15 +457,38 @@ impl Db {
         keys: &[(&ColumnFamily, K)],
     ) -> Vec<Result<Option<PinnedValue>>> {
         let _listed = self.listed(ThreadOperation::MultiGet, "");
+        let _watched = self.begin_multi_get();
         let (views, at) = match self.consistent_views(options, keys.iter().map(|(cf, _)| *cf)) {
             Ok(consistent) => consistent,
             Err(error) => return keys.iter().map(|_| Err(error.clone())).collect(),
         };
         let context = options.context();
         let keys = keys.iter().zip(views);
-        let found: Vec<_> = keys.map(|((_, key), view)| view.get(key.as_ref(), at, &context)).collect();
-        perf::count(PerfMetric::MultigetReadBytes, bytes_of(&found));
+        let get = |((_, key), view): (&(&ColumnFamily, K), Arc<SuperVersion>)| match &self.engine.statistics {
+            None => view.get(key.as_ref(), at, &context),
+            Some(statistics) => view.get_counted(key.as_ref(), at, &context, statistics),
+        };
+        let found: Vec<_> = keys.map(get).collect();
+        self.count_multi_get(&found);
         found
+    }
+
+    fn begin_multi_get(&self) -> Option<(StatsTimer<'_>, ActivityGuard)> {
+        let statistics = self.engine.statistics.as_deref()?;
+        let timer = StatsTimer::start(Some(statistics), Histogram::DbMultiget);
+        Some((timer, IoActivity::MultiGet.begin()))
+    }
+    fn count_multi_get(&self, found: &[Result<Option<PinnedValue>>]) {
+        let bytes = bytes_of(found);
+        perf::count(PerfMetric::MultigetReadBytes, bytes);
+        if let Some(statistics) = &self.engine.statistics {
+            let values = found.iter().flatten().flatten().count();
+            statistics.record(Ticker::NumberMultigetCalls, 1);
+            statistics.record(Ticker::NumberMultigetKeysRead, found.len() as u64);
+            statistics.record(Ticker::NumberMultigetKeysFound, values as u64);
+            statistics.record(Ticker::NumberMultigetBytesRead, bytes);
+            statistics.measure(Histogram::BytesPerMultiget, bytes);
+        }
     }
 
     fn consistent_views<'a>(
@@ -480,7 +535,6 @@ impl Db {
         cfs.iter().zip(views).map(open).collect()
     }
     fn iterator(&self, source: IteratorSource, places: Places) -> DbIterator {
-        self.engine.count(Ticker::NoIteratorCreated, 1);
         let bounds =
             Bounds::new(&source.options, &source.cf().settings().options, source.prefix_seek.clone());
         DbIterator::new(places, bounds, Some(source))

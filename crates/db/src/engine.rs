@@ -10,6 +10,7 @@ use crate::memtables::{DbMemTable, ImmutableMemTable};
 use crate::options::{DbOptions, OptionsFile};
 use crate::settings::TablePlace;
 use crate::snapshot::SnapshotList;
+use crate::state_lock::StateLock;
 use crate::thread_list::{Operation, ThreadList, ThreadState};
 use crate::write::commit::{CommitPipeline, LogLevel};
 use crate::write::controller::{Debt, StallState, WriteController};
@@ -19,12 +20,12 @@ use ironstone_base::statistics::Ticker;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ironstone_base::sync::{Arc, Condvar, Mutex, Swap, SwapGuard};
 use ironstone_base::{
-    ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity, Statistics, SubCode,
+    Code, ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity, Statistics, SubCode,
 };
 use ironstone_compaction::{CompactionStyle, LevelShape, RunningCompactions, sorted_run_count};
 use ironstone_sst::{ReadContext, ReadTier};
 use ironstone_version::{Installed, ManifestWriter, VersionEdit, VersionSet, WalAddition};
-use ironstone_vfs::{Env, FileLock};
+use ironstone_vfs::{Env, FileLock, TickerTimer};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 
@@ -50,6 +51,8 @@ pub(crate) struct Engine {
     /// What its threads do, if that is listed.
     pub(crate) threads: Option<ThreadList>,
     pub(crate) statistics: Option<Arc<Statistics>>,
+    /// Point reads are listed or counted: what is not, asks for this alone.
+    pub(crate) reads_are_watched: bool,
     pub(crate) pipeline: CommitPipeline,
     pub(crate) controller: WriteController,
     /// What holds writers up beside that.
@@ -71,7 +74,7 @@ pub(crate) struct Engine {
     /// Raised with every failure that stops writes, so that writers need no lock to see it.
     pub(crate) writes_stopped: AtomicBool,
     pub(crate) manifest: Mutex<ManifestWriter>,
-    pub(crate) state: Mutex<State>,
+    pub(crate) state: StateLock,
     /// Background threads wait here for work.
     pub(crate) work: Condvar,
     /// Everybody else waits here for background work to end.
@@ -278,6 +281,7 @@ impl Engine {
         };
         let context = ReadContext { read_tier, ..ReadContext::default() };
         let existing = data.view().get(key, at, &context).ok()?;
+        let _timer = TickerTimer::start(self.statistics.as_deref(), Ticker::MergeOperationTotalTime);
         operator.full_merge(key, existing.as_deref(), &[operand])
     }
     /// The options in force.
@@ -483,11 +487,19 @@ impl Engine {
     /// Records a failure that stops writes. The first of the most severe ones stays until `resume`.
     pub(crate) fn stop_writes(&self, state: &mut State, error: Error, reason: BackgroundErrorReason) {
         self.counters.background_errors.fetch_add(1, Ordering::Relaxed);
+        self.count(Ticker::ErrorHandlerBgErrorCount, 1);
+        if matches!(error.code(), Code::IoError) {
+            self.count(Ticker::ErrorHandlerBgIoErrorCount, 1);
+        }
         let error =
             if error.severity() < Severity::Hard { error.with_severity(Severity::Hard) } else { error };
         crate::info_log::warning!(self.log, "{reason} failed, writes are stopped: {error}");
         self.tell_later(Event::Failed(reason, error.clone()));
+        if may_pass(&error) {
+            self.count(Ticker::ErrorHandlerBgRetryableIoErrorCount, 1);
+        }
         if may_pass(&error) && self.options().max_bgerror_resume_count > 0 {
+            self.count(Ticker::ErrorHandlerAutoresumeCount, 1);
             self.tell_later(Event::WillTryAgain(error.clone()));
             self.cleaner.resume_later();
         }

@@ -27,6 +27,7 @@ use crate::read::view::SuperVersion;
 use crate::sst_file_writer::EXTERNAL_VERSION;
 use crate::write::switch::Which;
 use ironstone_base::perf::PerfMetric;
+use ironstone_base::statistics::Histogram;
 use ironstone_base::sync::Arc;
 use ironstone_base::{
     Code, ColumnFamilyId, Error, FileNumber, InternalKeyBuf, Result, SequenceNumber, UserComparator,
@@ -38,7 +39,7 @@ use ironstone_sst::properties::{EXTERNAL_SST_GLOBAL_SEQNO, EXTERNAL_SST_VERSION,
 use ironstone_sst::unique_id::unique_id;
 use ironstone_sst::{FileChecksum, OpenOptions, TableOptions, TableReadOptions, TableReader};
 use ironstone_version::{FileMetaData, VersionEdit};
-use ironstone_vfs::{OpenHints, PerfTimer};
+use ironstone_vfs::{OpenHints, PerfTimer, StatsTimer};
 use std::path::{Path, PathBuf};
 
 /// How files are brought in. Names, meanings and defaults are RocksDB's.
@@ -148,6 +149,8 @@ impl Db {
     pub fn ingest_external_files_of(&self, families: &[IngestFiles<'_>]) -> Result<()> {
         let engine = self.engine();
         let _timer = PerfTimer::start(PerfMetric::FileIngestionNanos);
+        let statistics = engine.statistics.as_deref();
+        let preparing = StatsTimer::start(statistics, Histogram::IngestExternalFilePrepareTime);
         engine.write_failure()?;
         for (at, family) in families.iter().enumerate() {
             self.check_handle(family.cf)?;
@@ -165,11 +168,19 @@ impl Db {
         }
         let mut jobs =
             families.iter().map(|family| Job::examine(engine, family)).collect::<Result<Vec<_>>>()?;
-        let result = bring_in(engine, &mut jobs).and_then(|()| place(engine, &mut jobs));
+        let mut running = None;
+        let brought_in = bring_in(engine, &mut jobs);
+        let result = brought_in.and_then(|()| {
+            drop(preparing);
+            running = Some(StatsTimer::start(statistics, Histogram::IngestExternalFileRunTime));
+            place(engine, &mut jobs)
+        });
         if let Err(error) = result {
+            running.into_iter().for_each(StatsTimer::cancel);
             remove_ours(engine, &jobs);
             return Err(error);
         }
+        drop(running);
         for job in &jobs {
             job.report(engine);
             job.remove_sources(engine);

@@ -51,6 +51,7 @@ mod sst_file_manager;
 mod sst_file_reader;
 mod sst_file_writer;
 mod stackable_db;
+mod state_lock;
 mod storage_files;
 mod table_cache;
 mod thread_list;

@@ -256,4 +256,33 @@ pub(crate) struct ImmutableMemTable {
     pub(crate) last_sequence: SequenceNumber,
     /// The WAL that was started when the memtable was switched: older ones are not needed for it.
     pub(crate) next_wal: FileNumber,
+    pub(crate) reason: FlushReason,
+}
+
+/// Why a memtable was closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FlushReason {
+    /// It was full.
+    WriteBufferFull,
+    /// The memtables of all databases together took too much.
+    WriteBufferManager,
+    /// The WALs together were too large.
+    WalFull,
+    /// Its WAL was given up.
+    ErrorRecovery,
+    /// Somebody asked for it.
+    Manual,
+}
+
+impl FlushReason {
+    /// RocksDB's words.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::WriteBufferFull => "Write Buffer Full",
+            Self::WriteBufferManager => "Write Buffer Manager",
+            Self::WalFull => "WAL Full",
+            Self::ErrorRecovery => "Error Recovery",
+            Self::Manual => "Manual Flush",
+        }
+    }
 }

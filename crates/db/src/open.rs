@@ -13,6 +13,7 @@ use crate::listener::Listeners;
 use crate::options::{ColumnFamilyOptions, DbOptions, Options};
 use crate::settings::{Settings, TablePlace};
 use crate::snapshot::SnapshotList;
+use crate::state_lock::StateLock;
 use crate::table_cache::{TableCache, open_all};
 use crate::thread_list::ThreadList;
 use crate::write::commit::{CommitPipeline, LogLevel};
@@ -21,6 +22,7 @@ use crate::write::stalls::DatabaseStalls;
 use crate::write::switch::{create_wal, memtable_of};
 use crate::write_buffer_manager::{MemTableMemory, WriteBufferManager};
 use crate::{ColumnFamilyDescriptor, Db};
+use ironstone_base::statistics::IoActivity;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ironstone_base::sync::{Arc, Condvar, Mutex, Swap};
 use ironstone_base::{ColumnFamilyId, Error, FileKind, FileNumber, Result, file_name};
@@ -159,10 +161,12 @@ pub(crate) fn open(
         info!(log, "option adjusted: {note}");
     }
 
+    let _opening = options.statistics.is_some().then(|| IoActivity::DbOpen.begin());
     let manifest_options = ManifestOptions {
         max_file_size: options.max_manifest_file_size,
         full_sync: options.use_fsync,
         write_db_id: options.write_dbid_to_manifest,
+        statistics: options.statistics.clone(),
     };
     let config = |descriptor: &ColumnFamilyDescriptor| ColumnFamilyConfig {
         name: descriptor.name.clone(),
@@ -275,7 +279,8 @@ pub(crate) fn open(
         WalRecoveryMode::AbsoluteConsistency | WalRecoveryMode::TolerateCorruptedTailRecords
     );
     let pipeline =
-        CommitPipeline::new(last_sequence, wal_number, wal_file, recycled, directory, gaps_are_damage);
+        CommitPipeline::new(last_sequence, wal_number, wal_file, recycled, directory, gaps_are_damage)
+            .counted(options.statistics.as_ref());
     if let (false, Some(before)) = (read_only, &replayed.last_wal) {
         pipeline.begin_after(before)?;
         if pipeline.syncs_before_next() {
@@ -285,6 +290,7 @@ pub(crate) fn open(
     for family in families.values() {
         pipeline.set_active(family.data.id, Arc::clone(&family.mem));
     }
+    let statistics = options.statistics.clone();
     let engine = Arc::new(Engine {
         env: env.clone(),
         dir: path.to_owned(),
@@ -292,10 +298,11 @@ pub(crate) fn open(
         instance,
         read_only,
         secondary: matches!(mode, Mode::Secondary(_)),
-        statistics: options.statistics.clone(),
-        controller: WriteController::new(options.delayed_write_rate),
+        statistics: statistics.clone(),
+        controller: WriteController::new(options.delayed_write_rate, options.statistics.clone()),
         stalls: DatabaseStalls::default(),
         listeners: Listeners::new(&options.listeners, &log),
+        reads_are_watched: options.enable_thread_tracking || options.statistics.is_some(),
         threads: options.enable_thread_tracking.then(ThreadList::default),
         write_buffer_manager: options.write_buffer_manager.clone(),
         usual_log_level: if options.manual_wal_flush { LogLevel::Buffered } else { LogLevel::Written },
@@ -312,22 +319,25 @@ pub(crate) fn open(
         wal_check: AtomicU64::new(0),
         writes_stopped: AtomicBool::new(read_only),
         manifest: Mutex::new(manifest),
-        state: Mutex::new(State {
-            versions,
-            families,
-            wals,
-            recyclable: VecDeque::new(),
-            background_error: read_only
-                .then(|| Error::not_supported("writing to a database that is open for reading only")),
-            running_flushes: 0,
-            running_compactions: 0,
-            running_automatic: 0,
-            oldest_output: None,
-            compaction_is_pressing: false,
-            paused: 0,
-            deletions_disabled: 0,
-            closing: false,
-        }),
+        state: StateLock::new(
+            State {
+                versions,
+                families,
+                wals,
+                recyclable: VecDeque::new(),
+                background_error: read_only
+                    .then(|| Error::not_supported("writing to a database that is open for reading only")),
+                running_flushes: 0,
+                running_compactions: 0,
+                running_automatic: 0,
+                oldest_output: None,
+                compaction_is_pressing: false,
+                paused: 0,
+                deletions_disabled: 0,
+                closing: false,
+            },
+            statistics,
+        ),
         work: Condvar::new(),
         progress: Condvar::new(),
         cleaner,

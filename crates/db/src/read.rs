@@ -3,8 +3,10 @@
 pub(crate) mod acquire;
 pub(crate) mod db_iterator;
 pub(crate) mod get;
+mod iterator_counts;
 pub(crate) mod level0_iter;
 pub(crate) mod level_iter;
+mod merging;
 pub(crate) mod multi_get;
 pub(crate) mod pinned_value;
 pub(crate) mod range_tombstones;

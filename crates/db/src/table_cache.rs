@@ -1,12 +1,13 @@
 //! Open tables. Readers reach a table through its slot, without a lock or a lookup by number.
 
 use arc_swap::ArcSwapOption;
+use ironstone_base::statistics::{Histogram, IoActivity, Ticker};
 use ironstone_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use ironstone_base::sync::{Arc, Mutex, Weak, thread};
 use ironstone_base::{FileNumber, Result, SequenceNumber, file_name};
 use ironstone_sst::{KeyHash, OpenOptions, TableOptions, TableReader};
 use ironstone_version::FileMetaData;
-use ironstone_vfs::{FileSystem, OpenHints, RandomAccessFile};
+use ironstone_vfs::{FileSystem, OpenHints, RandomAccessFile, StatsTimer};
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 
@@ -160,7 +161,9 @@ const MAX_OPENING_THREADS: usize = 16;
 pub(crate) fn open_all(slots: &[Arc<TableSlot>]) -> Result<()> {
     let next = AtomicUsize::new(0);
     let failure = Mutex::new(None);
+    let activity = IoActivity::current();
     let open = || {
+        let _opening = activity.begin();
         while let Some(slot) = slots.get(next.fetch_add(1, Ordering::Relaxed)) {
             if let Err(error) = slot.reader() {
                 failure.lock().get_or_insert(error);
@@ -258,7 +261,20 @@ impl TableOpener {
     }
 
     fn open_with(&self, meta: &FileMetaData, level: u32, hints: OpenHints) -> Result<TableReader> {
+        let opened = self.open_counted(meta, level, hints);
+        if let (Err(_), Some(statistics)) = (&opened, &self.table.statistics) {
+            statistics.record(Ticker::NoFileErrors, 1);
+        }
+        opened
+    }
+
+    fn open_counted(&self, meta: &FileMetaData, level: u32, hints: OpenHints) -> Result<TableReader> {
         let file = self.open_file(meta.number, hints)?;
+        let statistics = self.table.statistics.as_deref();
+        if let Some(statistics) = statistics {
+            statistics.record(Ticker::NoFileOpens, 1);
+        }
+        let _timer = StatsTimer::start(statistics, Histogram::TableOpenIoMicros);
         if file.size() != meta.file_size {
             let found = file.size();
             return Err(ironstone_base::Error::corruption_at(

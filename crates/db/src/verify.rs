@@ -3,10 +3,12 @@
 use crate::Db;
 use crate::table_cache::TableSlot;
 use crate::thread_list::ThreadOperation;
+use ironstone_base::statistics::{Histogram, IoActivity, StatsLevel, Ticker};
 use ironstone_base::sync::Arc;
 use ironstone_base::{Error, Result, file_name};
 use ironstone_sst::FileChecksum;
 use ironstone_version::FileMetaData;
+use ironstone_vfs::StatsTimer;
 
 impl Db {
     /// Reads all blocks of all tables and checks their checksums; past the block cache.
@@ -15,7 +17,12 @@ impl Db {
     /// `Corruption` that names the file and the place, of the first bad block that is found.
     pub fn verify_checksum(&self) -> Result<()> {
         let _listed = self.listed(ThreadOperation::VerifyDbChecksum, "");
-        self.each_live_table(|slot, _| slot.reader()?.verify_checksums())
+        let _verifying = IoActivity::VerifyDbChecksum.begin();
+        self.each_live_table(|slot, file| {
+            let result = slot.reader()?.verify_checksums();
+            self.engine().count(Ticker::VerifyChecksumReadBytes, file.file_size);
+            result
+        })
     }
 
     /// Reads all tables and compares the checksums of the whole files with those in the MANIFEST. Tables without one
@@ -38,7 +45,14 @@ impl Db {
                 return Ok(());
             }
             let path = file_name::table(&engine.dir, file.number);
+            let timer = engine.statistics.as_deref().map(|statistics| {
+                let detailed = statistics.enabled(StatsLevel::ExceptTimeForMutex);
+                let of_activity = detailed.then_some(Histogram::FileReadVerifyFileChecksumsMicros);
+                StatsTimer::both(Some(statistics), Histogram::SstReadMicros, of_activity)
+            });
             let found = FileChecksum::of_file(&*engine.env.fs, &path, &*factory, Some(function))?;
+            drop(timer);
+            engine.count(Ticker::VerifyChecksumReadBytes, file.file_size);
             if found.function != function {
                 return Err(Error::invalid_argument(format!(
                     "{}: its checksum is by {function}, but {} makes those of {}",

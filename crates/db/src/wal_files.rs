@@ -4,6 +4,7 @@ use crate::Db;
 use crate::engine::Engine;
 use crate::write::predecessor;
 use crate::write_batch::{WriteBatch, sequence_of};
+use ironstone_base::statistics::Ticker;
 use ironstone_base::sync::Arc;
 use ironstone_base::{Error, FileKind, FileNumber, Result, SequenceNumber, file_name};
 use ironstone_wal::{LogRead, LogReader, ReaderOptions};
@@ -117,6 +118,7 @@ impl Db {
     pub fn get_updates_since(&self, since: SequenceNumber) -> Result<WalIterator> {
         let engine = self.engine();
         engine.check_has_log()?;
+        engine.count(Ticker::GetUpdatesSinceCalls, 1);
         let since = since.max(SequenceNumber(1));
         let visible = engine.pipeline.visible();
         if since > visible.plus(1) {

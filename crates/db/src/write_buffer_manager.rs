@@ -130,7 +130,7 @@ impl WriteBufferManager {
             let largest = members.iter().filter_map(|engine| Some((engine.largest_memtable()?, engine)));
             let Some(((_, cf), engine)) = largest.max_by_key(|((bytes, _), _)| *bytes) else { return };
             let before = self.mutable_memtable_memory_usage();
-            let switched = engine.switch_memtables(&Which::Of(vec![cf]));
+            let switched = engine.switch_memtables(&Which::Largest(cf));
             if switched.is_err() || self.mutable_memtable_memory_usage() >= before {
                 return; // It is not to be had now; the next growth asks again.
             }

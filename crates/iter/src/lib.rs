@@ -39,6 +39,8 @@ pub trait InternalIterator: Send {
     fn skip_older_children(&mut self, _child: usize, _target: InternalKey<'_>) -> Result<bool> {
         Ok(true)
     }
+    /// The value stood on is of use to somebody: for those that count what reading it was good for.
+    fn note_use(&mut self) {}
 }
 
 /// An iterator of any kind.
@@ -79,5 +81,8 @@ impl<I: InternalIterator + ?Sized> InternalIterator for Box<I> {
     }
     fn skip_older_children(&mut self, child: usize, target: InternalKey<'_>) -> Result<bool> {
         (**self).skip_older_children(child, target)
+    }
+    fn note_use(&mut self) {
+        (**self).note_use();
     }
 }

@@ -239,6 +239,11 @@ impl<I: InternalIterator> InternalIterator for MergingIterator<I> {
         debug_assert!(self.valid, "value of nowhere");
         self.children[self.current].value()
     }
+    fn note_use(&mut self) {
+        if self.valid {
+            self.children[self.current].note_use();
+        }
+    }
     fn skip_older_children(&mut self, child: usize, target: InternalKey<'_>) -> Result<bool> {
         debug_assert!(self.valid && self.direction == Direction::Forward, "skips while walking forward");
         self.valid = false; // Until all children are where they belong.

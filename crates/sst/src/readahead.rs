@@ -1,7 +1,9 @@
 //! Reading ahead of an iterator.
 
-use ironstone_base::Result;
 use ironstone_base::perf::{self, PerfMetric};
+use ironstone_base::statistics::{Histogram, IoActivity, Ticker};
+use ironstone_base::sync::Arc;
+use ironstone_base::{Result, Statistics};
 use ironstone_vfs::{PerfTimer, RandomAccessFile};
 
 /// Reads blocks one after another; from some point on more than was asked for.
@@ -22,6 +24,21 @@ pub(crate) struct Readahead {
     limit: u64,
     /// How far the system was told to read.
     prefetched: u64,
+    counts: Option<Counts>,
+}
+
+/// Where it is counted what reading ahead is good for.
+struct Counts {
+    statistics: Arc<Statistics>,
+    use_of: Use,
+}
+
+/// Whose reads these are: RocksDB counts different things of them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Scan,
+    Compaction,
+    Other,
 }
 
 /// Read at a time where the system reads ahead: a compaction of many files needs no more of each in
@@ -53,7 +70,19 @@ impl Readahead {
             bytes_at: 0,
             limit,
             prefetched: 0,
+            counts: None,
         }
+    }
+
+    /// Counts in `statistics`; `is_scan`: for an iterator of a user.
+    pub fn counted(mut self, statistics: &Arc<Statistics>, is_scan: bool) -> Self {
+        let use_of = match is_scan {
+            true => Use::Scan,
+            false if IoActivity::current() == IoActivity::Compaction => Use::Compaction,
+            false => Use::Other,
+        };
+        self.counts = Some(Counts { statistics: Arc::clone(statistics), use_of });
+        self
     }
 
     /// Does not read ahead beyond `limit`.
@@ -81,13 +110,31 @@ impl Readahead {
     /// the end of the file. `None`: the caller reads just these.
     pub fn read(&mut self, file: &dyn RandomAccessFile, offset: u64, len: usize) -> Result<Option<&[u8]>> {
         self.count(offset, len);
-        if self.buffered(offset, len).is_none() {
+        if self.buffered(offset, len).is_some() {
+            self.count_hit(len);
+        } else {
             let Some(more) = self.next_size() else {
                 return Ok(None);
             };
             self.fill(file, offset, len, more)?;
         }
         Ok(self.buffered(offset, len))
+    }
+
+    fn count_hit(&self, len: usize) {
+        if let Some(Counts { statistics, use_of: Use::Scan }) = &self.counts {
+            statistics.record(Ticker::PrefetchHits, 1);
+            statistics.record(Ticker::PrefetchBytesUseful, len as u64);
+        }
+    }
+
+    /// Bytes in memory that nobody came to.
+    fn unused(&self) -> u64 {
+        let end = self.bytes_at + self.bytes.len() as u64;
+        match self.goes_back {
+            true => self.last_at.clamp(self.bytes_at, end) - self.bytes_at,
+            false => end - self.last_end.clamp(self.bytes_at, end),
+        }
     }
 
     fn buffered(&self, offset: u64, len: usize) -> Option<&[u8]> {
@@ -122,6 +169,19 @@ impl Readahead {
             true => (end.saturating_sub(wanted as u64), end),
             false => (offset, (offset + wanted as u64).min(self.limit).max(end)),
         };
+        if let Some(Counts { statistics, use_of }) = &self.counts {
+            let read = end - start;
+            match use_of {
+                Use::Scan => {
+                    statistics.record(Ticker::PrefetchBytes, read);
+                    if !self.goes_back && offset + wanted as u64 > end {
+                        statistics.record(Ticker::ReadaheadTrimmed, 1);
+                    }
+                }
+                Use::Compaction => statistics.measure(Histogram::CompactionPrefetchBytes, read),
+                Use::Other => {}
+            }
+        }
         self.bytes.resize((end - start) as usize, 0);
         self.bytes_at = start;
         let timer = PerfTimer::start(PerfMetric::BlockReadTime);
@@ -148,6 +208,14 @@ impl Readahead {
         let kept = to > from && file.prefetch(from, to - from);
         self.prefetched = if kept { to } else { 0 };
         kept
+    }
+}
+
+impl Drop for Readahead {
+    fn drop(&mut self) {
+        if let Some(Counts { statistics, .. }) = self.counts.as_ref().filter(|_| !self.bytes.is_empty()) {
+            statistics.measure(Histogram::PrefetchedBytesDiscarded, self.unused());
+        }
     }
 }
 
@@ -230,6 +298,27 @@ mod tests {
         assert!(told.len() <= 6, "{told:?}");
         let adjoin = |pair: &[(u64, usize)]| pair[0].0 + pair[0].1 as u64 == pair[1].0;
         assert!(told.windows(2).all(adjoin), "all of it, once: {told:?}");
+    }
+
+    #[test]
+    fn it_is_counted_what_reading_ahead_is_good_for() {
+        let statistics = Arc::new(Statistics::new());
+        let count = |ticker| statistics.ticker(ticker);
+        let scan = Readahead::fixed(1000, 1250).counted(&statistics, true);
+        reads(scan, (0..11).map(|i| i * 100));
+        // Ten blocks of the first thousand bytes, one of the 250 that are left.
+        assert_eq!((count(Ticker::PrefetchHits), count(Ticker::PrefetchBytesUseful)), (9, 900));
+        assert_eq!((count(Ticker::PrefetchBytes), count(Ticker::ReadaheadTrimmed)), (1250, 1));
+        let discarded = statistics.histogram(Histogram::PrefetchedBytesDiscarded);
+        assert_eq!((discarded.count, discarded.sum), (1, 150));
+
+        let _compacting = IoActivity::Compaction.begin();
+        let compaction = Readahead::fixed(1000, 1000).counted(&statistics, false);
+        reads(compaction, (0..10).map(|i| i * 100));
+        let prefetched = statistics.histogram(Histogram::CompactionPrefetchBytes);
+        assert_eq!((prefetched.count, prefetched.sum), (1, 1000));
+        assert_eq!(count(Ticker::PrefetchBytes), 1250, "of scans only");
+        assert_eq!(statistics.histogram(Histogram::PrefetchedBytesDiscarded).sum, 150);
     }
 
     #[test]

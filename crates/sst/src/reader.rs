@@ -115,10 +115,18 @@ impl TableReader {
     /// Opens the table in `file`, which is `file_size` bytes long. Reads footer, metaindex,
     /// properties and, unless they live in the block cache, index and filter.
     pub fn open(file: Box<dyn RandomAccessFile>, file_size: u64, options: OpenOptions) -> Result<Self> {
-        let file = match options.table.read_latencies.clone() {
-            Some(latencies) => Box::new(TimedFile { file, latencies, level: options.level }),
-            None => file,
-        };
+        let table = &options.table;
+        let file: Box<dyn RandomAccessFile> =
+            match table.read_latencies.is_some() || table.statistics.is_some() {
+                true => Box::new(TimedFile {
+                    file,
+                    latencies: table.read_latencies.clone(),
+                    statistics: table.statistics.clone(),
+                    level: options.level,
+                    is_last_level: options.level >= table.last_level,
+                }),
+                false => file,
+            };
         open::open(file, file_size, &options)
     }
 
@@ -256,7 +264,7 @@ impl TableReader {
     /// How an iterator with `options` reads ahead.
     pub(crate) fn readahead(&self, options: &TableReadOptions) -> Readahead {
         let table = &self.table;
-        match options.readahead_size {
+        let readahead = match options.readahead_size {
             0 => Readahead::growing(
                 table.initial_auto_readahead_size,
                 table.max_auto_readahead_size,
@@ -264,6 +272,10 @@ impl TableReader {
                 self.data_end(),
             ),
             size => Readahead::fixed(size, self.data_end()),
+        };
+        match &table.statistics {
+            Some(statistics) => readahead.counted(statistics, options.counts_seeks),
+            None => readahead,
         }
     }
 

@@ -26,6 +26,10 @@ pub struct TableIter {
     patched_key: Option<InternalKeyBuf>,
     /// The last seek read data, or nobody wants to know.
     counted: bool,
+    /// It asked the filter.
+    filter_used: bool,
+    /// It read data, and nobody has used any of that so far.
+    awaits_use: bool,
 }
 
 impl TableIter {
@@ -42,6 +46,8 @@ impl TableIter {
             readahead,
             patched_key: None,
             counted: true,
+            filter_used: false,
+            awaits_use: false,
         }
     }
 
@@ -52,6 +58,11 @@ impl TableIter {
             Some(block) => crate::PinnedBytes::in_block(block.clone(), start, len),
             None => crate::PinnedBytes::owned([]),
         }
+    }
+
+    /// Whether somebody else asked the filter before the next seek, for what is counted of seeks.
+    pub fn set_filter_used(&mut self, used: bool) {
+        self.filter_used = used;
     }
 
     #[inline]
@@ -68,6 +79,7 @@ impl TableIter {
     fn start(&mut self) -> Result<()> {
         self.cursor.reset();
         self.counted = !self.options.counts_seeks;
+        self.awaits_use = false;
         if self.blocks.is_none() {
             let mut blocks = IndexCursor::new(&self.reader, &self.options.read)?;
             if let Some(bound) = &self.options.upper_bound {
@@ -130,6 +142,7 @@ impl TableIter {
         self.block_at = offset;
         if !self.counted {
             self.counted = true;
+            self.awaits_use = true;
             self.reader.count_seek_data();
         }
         if self.entries().is_none() {
@@ -171,10 +184,12 @@ impl TableIter {
             return Ok(false);
         };
         let is_out = self.reader.is_ruled_out(&self.options.read, seek, target, direction);
-        if !matches!(is_out, Ok(false)) {
+        if !matches!(is_out, Ok((_, false))) {
             self.cursor.reset();
         }
-        is_out
+        let (asked, is_out) = is_out?;
+        self.filter_used = asked;
+        Ok(is_out)
     }
 
     /// Ends a move: where entries carry no sequence number of their own, builds the key to show.
@@ -314,5 +329,11 @@ impl InternalIterator for TableIter {
     #[inline]
     fn value(&self) -> &[u8] {
         self.cursor.value(self.entries().expect("callers ask only where the iterator is valid"))
+    }
+
+    fn note_use(&mut self) {
+        if std::mem::take(&mut self.awaits_use) {
+            self.reader.count_seek_use(self.filter_used);
+        }
     }
 }

@@ -17,9 +17,10 @@ use crate::set::ColumnFamilyState;
 use crate::version::Version;
 use crate::wal_set::WalSet;
 use ironstone_base::checksum::crc32c_extend;
+use ironstone_base::statistics::Histogram;
 use ironstone_base::sync::Arc;
-use ironstone_base::{ColumnFamilyId, Corrupt, Error, FileNumber, Result, file_name};
-use ironstone_vfs::{Env, FileSystem, WritableFile, WriteOptions};
+use ironstone_base::{ColumnFamilyId, Corrupt, Error, FileNumber, Result, Statistics, file_name};
+use ironstone_vfs::{Env, FileSystem, StatsTimer, WritableFile, WriteOptions};
 use ironstone_wal::{
     Damage, LogFramer, LogRead, LogReader, ManifestWitness, Payload, ReaderOptions, Verdict,
 };
@@ -135,11 +136,13 @@ pub struct ManifestOptions {
     pub full_sync: bool,
     /// Record the database's id.
     pub write_db_id: bool,
+    /// Where syncs are timed.
+    pub statistics: Option<Arc<Statistics>>,
 }
 
 impl Default for ManifestOptions {
     fn default() -> Self {
-        Self { max_file_size: 1 << 30, full_sync: false, write_db_id: true }
+        Self { max_file_size: 1 << 30, full_sync: false, write_db_id: true, statistics: None }
     }
 }
 
@@ -268,6 +271,10 @@ impl ManifestWriter {
         }
     }
 
+    fn sync_timer(&self) -> StatsTimer<'_> {
+        StatsTimer::start(self.options.statistics.as_deref(), Histogram::ManifestFileSyncMicros)
+    }
+
     fn append(&mut self, number: FileNumber, edits: &mut [VersionEdit]) -> Result<()> {
         let Some(mut log) = self.in_force.take() else {
             return Err(Error::io_message(format!("MANIFEST-{:06} failed earlier", number.0)));
@@ -288,7 +295,9 @@ impl ManifestWriter {
             log.framer.frame(&[&record], &mut bytes);
         }
         log.file.append(&bytes)?;
+        let timer = self.sync_timer();
         log.file.sync()?;
+        drop(timer);
         log.size += bytes.len() as u64;
         log.crc = crc32c_extend(log.crc, &bytes);
         self.in_force = Some(log); // Not reached after a failure: the file is not trusted again.
@@ -315,7 +324,9 @@ impl ManifestWriter {
         let options = WriteOptions { full_sync: self.options.full_sync, ..WriteOptions::default() };
         let mut file = self.env.fs.create(&file_name::manifest(&self.dir, number), options)?;
         file.append(&bytes)?;
+        let timer = self.sync_timer();
         file.sync()?;
+        drop(timer);
         self.env.fs.open_directory(&self.dir)?.sync()?;
         let crc = crc32c_extend(0, &bytes);
         Ok(InForce { number, file, framer, size: bytes.len() as u64, crc })

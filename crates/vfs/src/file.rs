@@ -72,6 +72,8 @@ pub trait RandomAccessFile: Send + Sync {
     fn ring_file(&self) -> Option<crate::os::RingFile<'_>> {
         None
     }
+    /// Notes that [`read_together`](crate::os::read_together) did reads of it, in so many microseconds: for files that count.
+    fn was_read(&self, _micros: u64, _results: &[Result<usize>]) {}
     /// Says that `len` bytes at `offset` will be wanted soon. A hint: failures are not reported. Answers
     /// whether the system keeps what it reads for it.
     fn prefetch(&self, _offset: u64, _len: u64) -> bool {

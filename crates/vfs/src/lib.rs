@@ -21,7 +21,7 @@ pub use file::{
 };
 
 pub use op::OpKind;
-pub use timer::{PerfCpuTimer, PerfTimer, stopwatch};
+pub use timer::{PerfCpuTimer, PerfTimer, StatsTimer, TickerTimer, cpu_nanos, stopwatch};
 
 use ironstone_base::sync::Arc;
 

@@ -1,7 +1,9 @@
 //! What the counts of a thread (`base::perf`) say of times. Nothing is decided by them, so they come from the
 //! system's clocks even where a simulator owns the database's.
 
+use ironstone_base::Statistics;
 use ironstone_base::perf::{self, IoMetric, PerfLevel, PerfMetric};
+use ironstone_base::statistics::{Histogram, StatsLevel, Ticker};
 use std::time::Instant;
 
 /// Adds the time until it is dropped to a count of the thread, in nanoseconds.
@@ -27,6 +29,11 @@ impl PerfTimer {
     #[inline]
     pub fn wait(metric: PerfMetric) -> Self {
         Self::at(PerfLevel::EnableWait, Counted::Perf(metric))
+    }
+    /// Counts time spent waiting for a lock.
+    #[inline]
+    pub fn lock(metric: PerfMetric) -> Self {
+        Self::at(PerfLevel::EnableTime, Counted::Perf(metric))
     }
     /// Counts the time of input or output.
     #[inline]
@@ -83,6 +90,102 @@ impl Drop for PerfCpuTimer {
     }
 }
 
+/// Adds the time until it is dropped to histograms of a [`Statistics`], in the unit of their names.
+///
+/// Nothing is done, and no clock is read, without statistics or below the level of times ([`StatsLevel::ExceptTimers`]).
+#[must_use]
+#[derive(Debug)]
+pub struct StatsTimer<'a> {
+    running: Option<Running<'a>>,
+}
+
+#[derive(Debug)]
+struct Running<'a> {
+    statistics: &'a Statistics,
+    histograms: [Option<Histogram>; 2],
+    in_nanos: bool,
+    start: Instant,
+}
+
+impl<'a> StatsTimer<'a> {
+    /// Counts microseconds.
+    #[inline]
+    pub fn start(statistics: Option<&'a Statistics>, histogram: Histogram) -> Self {
+        Self::both(statistics, histogram, None)
+    }
+    /// Counts microseconds in two histograms.
+    #[inline]
+    pub fn both(statistics: Option<&'a Statistics>, first: Histogram, second: Option<Histogram>) -> Self {
+        match statistics {
+            Some(statistics) if statistics.timers_enabled() => {
+                Self { running: Some(Running::begin(statistics, [Some(first), second], false)) }
+            }
+            _ => Self { running: None },
+        }
+    }
+    /// Counts nanoseconds, where detailed timers are wanted ([`StatsLevel::ExceptTimeForMutex`] and above).
+    #[inline]
+    pub fn detailed_nanos(statistics: Option<&'a Statistics>, histogram: Histogram) -> Self {
+        match statistics {
+            Some(statistics) if statistics.enabled(StatsLevel::ExceptTimeForMutex) => {
+                Self { running: Some(Running::begin(statistics, [Some(histogram), None], true)) }
+            }
+            _ => Self { running: None },
+        }
+    }
+    /// Counts nothing after all.
+    pub fn cancel(mut self) {
+        self.running = None;
+    }
+}
+
+impl<'a> Running<'a> {
+    #[cold]
+    #[allow(clippy::disallowed_methods)] // See the top.
+    fn begin(statistics: &'a Statistics, histograms: [Option<Histogram>; 2], in_nanos: bool) -> Self {
+        Self { statistics, histograms, in_nanos, start: Instant::now() }
+    }
+}
+
+impl Drop for StatsTimer<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(Running { statistics, histograms, in_nanos, start }) = &self.running {
+            let passed = start.elapsed();
+            let time = if *in_nanos { passed.as_nanos() } else { passed.as_micros() };
+            let time = u64::try_from(time).unwrap_or(u64::MAX);
+            for histogram in histograms.iter().flatten() {
+                statistics.measure_time(*histogram, time);
+            }
+        }
+    }
+}
+
+/// Adds the time until it is dropped to a ticker, in nanoseconds.
+#[must_use]
+#[derive(Debug)]
+pub struct TickerTimer<'a> {
+    running: Option<(&'a Statistics, Ticker, Instant)>,
+}
+
+impl<'a> TickerTimer<'a> {
+    /// Counts from now on, if there are statistics.
+    #[inline]
+    #[allow(clippy::disallowed_methods)] // See the top.
+    pub fn start(statistics: Option<&'a Statistics>, ticker: Ticker) -> Self {
+        Self { running: statistics.map(|statistics| (statistics, ticker, Instant::now())) }
+    }
+}
+
+impl Drop for TickerTimer<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some((statistics, ticker, start)) = self.running {
+            statistics.record(ticker, u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        }
+    }
+}
+
 /// Answers how many microseconds have passed since, by the system's clock: for histograms, by which nothing is decided.
 #[allow(clippy::disallowed_methods)] // See the top.
 pub fn stopwatch() -> impl FnOnce() -> u64 {
@@ -90,8 +193,9 @@ pub fn stopwatch() -> impl FnOnce() -> u64 {
     move || u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
+/// The processor time that this thread has had, in nanoseconds.
 #[cold]
-fn cpu_nanos() -> u64 {
+pub fn cpu_nanos() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
@@ -99,6 +203,30 @@ fn cpu_nanos() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn histograms_have_their_units_and_levels() {
+        let statistics = Statistics::new();
+        let counted = |level| {
+            statistics.reset();
+            statistics.set_level(level);
+            let timer = StatsTimer::both(Some(&statistics), Histogram::DbGet, Some(Histogram::DbSeek));
+            let nanos = StatsTimer::detailed_nanos(Some(&statistics), Histogram::CompressionTimesNanos);
+            StatsTimer::start(Some(&statistics), Histogram::DbWrite).cancel();
+            drop(StatsTimer::start(None, Histogram::DbWrite));
+            assert_ne!((0..100_000_u64).map(std::hint::black_box).sum::<u64>(), 0);
+            drop(nanos);
+            drop(timer);
+            assert_eq!(statistics.histogram(Histogram::DbWrite).count, 0);
+            [Histogram::DbGet, Histogram::DbSeek, Histogram::CompressionTimesNanos]
+                .map(|histogram| statistics.histogram(histogram))
+        };
+        assert_eq!(counted(StatsLevel::ExceptTimers).map(|data| data.count), [0; 3]);
+        assert_eq!(counted(StatsLevel::ExceptDetailedTimers).map(|data| data.count), [1, 1, 0]);
+        let [micros, same, nanos] = counted(StatsLevel::ExceptTimeForMutex);
+        assert_eq!(micros.sum, same.sum);
+        assert!(nanos.sum >= 1000 && nanos.sum / 1000 <= micros.sum, "{nanos:?} within {micros:?}");
+    }
 
     #[test]
     fn times_are_counted_from_their_level_on() {

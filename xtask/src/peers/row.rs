@@ -114,6 +114,11 @@ pub fn groups(amounts: &Amounts) -> Vec<Group> {
         cached(&[("syncedwrites-8", "synced writes, 8 threads", "--work syncedwrites --threads 8")]),
         cached(&[("writelatency", "slowest of random writes", "--work writelatency")]),
         cached(&[("compact", "one compaction of everything, 1 thread", "--work compact")]),
+        cached(&[(
+            "manydatabases",
+            "200 databases that share 512 MiB: filled, read, settled",
+            "--work manydatabases --shared-mib 512 --value-bytes 1000",
+        )]),
         cached(&[
             (
                 "fill-small-tables",
@@ -210,7 +215,15 @@ mod tests {
         assert_eq!(names.len(), count);
         for group in &groups {
             let first = group.rows[0].arguments.join(" ");
-            let fills = ["fillrandom", "fillseq", "mergecounter", "syncedwrites", "writelatency", "compact"];
+            let fills = [
+                "fillrandom",
+                "fillseq",
+                "manydatabases",
+                "mergecounter",
+                "syncedwrites",
+                "writelatency",
+                "compact",
+            ];
             assert!(fills.iter().any(|work| first.contains(&format!("--work {work}"))), "{first}");
         }
     }

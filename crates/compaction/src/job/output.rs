@@ -7,7 +7,9 @@ use crate::partitioner::{PartitionRequest, SstPartitioner};
 use crate::plan::CompactionPlan;
 use ironstone_base::hash::xxh3_64;
 use ironstone_base::sync::{Arc, Mutex};
-use ironstone_base::{Error, FileNumber, InternalKey, InternalKeyBuf, Result, UserComparator, ValueType};
+use ironstone_base::{
+    Error, FileNumber, InternalKey, InternalKeyBuf, Result, Statistics, UserComparator, ValueType,
+};
 use ironstone_iter::InternalIterator;
 use ironstone_sst::{BuildOptions, CompressionKind, CompressionOptions, TableBuilder, TableReadOptions};
 use ironstone_version::FileMetaData;
@@ -156,6 +158,7 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
                 progress: context.progress.cloned(),
                 priority: self.settings.priority,
                 unasked: 0,
+                statistics: context.build.table.statistics.clone(),
             });
         }
         let builder = TableBuilder::new(self.build_options(number), file)?;
@@ -412,6 +415,7 @@ struct PacedFile {
     priority: IoPriority,
     /// Bytes that were written without asking: small appends are asked for together.
     unasked: u64,
+    statistics: Option<Arc<Statistics>>,
 }
 
 impl PacedFile {
@@ -421,7 +425,7 @@ impl PacedFile {
         if self.unasked > 0
             && let Some(limiter) = &self.limiter
         {
-            limiter.request(self.unasked, self.priority);
+            limiter.request_counted(self.unasked, self.priority, self.statistics.as_deref());
         }
         self.unasked = 0;
     }

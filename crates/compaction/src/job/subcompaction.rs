@@ -8,10 +8,12 @@ use crate::job::output::{CreatedFiles, Cutter, OutputSettings, OutputWriter, Wri
 use crate::job::tombstones::KeptTombstones;
 use crate::job::watch::Watch;
 use crate::plan::CompactionPlan;
+use ironstone_base::statistics::{IoActivity, Ticker};
 use ironstone_base::sync::atomic::{AtomicBool, Ordering};
 use ironstone_base::sync::{Arc, Mutex};
 use ironstone_base::{Error, FragmentedTombstones, Result};
 use ironstone_sst::TableReader;
+use ironstone_vfs::cpu_nanos;
 
 /// A table is cut in at most so many pieces when places for cuts are looked for.
 const MAX_ANCHORS: usize = 128;
@@ -22,6 +24,7 @@ pub(super) struct PartOutput {
     pub(super) written: WrittenFiles,
     pub(super) input_records: u64,
     pub(super) drops: DropCounts,
+    pub(super) cpu_micros: u64,
 }
 
 /// The key ranges of the parts: about equal bytes in each, and at least a file's worth.
@@ -119,6 +122,8 @@ fn run_part<'a>(
     failed: &AtomicBool,
 ) -> Result<PartOutput> {
     (context.cancelled)()?;
+    let _compacting = IoActivity::Compaction.begin();
+    let cpu_before = cpu_nanos();
     let options = IteratorOptions {
         comparator: context.comparator,
         snapshots: context.snapshots,
@@ -128,6 +133,7 @@ fn run_part<'a>(
         end: range.end.as_deref(),
         merge_operator: context.merge_operator,
         tombstones: Some(tombstones),
+        statistics: context.statistics(),
     };
     let filter =
         PartFilter::new(context.filter, &FilterContext::of_plan(plan, context.build.column_family_id))?;
@@ -136,11 +142,18 @@ fn run_part<'a>(
     let mut entries = CompactionIterator::new(input, options, below_levels(plan), watch)?;
     let cutter = (plan.output_level > 0).then(|| Cutter::new(&context.comparator.user, plan));
     let kept = KeptTombstones::of_compaction(plan, context, tombstones, range);
+    let obsolete_ranges = kept.obsolete();
     let mut writer = OutputWriter::new(*context, settings, created, cutter, kept);
     while entries.valid() {
         writer.add(entries.key(), entries.value(), entries.starts_key())?;
         entries.next()?;
     }
-    let (input_records, drops) = (entries.input_records(), *entries.counts());
-    Ok(PartOutput { written: writer.finish()?, input_records, drops })
+    let (input_records, drops) =
+        (entries.input_records(), DropCounts { obsolete_ranges, ..*entries.counts() });
+    let written = writer.finish()?;
+    let cpu_micros = (cpu_nanos() - cpu_before) / 1000;
+    if let Some(statistics) = context.statistics() {
+        statistics.record(Ticker::CompactionCpuTotalTime, cpu_micros);
+    }
+    Ok(PartOutput { written, input_records, drops, cpu_micros })
 }

@@ -52,12 +52,14 @@ pub(crate) struct KeptTombstones<'a> {
     /// Where the next file's share begins.
     from: Option<Vec<u8>>,
     end: Option<&'a [u8]>,
+    /// How many begin in the range that have nothing left to hide.
+    obsolete: u64,
 }
 
 impl<'a> KeptTombstones<'a> {
     /// All of them: of a flush.
     pub(crate) fn all(tombstones: &'a FragmentedTombstones) -> Self {
-        Self { rest: tombstones.iter().collect(), at: 0, from: None, end: None }
+        Self { rest: tombstones.iter().collect(), at: 0, from: None, end: None, obsolete: 0 }
     }
 
     /// Of a compaction: without those that have nothing left to hide.
@@ -75,15 +77,29 @@ impl<'a> KeptTombstones<'a> {
                     && plan.below.iter().all(|files| !overlaps(order, files, begin, end)))
         };
         let oldest_snapshot = context.snapshots.first().copied().unwrap_or(SequenceNumber::MAX);
+        let mut obsolete = 0;
+        let begins_here = |begin: &[u8]| {
+            range.begin.as_deref().is_none_or(|from| order.compare(begin, from).is_ge())
+                && range.end.as_deref().is_none_or(|until| order.compare(begin, until).is_lt())
+        };
         let rest = tombstones.iter().filter_map(|(begin, end, sequences)| {
             let seen_by_all = sequences.partition_point(|&sequence| sequence > oldest_snapshot);
             let kept = match seen_by_all < sequences.len() && nothing_below(begin, end) {
                 true => &sequences[..seen_by_all],
                 false => sequences,
             };
+            if begins_here(begin) {
+                obsolete += (sequences.len() - kept.len()) as u64;
+            }
             (!kept.is_empty()).then_some((begin, end, kept))
         });
-        Self { rest: rest.collect(), at: 0, from: range.begin.clone(), end: range.end.as_deref() }
+        let rest = rest.collect();
+        Self { rest, at: 0, from: range.begin.clone(), end: range.end.as_deref(), obsolete }
+    }
+
+    /// How many begin in the range that have nothing left to hide.
+    pub(super) fn obsolete(&self) -> u64 {
+        self.obsolete
     }
 
     /// The share of the file that ends before `next`, or of the last one.

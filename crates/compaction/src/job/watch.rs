@@ -3,8 +3,10 @@
 use crate::filter::{CompactionFilter, FilterDecision, PartFilter};
 use crate::iterator::{EntryRules, TICK};
 use crate::job::{JobContext, subcompaction};
-use ironstone_base::Result;
+use ironstone_base::statistics::{StatsLevel, Ticker};
 use ironstone_base::sync::atomic::{AtomicBool, Ordering};
+use ironstone_base::{Result, Statistics};
+use ironstone_vfs::TickerTimer;
 
 /// Counts progress, looks whether to stop, and asks the compaction filter.
 pub(crate) struct Watch<'a> {
@@ -14,6 +16,14 @@ pub(crate) struct Watch<'a> {
     pub(crate) filter: Option<PartFilter<'a>>,
     /// What the filter is told.
     pub(crate) level: usize,
+}
+
+impl<'a> Watch<'a> {
+    /// Times the filter, if detailed timers are wanted.
+    fn filter_timer(&self) -> TickerTimer<'a> {
+        let detailed = |statistics: &&'a Statistics| statistics.enabled(StatsLevel::ExceptTimeForMutex);
+        TickerTimer::start(self.context.statistics().filter(detailed), Ticker::FilterOperationTotalTime)
+    }
 }
 
 impl EntryRules for Watch<'_> {
@@ -31,10 +41,12 @@ impl EntryRules for Watch<'_> {
         self.filter.is_some()
     }
     fn filter(&mut self, user_key: &[u8], value: &[u8]) -> Result<FilterDecision> {
+        let _timer = self.filter_timer();
         let filter = self.filter.as_ref().map(PartFilter::get);
         Ok(filter.map_or(FilterDecision::Keep, |filter| filter.filter(self.level, user_key, value)))
     }
     fn filter_operand(&mut self, user_key: &[u8], operand: &[u8]) -> Result<FilterDecision> {
+        let _timer = self.filter_timer();
         let filter = self.filter.as_ref().map(PartFilter::get);
         let ask = |filter: &dyn CompactionFilter| filter.filter_merge_operand(self.level, user_key, operand);
         Ok(filter.map_or(FilterDecision::Keep, ask))

@@ -8,7 +8,7 @@ use crate::info_log::info;
 use crate::listener::{BackgroundErrorReason, CompactionJobInfo, TableInfo};
 use crate::sst_file_manager::SpaceReservation;
 use crate::thread_list::{Operation, ThreadId, ThreadOperation, ThreadStage};
-use ironstone_base::statistics::{Histogram, Ticker};
+use ironstone_base::statistics::{Histogram, IoActivity, Ticker};
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ironstone_base::{Code, ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, SubCode};
@@ -80,6 +80,10 @@ fn pick(engine: &Engine, state: &mut State) -> Option<Claimed> {
         match pick_automatic(&version, &family.data.settings().compaction, &family.running, &context) {
             Some(plan) => match reserve_space(engine, &plan) {
                 Ok(space) => {
+                    if let Some(statistics) = &engine.statistics {
+                        let files = plan.input_files().count() as u64;
+                        statistics.measure(Histogram::NumFilesInSingleCompaction, files);
+                    }
                     let (id, data) = (family.running.add(&plan), Arc::clone(&family.data));
                     return Some(Claimed { data, _version: version, plan, id, _space: space });
                 }
@@ -202,6 +206,11 @@ fn change_files(engine: &Engine, claimed: &Claimed, operation: &Operation<'_>) -
     if plan.kind == PlanKind::TrivialMove {
         data.totals.lock().note_move(plan.output_level, plan.input_bytes());
     }
+    match plan.reason {
+        CompactionReason::FifoMaxSize => engine.count(Ticker::FifoMaxSizeCompactions, 1),
+        CompactionReason::FifoTtl => engine.count(Ticker::FifoTtlCompactions, 1),
+        _ => {}
+    }
     info!(engine.log, "[{}] {plan}: {}", data.name, plan.reason.name());
     Ok(())
 }
@@ -215,6 +224,7 @@ fn rewrite(
     info: &mut CompactionJobInfo,
 ) -> Result<()> {
     let Claimed { data, plan, .. } = claimed;
+    let _compacting = engine.statistics.is_some().then(|| IoActivity::Compaction.begin());
     let started = engine.env.clock.monotonic_nanos();
     log_start(engine, job_id, data, plan);
     let snapshots = engine.snapshots.sequences();
@@ -319,11 +329,38 @@ fn count(engine: &Engine, plan: &CompactionPlan, stats: &CompactionStats, nanos:
     if plan.start_level() == 0 {
         engine.controller.note_compacted(stats.bytes_read_non_output_levels, nanos);
     }
-    engine.count(Ticker::CompactReadBytes, read);
-    engine.count(Ticker::CompactWriteBytes, stats.bytes_written);
-    if let Some(statistics) = &engine.statistics {
-        statistics.measure(Histogram::CompactionTime, nanos / 1000);
+    let Some(statistics) = &engine.statistics else { return };
+    let written = stats.bytes_written;
+    statistics.record(Ticker::CompactReadBytes, read);
+    statistics.record(Ticker::CompactWriteBytes, written);
+    let of_reason = match plan.reason {
+        CompactionReason::FilesMarkedForCompaction => {
+            Some((Ticker::CompactReadBytesMarked, Ticker::CompactWriteBytesMarked))
+        }
+        CompactionReason::PeriodicCompaction => {
+            Some((Ticker::CompactReadBytesPeriodic, Ticker::CompactWriteBytesPeriodic))
+        }
+        CompactionReason::Ttl => Some((Ticker::CompactReadBytesTtl, Ticker::CompactWriteBytesTtl)),
+        _ => None,
+    };
+    if let Some((of_read, of_written)) = of_reason {
+        statistics.record(of_read, read);
+        statistics.record(of_written, written);
     }
+    let drops = &stats.drops;
+    let dropped = [
+        (Ticker::CompactionKeyDropUser, drops.filtered + drops.filtered_operands),
+        (Ticker::CompactionKeyDropNewerEntry, drops.hidden),
+        (Ticker::CompactionKeyDropObsolete, drops.obsolete),
+        (Ticker::CompactionKeyDropRangeDel, drops.range_deleted),
+        (Ticker::CompactionRangeDelDropObsolete, drops.obsolete_ranges),
+        (Ticker::CompactionOptimizedDelDropObsolete, drops.obsolete_above_bottom),
+    ];
+    for (ticker, count) in dropped.into_iter().filter(|(_, count)| *count > 0) {
+        statistics.record(ticker, count);
+    }
+    statistics.measure_time(Histogram::CompactionTime, nanos / 1000);
+    statistics.measure_time(Histogram::CompactionCpuTime, stats.cpu_micros);
 }
 
 fn log_start(engine: &Engine, job_id: u64, data: &ColumnFamilyData, plan: &CompactionPlan) {

@@ -7,14 +7,14 @@ use crate::column_family::ColumnFamilyData;
 use crate::engine::{Engine, Family, State};
 use crate::info_log::info;
 use crate::listener::{BackgroundErrorReason, FlushJobInfo, TableInfo};
-use crate::memtables::{DbMemTable, ImmutableMemTable};
+use crate::memtables::{DbMemTable, FlushReason, ImmutableMemTable};
 use crate::options::DbOptions;
 use crate::thread_list::{Operation, ThreadId, ThreadOperation, ThreadStage};
 use crate::write::switch::Which;
-use ironstone_base::statistics::{Histogram, Ticker};
+use ironstone_base::statistics::{Histogram, IoActivity, Ticker};
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::Ordering;
-use ironstone_base::{Code, ColumnFamilyId, FileNumber, Result, SequenceNumber};
+use ironstone_base::{Code, ColumnFamilyId, FileNumber, Result, SequenceNumber, Statistics};
 use ironstone_compaction::flush::FlushInput;
 use ironstone_compaction::{
     CompactionProgress, FlushOutput, JobContext, SerialWorkers, TableFileCreationReason, run_flush,
@@ -233,6 +233,7 @@ pub(crate) fn flush_all_at_once(engine: &Engine) -> Result<()> {
 /// Writes `taken` to a table. Nothing is installed.
 fn write_table(engine: &Engine, job_id: u64, taken: &Taken, operation: &Operation<'_>) -> Result<Flushed> {
     operation.stage(ThreadStage::FlushRun);
+    let _flushing = engine.statistics.is_some().then(|| IoActivity::Flush.begin());
     let Taken { data, memtables: taken, epoch, progress } = taken;
     let newest = taken.last().expect("a flush takes at least one memtable");
     // Writers may still be inserting what they reserved before the switch.
@@ -244,7 +245,7 @@ fn write_table(engine: &Engine, job_id: u64, taken: &Taken, operation: &Operatio
     engine.log.event(
         "flush_started",
         serde_json::json!({ "job": job_id, "cf_name": data.name, "num_memtables": taken.len(),
-            "num_entries": entries, "flush_reason": "Write Buffer Full" }),
+            "num_entries": entries, "flush_reason": newest.reason.name() }),
     );
     let info = FlushJobInfo {
         cf_id: data.id,
@@ -272,10 +273,20 @@ fn write_table(engine: &Engine, job_id: u64, taken: &Taken, operation: &Operatio
         cancelled: &|| Ok(()),
         reason: TableFileCreationReason::Flush,
     };
+    if let Some(statistics) = &engine.statistics {
+        count_memtables(statistics, bytes as u64, newest.reason);
+    }
     operation.properties(&[("JobID", job_id), ("BytesMemtables", bytes as u64)]);
     operation.stage(ThreadStage::FlushWriteL0);
     let output = job.run(&|| engine.new_file_number())?;
     let nanos = engine.env.clock.monotonic_nanos() - started;
+    if let Some(statistics) = &engine.statistics {
+        let payload = output.stats.input_raw_bytes;
+        statistics.measure(Histogram::FlushMemtableTotalDataSize, payload);
+        statistics.record(Ticker::MemtablePayloadBytesAtFlush, payload);
+        let garbage = payload.saturating_sub(output.stats.output_raw_bytes);
+        statistics.record(Ticker::MemtableGarbageBytesAtFlush, garbage);
+    }
     engine.controller.note_flushed(bytes as u64, nanos);
     let mut edit = VersionEdit::new(data.id);
     edit.log_number = Some(newest.next_wal);
@@ -286,6 +297,21 @@ fn write_table(engine: &Engine, job_id: u64, taken: &Taken, operation: &Operatio
         engine.tell_created(data, job_id, TableFileCreationReason::Flush, file);
     }
     Ok(Flushed { info, data: Arc::clone(data), records: output.stats.output_records, file, edit, nanos })
+}
+
+fn count_memtables(statistics: &Statistics, memory: u64, reason: FlushReason) {
+    statistics.measure(Histogram::FlushMemtableMemoryBytes, memory);
+    let of_reason = match reason {
+        FlushReason::WriteBufferFull => {
+            (Ticker::FlushReasonWriteBufferFull, Histogram::FlushWriteBufferFullMemtableMemoryBytes)
+        }
+        FlushReason::WriteBufferManager => {
+            (Ticker::FlushReasonWriteBufferManager, Histogram::FlushWriteBufferManagerMemtableMemoryBytes)
+        }
+        _ => return,
+    };
+    statistics.record(of_reason.0, 1);
+    statistics.measure(of_reason.1, memory);
 }
 
 /// Makes what was flushed durable and visible, all of it or nothing.
@@ -344,7 +370,7 @@ fn report(engine: &Engine, flushed: &Flushed) {
     data.totals.lock().note_flush(bytes, info.num_entries, nanos / 1000);
     engine.count(Ticker::FlushWriteBytes, bytes);
     if let Some(statistics) = &engine.statistics {
-        statistics.measure(Histogram::FlushTime, nanos / 1000);
+        statistics.measure_time(Histogram::FlushTime, nanos / 1000);
     }
     if let Some(file) = file {
         engine.log.event(

@@ -5,6 +5,7 @@ use crate::engine::Engine;
 use crate::info_log::{info, warning};
 use crate::listener::Event;
 use crate::write::switch::Which;
+use ironstone_base::statistics::{Histogram, Ticker};
 use ironstone_base::sync::Arc;
 use ironstone_base::{Error, Result, Severity};
 
@@ -50,19 +51,35 @@ pub(crate) fn resume(engine: &Engine) -> Result<()> {
 
 /// One try after a disk was full. Answers whether there is to be another one.
 pub(crate) fn try_again(engine: &Arc<Engine>, tries: u32) -> bool {
-    let Err(error) = resume(engine) else { return false };
+    engine.count(Ticker::ErrorHandlerAutoresumeRetryTotalCount, 1);
+    let Err(error) = resume(engine) else {
+        engine.count(Ticker::ErrorHandlerAutoresumeSuccessCount, 1);
+        count_tries(engine, tries);
+        return false;
+    };
     let state = engine.state.lock();
     let wait = !state.closing && state.background_error.as_ref().is_some_and(may_pass);
     drop(state);
     let limit = u32::try_from(engine.options().max_bgerror_resume_count).unwrap_or(0);
     if wait && tries >= limit {
         warning!(engine.log, "still not after {tries} tries, waiting for resume: {error}");
+        count_tries(engine, tries);
         return false;
+    }
+    if !wait {
+        count_tries(engine, tries);
     }
     if tries == 1 {
         info!(engine.log, "cannot go on yet, will try again: {error}");
     }
     wait
+}
+
+/// Trying is over.
+fn count_tries(engine: &Engine, tries: u32) {
+    if let Some(statistics) = &engine.statistics {
+        statistics.measure(Histogram::ErrorHandlerAutoresumeRetryCount, tries.into());
+    }
 }
 
 /// Whether the failure may go away by itself.

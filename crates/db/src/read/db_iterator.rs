@@ -4,13 +4,15 @@
 use crate::Snapshot;
 use crate::engine::Engine;
 use crate::options::ColumnFamilyOptions;
+use crate::read::iterator_counts::IteratorCounts;
+use crate::read::merging::merge_for_read;
 use crate::read::range_tombstones::Covering;
 use crate::read::read_options::ReadOptions;
 use crate::read::source::{IteratorSource, Places};
 use crate::read::view::SuperVersion;
 use ironstone_base::merge::{self, Operands};
 use ironstone_base::perf::{self, PerfMetric};
-use ironstone_base::statistics::Ticker;
+use ironstone_base::statistics::{Histogram, IoActivity, Ticker};
 use ironstone_base::sync::Arc;
 use ironstone_base::{
     Error, InternalKey, InternalKeyBuf, PrefixSeek, Result, SequenceNumber, SliceTransform, UserComparator,
@@ -18,7 +20,7 @@ use ironstone_base::{
 };
 use ironstone_iter::InternalIterator;
 use ironstone_sst::ReadTier;
-use ironstone_vfs::{PerfCpuTimer, PerfTimer};
+use ironstone_vfs::{PerfCpuTimer, PerfTimer, StatsTimer};
 use std::cmp::Ordering;
 
 /// After so many hidden entries of one user key in a row, a seek jumps over the rest.
@@ -71,6 +73,12 @@ pub struct DbIterator {
     /// How many tombstones the last move forward passed, and the key of the first.
     passed: u32,
     first_passed: Vec<u8>,
+    /// What it does, if that is counted.
+    counts: Option<Box<IteratorCounts>>,
+    /// Its moves are more than steps: it is tailing, or counted.
+    is_special: bool,
+    /// Entries passed over by the last move.
+    skipped: u64,
 }
 
 /// Where an iterator may go.
@@ -156,6 +164,9 @@ impl Bounds {
 impl DbIterator {
     pub(crate) fn new(places: Places, bounds: Bounds, source: Option<IteratorSource>) -> Self {
         let Places { inner, tombstones, sequence, view } = places;
+        let tailing = source.as_ref().is_some_and(|source| source.options.tailing);
+        let statistics = view.statistics.clone().filter(|_| source.is_some());
+        let counts = statistics.map(|statistics| Box::new(IteratorCounts::new(statistics)));
         Self {
             inner,
             sequence,
@@ -170,7 +181,10 @@ impl DbIterator {
             left_key: Vec::new(),
             passed: 0,
             first_passed: Vec::new(),
-            tailing: source.as_ref().is_some_and(|source| source.options.tailing),
+            is_special: tailing || counts.is_some(),
+            counts,
+            skipped: 0,
+            tailing,
             source,
         }
     }
@@ -209,7 +223,7 @@ impl DbIterator {
             return self.seek(lower);
         }
         self.bounds.note_seek(None);
-        let result = self.timed_seek(Self::do_seek_to_first);
+        let result = self.timed_seek(None, Self::do_seek_to_first);
         self.finish_at_end(result)
     }
     /// Moves to the last key.
@@ -218,39 +232,109 @@ impl DbIterator {
             return self.seek_for_prev(upper);
         }
         self.bounds.note_seek(None);
-        let result = self.timed_seek(Self::do_seek_to_last);
+        let result = self.timed_seek(None, Self::do_seek_to_last);
         self.finish_at_end(result)
     }
     /// Moves to the first key at or after `target`.
     pub fn seek(&mut self, target: impl AsRef<[u8]>) -> Result<bool> {
-        let result = self.timed_seek(|iter| iter.do_seek(target.as_ref()));
-        self.finish(result)
+        let result = self.timed_seek(Some(Histogram::DbSeek), |iter| iter.do_seek(target.as_ref()));
+        self.finish_seek(result)
     }
     /// Moves to the last key at or before `target`.
     pub fn seek_for_prev(&mut self, target: impl AsRef<[u8]>) -> Result<bool> {
-        let result = self.timed_seek(|iter| iter.do_seek_for_prev(target.as_ref()));
-        self.finish(result)
+        let result = self.timed_seek(Some(Histogram::DbSeek), |iter| iter.do_seek_for_prev(target.as_ref()));
+        self.finish_seek(result)
     }
     /// Moves to the next key; stays at the end when it is there.
     #[allow(clippy::should_implement_trait)] // Fallible: see `entries` for the std form.
     #[inline]
     pub fn next(&mut self) -> Result<bool> {
+        if self.is_special {
+            return self.next_special();
+        }
+        self.step()
+    }
+
+    #[inline]
+    fn step(&mut self) -> Result<bool> {
         let _timer = PerfCpuTimer::start(PerfMetric::IterNextCpuNanos);
         perf::count_all([(PerfMetric::IterNextCount, 1), (PerfMetric::InternalKeySkippedCount, 1)]);
         let result = match self.position {
             Position::Unset | Position::Nowhere => return self.status().map(|()| false),
-            _ if self.tailing => self.step_tailing(),
             Position::Forward => self.step_forward(),
             Position::Merged => self.find_forward(true),
             Position::Backward => self.turn_forward(),
         };
         self.finish(result)
     }
+    /// As [`next`](Self::next), tailing or counted.
+    #[cold]
+    #[inline(never)]
+    fn next_special(&mut self) -> Result<bool> {
+        let _reading = self.counts.is_some().then(|| IoActivity::DbIterator.begin());
+        let found = match self.tailing && self.valid() {
+            true => {
+                let _timer = PerfCpuTimer::start(PerfMetric::IterNextCpuNanos);
+                perf::count_all([(PerfMetric::IterNextCount, 1), (PerfMetric::InternalKeySkippedCount, 1)]);
+                let result = self.step_tailing();
+                self.finish(result)
+            }
+            false => self.step(),
+        };
+        let bytes = self.note_arrival();
+        if let Some(counts) = &mut self.counts {
+            counts.next += 1;
+            counts.next_found += u64::from(bytes.is_some());
+        }
+        found
+    }
+
+    /// Counts what was passed over, and the entry stood on: answers how many bytes it has.
+    fn note_arrival(&mut self) -> Option<u64> {
+        let bytes = self.key().map(|key| (key.len() + self.value().map_or(0, <[u8]>::len)) as u64);
+        if self.position == Position::Forward {
+            self.inner.note_use();
+        }
+        let skipped = std::mem::take(&mut self.skipped);
+        if let Some(counts) = &mut self.counts {
+            counts.skipped += skipped;
+            counts.bytes += bytes.unwrap_or(0);
+        }
+        bytes
+    }
+
+    fn count_reseek(&self) {
+        if let Some(counts) = &self.counts {
+            counts.statistics.record(Ticker::NumberOfReseeksInIteration, 1);
+        }
+    }
+
     /// Moves to the previous key; stays at the end when it is there.
     pub fn prev(&mut self) -> Result<bool> {
+        if self.is_special {
+            return self.prev_special();
+        }
+        self.step_back()
+    }
+
+    /// As [`prev`](Self::prev), tailing or counted.
+    #[cold]
+    #[inline(never)]
+    fn prev_special(&mut self) -> Result<bool> {
         if self.tailing {
             return self.finish(Err(backward()));
         }
+        let _reading = IoActivity::DbIterator.begin();
+        let found = self.step_back();
+        let bytes = self.note_arrival();
+        if let Some(counts) = &mut self.counts {
+            counts.prev += 1;
+            counts.prev_found += u64::from(bytes.is_some());
+        }
+        found
+    }
+
+    fn step_back(&mut self) -> Result<bool> {
         let _timer = PerfCpuTimer::start(PerfMetric::IterPrevCpuNanos);
         perf::count(PerfMetric::IterPrevCount, 1);
         let result = match self.position {
@@ -362,7 +446,7 @@ impl DbIterator {
 
     /// As `finish`, for an iterator that was sent to one end of all keys.
     fn finish_at_end(&mut self, result: Result<Position>) -> Result<bool> {
-        let found = self.finish(result)?;
+        let found = self.finish_seek(result)?;
         if self.bounds.same_as_start.is_some() {
             let here = self.key().map(<[u8]>::to_vec);
             self.bounds.note_start(here.as_deref());
@@ -370,7 +454,49 @@ impl DbIterator {
         Ok(found)
     }
 
-    fn timed_seek(&mut self, seek: impl FnOnce(&mut Self) -> Result<Position>) -> Result<Position> {
+    /// As `finish`, after a seek.
+    fn finish_seek(&mut self, result: Result<Position>) -> Result<bool> {
+        let found = self.finish(result);
+        if self.counts.is_some() {
+            self.count_seek();
+        }
+        found
+    }
+
+    #[cold]
+    fn count_seek(&mut self) {
+        let bytes = self.note_arrival();
+        if let Some(counts) = &self.counts {
+            counts.statistics.record(Ticker::NumberDbSeek, 1);
+            counts.statistics.record(Ticker::NumberDbSeekFound, u64::from(bytes.is_some()));
+        }
+    }
+
+    #[inline]
+    fn timed_seek(
+        &mut self,
+        histogram: Option<Histogram>,
+        seek: impl FnOnce(&mut Self) -> Result<Position>,
+    ) -> Result<Position> {
+        if self.counts.is_some() {
+            return self.counted_seek(histogram, seek);
+        }
+        let _timer = PerfCpuTimer::start(PerfMetric::IterSeekCpuNanos);
+        perf::count(PerfMetric::IterSeekCount, 1);
+        seek(self)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn counted_seek(
+        &mut self,
+        histogram: Option<Histogram>,
+        seek: impl FnOnce(&mut Self) -> Result<Position>,
+    ) -> Result<Position> {
+        let statistics = self.counts.as_ref().map(|counts| Arc::clone(&counts.statistics));
+        let _reading = IoActivity::DbIterator.begin();
+        let _stats_timer = histogram.map(|histogram| StatsTimer::start(statistics.as_deref(), histogram));
+        self.skipped = 0;
         let _timer = PerfCpuTimer::start(PerfMetric::IterSeekCpuNanos);
         perf::count(PerfMetric::IterSeekCount, 1);
         seek(self)
@@ -550,6 +676,7 @@ impl DbIterator {
                     Ordering::Greater => {}
                     Ordering::Equal => {
                         perf::count(PerfMetric::InternalKeySkippedCount, 1);
+                        self.skipped += 1;
                         skips += 1;
                         self.skip_hidden(&mut skips)?;
                         continue;
@@ -564,6 +691,7 @@ impl DbIterator {
             }
             if self.tombstones.any() && self.tombstones.hides(user_key, key.sequence())? {
                 perf::count(PerfMetric::InternalKeySkippedCount, 1);
+                self.skipped += 1;
                 self.pass_over();
                 (skipping, skips) = (true, 0);
                 self.skip_covered()?;
@@ -572,6 +700,7 @@ impl DbIterator {
             match entry_type(key)? {
                 ValueType::Deletion | ValueType::SingleDeletion => {
                     perf::count(PerfMetric::InternalDeleteSkippedCount, 1);
+                    self.skipped += 1;
                     self.pass_over();
                     if self.passed == 0 {
                         self.first_passed.clone_from(&self.saved_key);
@@ -603,6 +732,7 @@ impl DbIterator {
         match self.tombstones.skip() {
             Some((child, target)) => {
                 perf::count(PerfMetric::InternalRangeDelReseekCount, 1);
+                self.count_reseek();
                 if child == 0 {
                     self.inner.seek(target.as_key())?;
                 } else if self.inner.next()? {
@@ -620,8 +750,8 @@ impl DbIterator {
     /// older into `saved_value`, and leaves `inner` behind what it used.
     #[cold]
     fn gather_forward(&mut self) -> Result<()> {
-        let operator = merge::operator_of(self.view.merge_operator.as_ref())?;
-        let Self { operands, inner, bounds, tombstones, saved_key, saved_value, .. } = self;
+        let Self { operands, inner, bounds, tombstones, saved_key, saved_value, view, .. } = self;
+        let operator = merge::operator_of(view.merge_operator.as_ref())?;
         operands.clear();
         operands.push(inner.value());
         let mut base = None;
@@ -644,7 +774,8 @@ impl DbIterator {
         }
         perf::count(PerfMetric::InternalMergeCount, operands.len() as u64);
         let _timer = PerfTimer::start(PerfMetric::MergeOperatorTimeNanos);
-        *saved_value = merge::full_merge(operator, saved_key, base, operands.iter().rev())?;
+        *saved_value =
+            merge_for_read(view.statistics.as_deref(), operator, saved_key, base, operands.iter().rev())?;
         Ok(())
     }
 
@@ -655,6 +786,7 @@ impl DbIterator {
             return Ok(());
         }
         *skips = 0;
+        self.count_reseek();
         let last = InternalKeyBuf::new(&self.saved_key, SequenceNumber::ZERO, ValueType::FOR_SEEK_FOR_PREV);
         self.inner.seek(last.as_key())?;
         // The seek lands on that very entry if it exists.
@@ -712,6 +844,9 @@ impl DbIterator {
                 ValueType::Value if !is_hidden => {
                     self.saved_value.clear();
                     self.saved_value.extend_from_slice(self.inner.value());
+                    if self.is_special {
+                        self.inner.note_use();
+                    }
                     self.operands.clear();
                     has_value = true;
                 }
@@ -734,7 +869,9 @@ impl DbIterator {
             let base = has_value.then_some(&*self.saved_value);
             perf::count(PerfMetric::InternalMergeCount, self.operands.len() as u64);
             let _timer = PerfTimer::start(PerfMetric::MergeOperatorTimeNanos);
-            self.saved_value = merge::full_merge(operator, &self.saved_key, base, self.operands.iter())?;
+            let statistics = self.view.statistics.as_deref();
+            let operands = self.operands.iter();
+            self.saved_value = merge_for_read(statistics, operator, &self.saved_key, base, operands)?;
             has_value = true;
         }
         Ok(if has_value { Position::Backward } else { Position::Nowhere })
@@ -742,6 +879,7 @@ impl DbIterator {
 
     /// The key in `saved_key` has many versions: seeks the newest visible one instead of walking.
     fn jump_to_newest(&mut self) -> Result<Position> {
+        self.count_reseek();
         let newest = InternalKeyBuf::for_seek(&self.saved_key, self.sequence);
         self.inner.seek(newest.as_key())?;
         let here = self.inner.valid().then(|| self.inner.key());

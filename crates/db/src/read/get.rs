@@ -8,13 +8,17 @@
 //! places after it have. Merge operands are gathered down to the first entry that is none.
 
 use super::db_iterator::unbuilt_entry;
+use super::merging::merge_for_read;
 use super::pinned_value::PinnedValue;
 use super::view::{LevelView, SuperVersion};
 use crate::memtables::DbMemTable;
 use crate::table_cache::TableSlot;
 use ironstone_base::perf::{self, LevelMetric, PerfMetric};
+use ironstone_base::statistics::Ticker;
 use ironstone_base::sync::Arc;
-use ironstone_base::{Error, InternalKeyBuf, Result, SequenceNumber, ValueType, merge};
+use ironstone_base::{
+    Error, InternalKeyBuf, Result, SequenceNumber, Statistics, ValueType, merge,
+};
 use ironstone_sst::{PointTarget, ReadContext, ReadTier, TableEntry};
 use ironstone_vfs::PerfTimer;
 use smallvec::SmallVec;
@@ -50,6 +54,40 @@ thread_local! {
     static FOUND_LATELY: Cell<bool> = const { Cell::new(false) };
 }
 
+/// Hears where a point read found its key. The one that does nothing costs nothing.
+trait Observer: Copy {
+    fn in_memtables(self, found: bool);
+    fn value_on_level(self, level: u32);
+}
+
+impl Observer for () {
+    #[inline(always)]
+    fn in_memtables(self, _found: bool) {}
+    #[inline(always)]
+    fn value_on_level(self, _level: u32) {}
+}
+
+impl Observer for &Statistics {
+    fn in_memtables(self, found: bool) {
+        self.record(if found { Ticker::MemtableHit } else { Ticker::MemtableMiss }, 1);
+    }
+    fn value_on_level(self, level: u32) {
+        count_hit(self, level);
+    }
+}
+
+/// Counts a value that was found in a table of `level`.
+pub(super) fn count_hit(statistics: &Statistics, level: u32) {
+    statistics.record(
+        match level {
+            0 => Ticker::GetHitL0,
+            1 => Ticker::GetHitL1,
+            _ => Ticker::GetHitL2AndUp,
+        },
+        1,
+    );
+}
+
 impl SuperVersion {
     /// The value of `user_key` at `at`.
     pub(crate) fn get(
@@ -57,6 +95,28 @@ impl SuperVersion {
         user_key: &[u8],
         at: SequenceNumber,
         context: &ReadContext,
+    ) -> Result<Option<PinnedValue>> {
+        self.get_observed(user_key, at, context, ())
+    }
+
+    /// The same, and counts where it was found.
+    pub(crate) fn get_counted(
+        &self,
+        user_key: &[u8],
+        at: SequenceNumber,
+        context: &ReadContext,
+        statistics: &Statistics,
+    ) -> Result<Option<PinnedValue>> {
+        self.get_observed(user_key, at, context, statistics)
+    }
+
+    #[inline]
+    fn get_observed<O: Observer>(
+        &self,
+        user_key: &[u8],
+        at: SequenceNumber,
+        context: &ReadContext,
+        observer: O,
     ) -> Result<Option<PinnedValue>> {
         let mut found = Found::Nothing;
         if context.read_tier != ReadTier::Persisted {
@@ -69,12 +129,13 @@ impl SuperVersion {
                 }
             }
         }
+        observer.in_memtables(!matches!(found, Found::Nothing));
         if matches!(found, Found::Nothing) {
             if context.read_tier == ReadTier::Memtable {
                 return Err(not_in_memtables());
             }
             let _timer = PerfTimer::start(PerfMetric::GetFromOutputFilesTime);
-            found = self.in_tables(user_key, at, context)?;
+            found = self.in_tables(user_key, at, context, observer)?;
         }
         match found {
             Found::Value(value) => Ok(Some(value)),
@@ -128,7 +189,13 @@ impl SuperVersion {
         Ok(None)
     }
 
-    fn in_tables(&self, user_key: &[u8], at: SequenceNumber, context: &ReadContext) -> Result<Found> {
+    fn in_tables<O: Observer>(
+        &self,
+        user_key: &[u8],
+        at: SequenceNumber,
+        context: &ReadContext,
+        observer: O,
+    ) -> Result<Found> {
         let expected = FOUND_LATELY.get();
         let found = self.for_each_table(user_key, at, |Candidate { slot, target, is_last }| {
             let found = slot.with_reader(|table| {
@@ -141,6 +208,7 @@ impl SuperVersion {
             })?;
             if let Found::Value(_) = &found {
                 perf::count_at_level(LevelMetric::UserKeyReturnCount, slot.level());
+                observer.value_on_level(slot.level());
             }
             Ok(if matches!(found, Found::Nothing) {
                 ControlFlow::Continue(())
@@ -180,7 +248,8 @@ impl SuperVersion {
         let oldest_first = newest_first.iter().rev().map(|operand| &**operand);
         perf::count(PerfMetric::InternalMergePointLookupCount, newest_first.len() as u64);
         let _timer = PerfTimer::start(PerfMetric::MergeOperatorTimeNanos);
-        let value = merge::full_merge(operator, user_key, base.flatten().as_deref(), oldest_first)?;
+        let (statistics, base) = (self.statistics.as_deref(), base.flatten());
+        let value = merge_for_read(statistics, operator, user_key, base.as_deref(), oldest_first)?;
         Ok(Some(PinnedValue::owned(value)))
     }
 

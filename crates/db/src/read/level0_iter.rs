@@ -58,12 +58,18 @@ impl Level0Iter {
         let mut iters = Vec::new();
         for (at, slot) in tables.iter().enumerate() {
             slot.with_reader(|reader| {
-                if let Some((target, direction)) = target
-                    && reader.is_ruled_out(&self.options.read, &self.prefix_seek, target, direction)?
-                {
+                let (asked, is_out) = match target {
+                    Some((target, direction)) => {
+                        reader.is_ruled_out(&self.options.read, &self.prefix_seek, target, direction)?
+                    }
+                    None => (false, false),
+                };
+                if is_out {
                     return Ok(());
                 }
-                iters.push(self.idle[at].take().unwrap_or_else(|| reader.iter(&self.options)));
+                let mut iter = self.idle[at].take().unwrap_or_else(|| reader.iter(&self.options));
+                iter.set_filter_used(asked);
+                iters.push(iter);
                 self.taking_part.push(at);
                 Ok(())
             })?;
@@ -120,5 +126,8 @@ impl InternalIterator for Level0Iter {
     #[inline]
     fn value(&self) -> &[u8] {
         self.merge.value()
+    }
+    fn note_use(&mut self) {
+        self.merge.note_use();
     }
 }

@@ -18,6 +18,8 @@ pub(crate) struct LevelIter {
     /// The table that `current` reads.
     at: usize,
     current: Option<TableIter>,
+    /// The filter of the table that the last seek went to was asked.
+    filter_used: bool,
     /// Raised when a table with range tombstones is opened.
     has_tombstones: Arc<AtomicBool>,
 }
@@ -30,7 +32,16 @@ impl LevelIter {
         has_tombstones: Arc<AtomicBool>,
     ) -> Self {
         let prefix_seek = options.prefix_seek.take();
-        Self { level, options, prefix_seek, comparator, at: 0, current: None, has_tombstones }
+        Self {
+            level,
+            options,
+            prefix_seek,
+            comparator,
+            at: 0,
+            current: None,
+            filter_used: false,
+            has_tombstones,
+        }
     }
 
     /// Opens table `at`, unless it is the one that is open.
@@ -47,7 +58,9 @@ impl LevelIter {
             })?);
             self.at = at;
         }
-        Ok(self.current.as_mut().expect("opened above"))
+        let current = self.current.as_mut().expect("opened above");
+        current.set_filter_used(self.filter_used);
+        Ok(current)
     }
 
     /// Whether table `at` has nothing to show from `target` on, by its prefix filter; then it needs no iterator.
@@ -60,10 +73,12 @@ impl LevelIter {
             }
             reader.is_ruled_out(read, seek, target, direction)
         });
-        if !matches!(is_out, Ok(false)) {
+        if !matches!(is_out, Ok((_, false))) {
             self.current = None;
         }
-        is_out
+        let (asked, is_out) = is_out?;
+        self.filter_used = asked;
+        Ok(is_out)
     }
 
     /// From behind table `at - 1` to the first entry of the tables from `at` on, up to the upper bound.
@@ -162,5 +177,10 @@ impl InternalIterator for LevelIter {
     #[inline]
     fn value(&self) -> &[u8] {
         self.current.as_ref().expect("value is called when valid").value()
+    }
+    fn note_use(&mut self) {
+        if let Some(table) = &mut self.current {
+            table.note_use();
+        }
     }
 }

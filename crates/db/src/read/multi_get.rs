@@ -1,10 +1,11 @@
 //! Many point lookups at once: tables are asked in steps for all keys that they may hold, so that what one key waits for
 //! (memory, blocks of the file) is on its way while the others go on.
 
-use super::get::{Found, from_table, in_memtable, not_in_memtables};
+use super::get::{Found, count_hit, from_table, in_memtable, not_in_memtables};
 use super::pinned_value::PinnedValue;
 use super::view::{LevelView, SuperVersion};
 use ironstone_base::perf::{self, LevelMetric};
+use ironstone_base::statistics::{BlocksRead, Histogram, Ticker};
 use ironstone_base::sync::Arc;
 use ironstone_base::{InternalKeyBuf, Result, SequenceNumber};
 use ironstone_sst::{
@@ -63,15 +64,32 @@ impl SuperVersion {
             hash: KeyHash::of(keys[index]),
             is_settled: false,
         }));
+        let mut levels_read = 0;
         for (level, view) in self.levels.iter().enumerate().filter(|(_, view)| !view.files.is_empty()) {
             if pending.is_empty() {
                 break;
+            }
+            if self.statistics.is_some() {
+                BlocksRead::take();
             }
             match level {
                 0 => self.ask_level0(view, context, &mut pending, &mut results),
                 _ => self.ask_level(view, context, &mut pending, &mut results),
             }
             pending.retain(|key| !key.is_settled);
+            if let Some(statistics) = &self.statistics {
+                let BlocksRead { meta, data } = BlocksRead::take();
+                if meta > 0 {
+                    statistics.measure(Histogram::NumIndexAndFilterBlocksReadPerLevel, meta);
+                }
+                if data > 0 {
+                    statistics.measure(Histogram::NumSstReadPerLevel, data);
+                    levels_read += 1;
+                }
+            }
+        }
+        if let Some(statistics) = self.statistics.as_ref().filter(|_| levels_read > 0) {
+            statistics.measure(Histogram::NumLevelReadPerMultiget, levels_read);
         }
         results
     }
@@ -98,6 +116,10 @@ impl SuperVersion {
                 }
             }
             left.push((self.comparator.user.order_prefix(user_key), index));
+        }
+        if let Some(statistics) = &self.statistics {
+            statistics.record(Ticker::MemtableHit, (keys.len() - left.len()) as u64);
+            statistics.record(Ticker::MemtableMiss, left.len() as u64);
         }
         left
     }
@@ -181,6 +203,9 @@ impl SuperVersion {
         let mut gets: Vec<PendingGet<'_>> = Vec::with_capacity(pending.len());
         let mut answers: Vec<(usize, Result<Found>)> = Vec::with_capacity(pending.len());
         for Asked { table, keys } in asked {
+            if let Some(statistics) = &self.statistics {
+                statistics.measure(Histogram::SstBatchSize, keys.len() as u64);
+            }
             match view.tables[*table].reader() {
                 Ok(reader) => {
                     let start = gets.len();
@@ -209,6 +234,9 @@ impl SuperVersion {
                 let found = reader.finish_get(context, get).and_then(|entry| from_table(entry, covered));
                 if let Ok(Found::Value(_)) = found {
                     perf::count_at_level(LevelMetric::UserKeyReturnCount, reader.level());
+                    if let Some(statistics) = &self.statistics {
+                        count_hit(statistics, reader.level());
+                    }
                 }
                 answers.push((at, found));
             }

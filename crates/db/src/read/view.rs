@@ -7,8 +7,9 @@ use crate::memtables::DbMemTable;
 use crate::read::acquire;
 use crate::snapshot::Snapshot;
 use crate::table_cache::{TableOpener, TableSlot};
+use ironstone_base::statistics::Ticker;
 use ironstone_base::sync::Arc;
-use ironstone_base::{Error, InternalKeyComparator, MergeOperator, Result, SequenceNumber};
+use ironstone_base::{Error, InternalKeyComparator, MergeOperator, Result, SequenceNumber, Statistics};
 use ironstone_version::{LevelFiles, Version};
 
 /// Memtables and version of a column family, from one installation to the next. Readers hold it
@@ -23,8 +24,18 @@ pub(crate) struct SuperVersion {
     pub(crate) merge_operator: Option<Arc<dyn MergeOperator>>,
     /// Counts installations.
     pub(crate) number: u64,
+    /// Where reads are counted.
+    pub(crate) statistics: Option<Arc<Statistics>>,
     /// The last field: it is dropped when the others no longer hold a file.
     pub(crate) _poke: PokeWhenDropped,
+}
+
+impl Drop for SuperVersion {
+    fn drop(&mut self) {
+        if let Some(statistics) = &self.statistics {
+            statistics.record(Ticker::NumberSuperversionCleanups, 1);
+        }
+    }
 }
 
 /// Lets somebody look for files that nobody needs any more.

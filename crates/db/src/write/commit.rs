@@ -16,13 +16,15 @@ use super::sync_group::SyncGroup;
 use crate::memtables::{DbMemTable, Merges};
 use crate::write_batch::{BatchIter, BatchRecord, HEADER_LEN, WriteBatch, check_protection};
 use ironstone_base::perf::PerfMetric;
+use ironstone_base::statistics::{Histogram, Ticker};
 use ironstone_base::sync::{Arc, Mutex, MutexGuard};
 use ironstone_base::{
-    ColumnFamilyId, Error, FileNumber, Protection, Result, SequenceNumber, Severity, ValueType,
+    ColumnFamilyId, Error, FileNumber, Protection, Result, SequenceNumber, Severity, Statistics, ValueType,
 };
-use ironstone_vfs::{Directory, PerfTimer, WritableFile};
+use ironstone_vfs::{Directory, PerfTimer, StatsTimer, WritableFile};
 use ironstone_wal::{LogFramer, PredecessorWal};
 use smallvec::SmallVec;
+use std::cell::Cell;
 use std::collections::HashMap;
 
 /// With manual flushing, the buffer is written without being asked once it is this large.
@@ -92,6 +94,8 @@ struct LogIo {
     /// Set by the first failure; nobody can say what the file holds behind its last good byte, and
     /// a later write that we acknowledge could sit on top of a hole. Cleared by a new WAL only.
     failed: Option<Error>,
+    /// Where syncs are counted.
+    statistics: Option<Arc<Statistics>>,
     /// Ranges `(after, through]` of log offsets that were given up with a failed WAL. A writer that
     /// slept through the failure and the new WAL still learns that its record is in neither.
     lost: Vec<(u64, u64, Error)>,
@@ -165,6 +169,7 @@ impl CommitPipeline {
                 spare: Vec::new(),
                 failed: None,
                 lost: Vec::new(),
+                statistics: None,
             }),
             log: Mutex::new(LogTail {
                 last_sequence,
@@ -180,6 +185,12 @@ impl CommitPipeline {
             sync_group: SyncGroup::default(),
             sync_before_next,
         }
+    }
+
+    /// Counts syncs in `statistics`.
+    pub(crate) fn counted(mut self, statistics: Option<&Arc<Statistics>>) -> Self {
+        self.io.get_mut().statistics = statistics.cloned();
+        self
     }
 
     /// Says in the first WAL of all what was before it.
@@ -320,7 +331,17 @@ impl CommitPipeline {
                 }
             }
             LogLevel::Written => {}
-            LogLevel::Synced => return self.sync_group.wait_or_lead(end, || self.log_now(end, level)),
+            LogLevel::Synced => {
+                let mut leads = false;
+                let result = self.sync_group.wait_or_lead(end, || {
+                    leads = true;
+                    self.log_now(end, level)
+                });
+                if !leads {
+                    LoggedByOther::note();
+                }
+                return result;
+            }
         }
         self.log_now(end, level).map(drop)
     }
@@ -341,6 +362,8 @@ impl CommitPipeline {
             if level == LogLevel::Synced {
                 io.sync()?;
             }
+        } else {
+            LoggedByOther::note();
         }
         // Beyond what was lost, an offset that is durable says nothing of those before it.
         Ok(if io.lost.is_empty() { io.synced } else { 0 })
@@ -610,7 +633,12 @@ impl LogIo {
         self.check()?;
         self.sync_closed()?;
         if self.synced < self.written {
+            let timer = StatsTimer::start(self.statistics.as_deref(), Histogram::WalFileSyncMicros);
             let result = self.file.sync();
+            drop(timer);
+            if let Some(statistics) = &self.statistics {
+                statistics.record(Ticker::WalFileSynced, 1);
+            }
             self.note(result)?;
             self.synced = self.written;
         }
@@ -632,6 +660,23 @@ impl LogIo {
             self.synced_closed.push(number);
         }
         Ok(())
+    }
+}
+
+/// Whether the last write of a thread was logged by another one, together with its own.
+pub(crate) struct LoggedByOther;
+
+thread_local! {
+    static LOGGED_BY_OTHER: Cell<bool> = const { Cell::new(false) };
+}
+
+impl LoggedByOther {
+    fn note() {
+        LOGGED_BY_OTHER.set(true);
+    }
+    /// Answers it, and forgets it.
+    pub(crate) fn take() -> bool {
+        LOGGED_BY_OTHER.take()
     }
 }
 

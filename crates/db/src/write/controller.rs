@@ -9,9 +9,10 @@
 use crate::listener::WriteStallCause;
 use crate::write::stalls::Waits;
 use ironstone_base::perf::PerfMetric;
+use ironstone_base::statistics::{Histogram, Ticker};
 use ironstone_base::sync::atomic::{AtomicU64, Ordering};
-use ironstone_base::sync::{Condvar, Mutex};
-use ironstone_base::{ColumnFamilyId, Error, Result};
+use ironstone_base::sync::{Arc, Condvar, Mutex};
+use ironstone_base::{ColumnFamilyId, Error, Result, Statistics};
 use ironstone_vfs::{Clock, PerfTimer};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -116,6 +117,7 @@ pub(crate) struct WriteController {
     flushed: Drain,
     /// Why writers wait now.
     cause: Mutex<Option<Blamed>>,
+    statistics: Option<Arc<Statistics>>,
     stop: Mutex<()>,
     resumed: Condvar,
     /// For what how many waited, and how long.
@@ -147,7 +149,7 @@ impl Drain {
 }
 
 impl WriteController {
-    pub(crate) fn new(delayed_write_rate: u64) -> Self {
+    pub(crate) fn new(delayed_write_rate: u64, statistics: Option<Arc<Statistics>>) -> Self {
         let controller = Self {
             rate: AtomicU64::new(0),
             paid_until: AtomicU64::new(0),
@@ -155,6 +157,7 @@ impl WriteController {
             compacted: Drain::default(),
             flushed: Drain::default(),
             cause: Mutex::default(),
+            statistics,
             waits: Mutex::default(),
             stop: Mutex::new(()),
             resumed: Condvar::new(),
@@ -306,6 +309,10 @@ impl WriteController {
         if waited > 0 {
             self.delayed_micros.fetch_add(waited, Ordering::Relaxed);
             self.delays.fetch_add(1, Ordering::Relaxed);
+            if let Some(statistics) = &self.statistics {
+                statistics.record(Ticker::StallMicros, waited);
+                statistics.measure(Histogram::WriteStall, waited);
+            }
         }
         Ok(())
     }
@@ -354,7 +361,7 @@ mod tests {
 
     #[test]
     fn the_rate_falls_smoothly_with_the_debt() {
-        let controller = WriteController::new(8 << 20);
+        let controller = WriteController::new(8 << 20, None);
         controller.note_compacted(100 << 20, 1_000_000_000);
         let mut last = u64::MAX;
         assert!(debt(19).is_none());
@@ -382,7 +389,7 @@ mod tests {
             };
             limits.debts(ColumnFamilyId::DEFAULT, state).next()
         };
-        let controller = WriteController::new(1 << 20);
+        let controller = WriteController::new(1 << 20, None);
         controller.note_flushed(300 << 20, 1_000_000_000);
         controller.note_compacted(100 << 20, 1_000_000_000);
         assert!(debt(1, 0.9, 0.0).is_none(), "one more is free");
@@ -419,7 +426,7 @@ mod tests {
     #[test]
     fn a_delayed_write_pays_and_one_that_will_not_wait_is_refused() {
         let clock = ManualClock::new(0);
-        let controller = WriteController::new(1 << 20);
+        let controller = WriteController::new(1 << 20, None);
         controller.set_debts(debt(28));
         let rate = controller.state().1;
         controller.admit(rate, false, &clock, || Ok(())).unwrap();
@@ -452,7 +459,7 @@ mod tests {
     #[test]
     fn a_stop_ends_when_the_database_fails() {
         let clock = ManualClock::new(0);
-        let controller = WriteController::new(1 << 20);
+        let controller = WriteController::new(1 << 20, None);
         controller.set_debts(debt(40));
         let failed = controller.admit(1, false, &clock, || Err(Error::shutdown()));
         assert!(failed.is_err());

@@ -3,7 +3,7 @@
 use crate::column_family::ColumnFamilyData;
 use crate::engine::{Engine, Family, State, WalState};
 use crate::listener::{BackgroundErrorReason, Event, MemTableInfo};
-use crate::memtables::{DbMemTable, ImmutableMemTable, Merges};
+use crate::memtables::{DbMemTable, FlushReason, ImmutableMemTable, Merges};
 use crate::options::ColumnFamilyOptions;
 use crate::write::commit::Reserved;
 use crate::write_buffer_manager::MemTableMemory;
@@ -21,6 +21,8 @@ pub(crate) enum Which {
     Due,
     /// These, unless they are empty.
     Of(Vec<ColumnFamilyId>),
+    /// This one, unless it is empty, since memtables take too much memory.
+    Largest(ColumnFamilyId),
     /// These, empty or not.
     Exactly(Vec<ColumnFamilyId>),
     /// All, empty or not: the WAL is given up.
@@ -65,7 +67,14 @@ impl Engine {
         let mut state = self.state.lock();
         let chosen = self.chosen(&state, which);
         let give_up = matches!(which, Which::All);
-        let reserved = match self.rotate(&mut state, number, wal, &chosen, give_up, reserve) {
+        let reason = |memtable: &DbMemTable| match which {
+            Which::All => FlushReason::ErrorRecovery,
+            Which::Largest(_) => FlushReason::WriteBufferManager,
+            Which::Due if memtable.is_full() => FlushReason::WriteBufferFull,
+            Which::Due => FlushReason::WalFull,
+            Which::Of(_) | Which::Exactly(_) => FlushReason::Manual,
+        };
+        let reserved = match self.rotate(&mut state, number, wal, &chosen, (give_up, &reason), reserve) {
             Ok(reserved) => reserved,
             Err(error) => {
                 if self.pipeline.failure().is_some() {
@@ -99,6 +108,7 @@ impl Engine {
             .filter(|family| match which {
                 Which::All => true,
                 Which::Exactly(ids) => ids.contains(&family.data.id),
+                Which::Largest(id) => *id == family.data.id && !is_empty(&family.mem),
                 Which::Of(ids) => ids.contains(&family.data.id) && !is_empty(&family.mem),
                 Which::Due => {
                     let holds = |wal| family.mem.first_wal().is_some_and(|first| first <= wal);
@@ -138,7 +148,7 @@ impl Engine {
         number: FileNumber,
         wal: NewWal,
         ids: &[ColumnFamilyId],
-        give_up: bool,
+        (give_up, reason): (bool, &dyn Fn(&DbMemTable) -> FlushReason),
         reserve: u64,
     ) -> Result<Option<Reserved<'_>>> {
         let mut fresh = Vec::new();
@@ -160,7 +170,9 @@ impl Engine {
                     let family = families.get_mut(&memtable.cf()).expect("looked up above");
                     let memtable = std::mem::replace(&mut family.mem, memtable);
                     memtable.seal();
-                    family.imm.push_back(ImmutableMemTable { memtable, last_sequence, next_wal: number });
+                    let reason = reason(&memtable);
+                    let sealed = ImmutableMemTable { memtable, last_sequence, next_wal: number, reason };
+                    family.imm.push_back(sealed);
                     family.install_view(versions);
                 }
             },

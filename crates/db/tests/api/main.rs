@@ -35,6 +35,7 @@ mod snapshots;
 mod sst_file_manager;
 mod sst_files;
 mod stalls;
+mod statistics;
 mod thread_list;
 mod tombstone_runs;
 mod verify;

@@ -6,11 +6,11 @@ use crate::handle::{BLOCK_TRAILER_LEN, BlockHandle};
 use crate::options::{BuildOptions, TableOptions};
 use ironstone_base::checksum::{block_checksum, context_modifier};
 use ironstone_base::hash::hash64;
-use ironstone_base::statistics::Ticker;
+use ironstone_base::statistics::{Histogram, IoActivity, Ticker};
 use ironstone_base::sync::Arc;
 use ironstone_base::{Error, Result};
 use ironstone_compress::{CompressionKind, CompressionOptions, Compressor, Decompressor};
-use ironstone_vfs::WritableFile;
+use ironstone_vfs::{StatsTimer, WritableFile};
 use std::path::Path;
 
 /// Blocks of this size and more are not given to a codec.
@@ -118,6 +118,9 @@ impl BlockWriter {
 
     /// Writes an index block. `block` is used up.
     pub fn write_index(&mut self, block: &mut Vec<u8>) -> Result<BlockHandle> {
+        if !self.table.enable_index_compression {
+            return self.append(block, CompressionKind::None);
+        }
         let mut compressor = self.index_compressor.take();
         let result = self.write_compressed(block, compressor.as_mut(), None);
         self.index_compressor = compressor;
@@ -137,14 +140,21 @@ impl BlockWriter {
         dictionary: Option<Arc<[u8]>>,
     ) -> Result<(BlockHandle, bool)> {
         let Some(compressor) = compressor.filter(|_| block.len() < COMPRESSION_LIMIT) else {
+            if let Some(statistics) = &self.table.statistics {
+                statistics.record(Ticker::NumberBlockCompressionBypassed, 1);
+                statistics.record(Ticker::BytesCompressionBypassed, block.len() as u64);
+            }
             return Ok((self.append(block, CompressionKind::None)?, false));
         };
         let mut compressed = std::mem::take(&mut self.compressed);
         compressed.clear();
+        let statistics = self.table.statistics.clone();
+        let timer = StatsTimer::detailed_nanos(statistics.as_deref(), Histogram::CompressionTimesNanos);
         let kept = compressor.compress(block, &mut compressed, self.table.format_version)?;
         if kept && self.table.verify_compression {
             self.verify(block, &compressed, dictionary)?;
         }
+        drop(timer);
         self.count_compression(block.len(), kept.then_some(compressed.len()));
         let handle = match kept {
             true => self.append(&mut compressed, compressor.kind())?,
@@ -198,13 +208,22 @@ impl BlockWriter {
                 self.path().display()
             )));
         }
+        let statistics = self.table.statistics.clone();
+        let _timer = StatsTimer::start(statistics.as_deref(), Histogram::WriteRawBlockMicros);
         let modifier = context_modifier(self.base_context_checksum, self.offset);
         let sum = block_checksum(self.table.checksum, block, kind as u8).wrapping_add(modifier);
         block.push(kind as u8);
         block.extend_from_slice(&sum.to_le_bytes());
-        self.file.append(block)?;
+        self.write(block)?;
         self.offset += block.len() as u64;
         Ok(handle)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let statistics = self.table.statistics.as_deref();
+        let of_activity = statistics.and_then(|_| IoActivity::current().writes());
+        let _timer = StatsTimer::both(statistics, Histogram::SstWriteMicros, of_activity);
+        self.file.append(bytes)
     }
 
     fn pad(&mut self) -> Result<()> {
@@ -214,7 +233,7 @@ impl BlockWriter {
         let past = (self.offset % alignment as u64) as usize;
         if past > 0 {
             let zeros = vec![0; alignment - past];
-            self.file.append(&zeros)?;
+            self.write(&zeros)?;
             self.offset += zeros.len() as u64;
         }
         Ok(())
@@ -222,7 +241,7 @@ impl BlockWriter {
 
     pub fn write_footer(&mut self, footer: &Footer) -> Result<()> {
         let bytes = footer.encode(self.offset);
-        self.file.append(&bytes)?;
+        self.write(&bytes)?;
         self.offset += bytes.len() as u64;
         Ok(())
     }
@@ -230,6 +249,11 @@ impl BlockWriter {
     pub fn close(&mut self, sync: bool) -> Result<()> {
         self.file.flush()?;
         if sync {
+            let histogram = match IoActivity::current() {
+                IoActivity::Compaction => Histogram::CompactionOutfileSyncMicros,
+                _ => Histogram::TableSyncMicros,
+            };
+            let _timer = StatsTimer::start(self.table.statistics.as_deref(), histogram);
             self.file.sync()?;
         }
         self.file.close()

@@ -12,12 +12,12 @@ use crate::readahead::Readahead;
 use ironstone_base::checksum::{ChecksumKind, block_checksum, context_modifier};
 use ironstone_base::perf::{self, LevelMetric, PerfMetric};
 use ironstone_base::protection::changed_in_memory;
-use ironstone_base::statistics::Ticker;
+use ironstone_base::statistics::{BlocksRead, Histogram, IoActivity, Ticker};
 use ironstone_base::sync::Arc;
 use ironstone_base::{Error, InternalKey, Result, Statistics};
 use ironstone_cache::{CacheKey, Priority};
 use ironstone_compress::{CompressionKind, Decompressor};
-use ironstone_vfs::{PerfTimer, RandomAccessFile};
+use ironstone_vfs::{PerfTimer, RandomAccessFile, StatsTimer};
 use std::path::Path;
 
 /// What a block is, for messages and for choosing how to read it.
@@ -70,6 +70,7 @@ pub(super) struct BlockFormat<'a> {
     pub footer: &'a Footer,
     pub file_size: u64,
     pub max_block_size: usize,
+    pub statistics: Option<&'a Statistics>,
 }
 
 impl BlockFormat<'_> {
@@ -110,14 +111,22 @@ impl BlockFormat<'_> {
         if self.footer.checksum == ChecksumKind::None {
             return Ok(());
         }
+        self.count(Ticker::BlockChecksumComputeCount, 1);
         let _timer = PerfTimer::start(PerfMetric::BlockChecksumTime);
         let modifier = context_modifier(self.footer.base_context_checksum, offset);
         let computed = block_checksum(self.footer.checksum, payload, kind).wrapping_add(modifier);
         if computed != sum {
+            self.count(Ticker::BlockChecksumMismatchCount, 1);
             let what = format!("checksum is {computed:#010x}, trailer says {sum:#010x}");
             return Err(self.corrupt(role, offset, what));
         }
         Ok(())
+    }
+
+    pub fn count(&self, ticker: Ticker, by: u64) {
+        if let Some(statistics) = self.statistics {
+            statistics.record(ticker, by);
+        }
     }
 
     #[cold]
@@ -169,12 +178,19 @@ impl BlockFormat<'_> {
             return Err(Error::not_supported(message));
         };
         let _timer = PerfTimer::start(PerfMetric::BlockDecompressTime);
+        let timer = StatsTimer::detailed_nanos(self.statistics, Histogram::DecompressionTimesNanos);
         perf::count(PerfMetric::BlockDecompressCount, 1);
         let mut raw = Vec::new();
         let version = self.footer.format_version;
         decompressor
             .decompress(kind, payload, version, self.max_block_size, &mut raw)
             .map_err(|bad| self.corrupt(role, offset, bad.0))?;
+        drop(timer);
+        if let Some(statistics) = self.statistics {
+            statistics.record(Ticker::NumberBlockDecompressed, 1);
+            statistics.record(Ticker::BytesDecompressedFrom, payload.len() as u64);
+            statistics.record(Ticker::BytesDecompressedTo, raw.len() as u64);
+        }
         Ok(raw)
     }
 }
@@ -191,6 +207,7 @@ impl TableReader {
             footer: &self.footer,
             file_size: self.file_size,
             max_block_size: self.table.max_block_size,
+            statistics: self.statistics(),
         }
     }
 
@@ -211,7 +228,7 @@ impl TableReader {
     pub(super) fn cached_data_block(&self, index: &FlatIndex, at: usize) -> Option<BlockRef> {
         let block = self.cache.as_ref()?.get_at(index.slot(at), &self.cache_key(index.handle(at)))?;
         index.set_slot(at, block.hint());
-        self.count_hit(&DATA_TICKERS);
+        self.count_hit(&DATA_TICKERS, || block.memory_usage());
         Some(BlockRef::Cached(block))
     }
 
@@ -292,10 +309,15 @@ impl TableReader {
         let handle = index.handle(at);
         self.count_miss(&DATA_TICKERS);
         self.check_tier(context, BlockRole::Data, handle)?;
+        let timer = self.block_timer();
         let raw = match readahead {
             Some(readahead) => self.read_ahead(context, handle, readahead)?,
             None => self.read_alone(context, BlockRole::Data, handle)?,
         };
+        drop(timer);
+        if self.statistics().is_some() {
+            BlocksRead { meta: 0, data: 1 }.add();
+        }
         let block = self.keep_data_block(context, handle, self.parse_data_block(handle, raw)?)?;
         if let BlockRef::Cached(cached) = &block {
             index.set_slot(at, cached.hint());
@@ -408,7 +430,7 @@ impl TableReader {
                 _ => block.filter().is_some(),
             };
             if is_kind {
-                self.count_hit(tickers);
+                self.count_hit(tickers, || block.memory_usage());
                 return Ok(block);
             }
         }
@@ -418,7 +440,13 @@ impl TableReader {
             BlockRole::Index => PerfMetric::ReadIndexBlockNanos,
             _ => PerfMetric::ReadFilterBlockNanos,
         });
-        let block = parse(self.read_alone(context, role, handle)?)?;
+        let timer = self.block_timer();
+        let raw = self.read_alone(context, role, handle)?;
+        drop(timer);
+        if self.statistics().is_some() {
+            BlocksRead { meta: 1, data: 0 }.add();
+        }
+        let block = parse(raw)?;
         let charge = block.memory_usage();
         // Whoever asked, the next read will want it too.
         let context = ReadContext { fill_cache: true, ..*context };
@@ -436,9 +464,18 @@ impl TableReader {
     ) -> Result<BlockRef> {
         match &self.cache {
             Some(cache) if context.fill_cache => {
-                let kept = cache.insert(self.cache_key(handle), block, charge, priority)?;
-                self.count_add(tickers, charge);
-                Ok(BlockRef::Cached(kept))
+                let key = self.cache_key(handle);
+                let is_redundant = self.statistics().is_some() && cache.contains(&key);
+                match cache.insert(key, block, charge, priority) {
+                    Ok(kept) => {
+                        self.count_add(tickers, charge, is_redundant);
+                        Ok(BlockRef::Cached(kept))
+                    }
+                    Err(error) => {
+                        self.format().count(Ticker::BlockCacheAddFailures, 1);
+                        Err(error)
+                    }
+                }
             }
             _ => Ok(BlockRef::Owned(Arc::new(block))),
         }
@@ -481,11 +518,19 @@ impl TableReader {
     }
 
     #[inline]
-    fn statistics(&self) -> Option<&Statistics> {
+    pub(super) fn statistics(&self) -> Option<&Statistics> {
         self.table.statistics.as_deref()
     }
+    /// Times how long a block takes that is not in the cache, until it is there uncompressed.
+    fn block_timer(&self) -> StatsTimer<'_> {
+        let histogram = match IoActivity::current() {
+            IoActivity::Compaction => Histogram::ReadBlockCompactionMicros,
+            _ => Histogram::ReadBlockGetMicros,
+        };
+        StatsTimer::start(self.statistics(), histogram)
+    }
     #[inline(always)] // On the way of every read.
-    pub(super) fn count_hit(&self, tickers: &RoleTickers) {
+    pub(super) fn count_hit(&self, tickers: &RoleTickers, bytes: impl FnOnce() -> usize) {
         perf::count_with_level(PerfMetric::BlockCacheHitCount, || {
             (LevelMetric::BlockCacheHitCount, self.level)
         });
@@ -494,6 +539,7 @@ impl TableReader {
         }
         if let Some(statistics) = self.statistics() {
             statistics.record(Ticker::BlockCacheHit, 1);
+            statistics.record(Ticker::BlockCacheBytesRead, bytes() as u64);
             statistics.record(tickers.hit, 1);
         }
     }
@@ -506,10 +552,15 @@ impl TableReader {
             statistics.record(tickers.miss, 1);
         }
     }
-    fn count_add(&self, tickers: &RoleTickers, charge: usize) {
+    /// `is_redundant`: the block was there already, put in by another thread.
+    fn count_add(&self, tickers: &RoleTickers, charge: usize, is_redundant: bool) {
         if let Some(statistics) = self.statistics() {
             statistics.record(Ticker::BlockCacheAdd, 1);
             statistics.record(tickers.add, 1);
+            if is_redundant {
+                statistics.record(Ticker::BlockCacheAddRedundant, 1);
+                statistics.record(tickers.redundant, 1);
+            }
             statistics.record(tickers.bytes, charge as u64);
             statistics.record(Ticker::BlockCacheBytesWrite, charge as u64);
         }
@@ -521,6 +572,7 @@ pub(super) struct RoleTickers {
     hit: Ticker,
     miss: Ticker,
     add: Ticker,
+    redundant: Ticker,
     bytes: Ticker,
     /// Of hits, where these are counted apart.
     metric: Option<PerfMetric>,
@@ -530,6 +582,7 @@ pub(super) static DATA_TICKERS: RoleTickers = RoleTickers {
     hit: Ticker::BlockCacheDataHit,
     miss: Ticker::BlockCacheDataMiss,
     add: Ticker::BlockCacheDataAdd,
+    redundant: Ticker::BlockCacheDataAddRedundant,
     bytes: Ticker::BlockCacheDataBytesInsert,
     metric: None,
 };
@@ -537,6 +590,7 @@ static INDEX_TICKERS: RoleTickers = RoleTickers {
     hit: Ticker::BlockCacheIndexHit,
     miss: Ticker::BlockCacheIndexMiss,
     add: Ticker::BlockCacheIndexAdd,
+    redundant: Ticker::BlockCacheIndexAddRedundant,
     bytes: Ticker::BlockCacheIndexBytesInsert,
     metric: Some(PerfMetric::BlockCacheIndexHitCount),
 };
@@ -544,6 +598,7 @@ static FILTER_TICKERS: RoleTickers = RoleTickers {
     hit: Ticker::BlockCacheFilterHit,
     miss: Ticker::BlockCacheFilterMiss,
     add: Ticker::BlockCacheFilterAdd,
+    redundant: Ticker::BlockCacheFilterAddRedundant,
     bytes: Ticker::BlockCacheFilterBytesInsert,
     metric: Some(PerfMetric::BlockCacheFilterHitCount),
 };

@@ -256,14 +256,14 @@ impl TableReader {
         }
     }
 
-    /// Whether the filter says that an iterator finds nothing that it wants from `target` on.
+    /// Whether the filter was asked, and whether it says that an iterator finds nothing that it wants from `target` on.
     pub fn is_ruled_out(
         &self,
         context: &ReadContext,
         seek: &PrefixSeek,
         target: InternalKey<'_>,
         direction: Direction,
-    ) -> Result<bool> {
+    ) -> Result<(bool, bool)> {
         match &self.filter_extractor {
             Some(extractor) if !matches!(self.filter, FilterHome::None) && !context.skip_filters => {
                 let mut asked = false;
@@ -284,9 +284,9 @@ impl TableReader {
                         );
                     }
                 }
-                Ok(is_out)
+                Ok((asked, is_out))
             }
-            _ => Ok(false),
+            _ => Ok((false, false)),
         }
     }
 
@@ -410,11 +410,28 @@ impl TableReader {
     pub(crate) fn count_seek_data(&self) {
         self.count_seek(Ticker::LastLevelSeekData, Ticker::NonLastLevelSeekData);
     }
+    /// Counts a seek whose data was of use.
+    pub(crate) fn count_seek_use(&self, filter_used: bool) {
+        match filter_used {
+            true => self.count_seek(
+                Ticker::LastLevelSeekDataUsefulFilterMatch,
+                Ticker::NonLastLevelSeekDataUsefulFilterMatch,
+            ),
+            false => self.count_seek(
+                Ticker::LastLevelSeekDataUsefulNoFilter,
+                Ticker::NonLastLevelSeekDataUsefulNoFilter,
+            ),
+        }
+    }
     #[inline]
     pub(super) fn count_true_positive(&self, found: bool) {
-        if found && self.filters_keys && !matches!(self.filter, FilterHome::None) {
-            perf::count_at_level(LevelMetric::BloomFilterFullTruePositive, self.level);
-            self.count(Ticker::BloomFilterFullTruePositive);
+        if found && !matches!(self.filter, FilterHome::None) {
+            if self.filters_keys {
+                perf::count_at_level(LevelMetric::BloomFilterFullTruePositive, self.level);
+                self.count(Ticker::BloomFilterFullTruePositive);
+            } else if self.filter_extractor.is_some() {
+                self.count(Ticker::BloomFilterPrefixTruePositive);
+            }
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::handle::BlockHandle;
 use crate::index::FlatIndex;
 use crate::options::ReadContext;
 use ironstone_base::perf::PerfMetric;
+use ironstone_base::statistics::BlocksRead;
 use ironstone_base::{Error, InternalKey, Result};
 use ironstone_vfs::os::{RingFile, read_together};
 use ironstone_vfs::{PerfTimer, ReadRequest, stopwatch};
@@ -180,13 +181,6 @@ impl TableReader {
         State::In { at, block, beginning: beginning.unwrap_or(Beginning::Unknown) }
     }
 
-    /// Notes a read past [`TimedFile`](crate::timed_file::TimedFile), which several tables shared.
-    fn note_read(&self, micros: u64) {
-        if let Some(latencies) = &self.table.read_latencies {
-            latencies.add(self.level, micros);
-        }
-    }
-
     fn unpack_missing(
         &self,
         context: &ReadContext,
@@ -232,11 +226,15 @@ pub fn read_blocks(tables: &mut [(&TableReader, &mut Vec<MissingBlock>)]) {
     drop(timer);
     let mut counts = together.into_iter().map(|request| request.result).collect::<Vec<_>>().into_iter();
     for (table, blocks) in tables {
+        if table.statistics().is_some() {
+            BlocksRead { meta: 0, data: blocks.len() as u64 }.add();
+        }
         let mut left: Vec<&mut MissingBlock> = blocks.iter_mut().collect();
         if table.file.ring_file().is_some() {
-            left.iter_mut().zip(&mut counts).for_each(|(block, count)| block.read = count);
+            let counts: Vec<Result<usize>> = counts.by_ref().take(left.len()).collect();
+            table.file.was_read(micros, &counts);
+            left.iter_mut().zip(counts).for_each(|(block, count)| block.read = count);
             left.retain(|block| !matches!(block.read, Ok(count) if count == block.stored.len()));
-            table.note_read(micros);
         }
         if left.is_empty() {
             continue;

@@ -12,6 +12,7 @@ use crate::options::{IndexType, OpenOptions, ReadContext};
 use crate::properties::{self, TableProperties};
 use crate::unique_id::forced_unique_id;
 use ironstone_base::hash::hash64;
+use ironstone_base::statistics::{Histogram, Ticker};
 use ironstone_base::sync::Arc;
 use ironstone_base::{
     Error, FragmentedTombstones, InternalKey, InternalKeyComparator, RangeTombstone, Result, SequenceNumber,
@@ -38,11 +39,21 @@ pub(super) fn open(
     options: &OpenOptions,
 ) -> Result<TableReader> {
     let table = Arc::clone(&options.table);
+    let statistics = table.statistics.as_deref();
     let (bytes, bytes_at) = read_tail(&*file, file_size, options.tail_size)?;
+    if let Some(statistics) = statistics {
+        statistics.measure(Histogram::TableOpenPrefetchTailReadBytes, bytes.len() as u64);
+    }
     let footer_at = file_size.saturating_sub(FOOTER_LEN as u64);
-    let footer = Footer::decode(&bytes, file_size).map_err(|bad| bad.at(file.path(), footer_at))?;
+    let footer = Footer::decode(&bytes, file_size).map_err(|bad| {
+        if let Some(statistics) = statistics {
+            statistics.record(Ticker::SstFooterCorruptionCount, 1);
+        }
+        bad.at(file.path(), footer_at)
+    })?;
     let path = file.path();
-    let format = BlockFormat { path, footer: &footer, file_size, max_block_size: table.max_block_size };
+    let max_block_size = table.max_block_size;
+    let format = BlockFormat { path, footer: &footer, file_size, max_block_size, statistics };
     let tail = Tail { file: &*file, format, bytes, bytes_at };
 
     let metaindex = tail.metaindex()?;
@@ -118,7 +129,9 @@ impl Tail<'_> {
 
     fn stored_unchecked(&self, role: BlockRole, handle: BlockHandle) -> Result<Vec<u8>> {
         let len = self.format.stored_len(role, handle)?;
-        match slice_of(&self.bytes, self.bytes_at, handle.offset, len) {
+        let stored = slice_of(&self.bytes, self.bytes_at, handle.offset, len);
+        self.format.count(tail_ticker(stored.is_some()), 1);
+        match stored {
             Some(stored) => Ok(stored.to_vec()),
             None => self.format.read(self.file, role, handle),
         }
@@ -244,6 +257,11 @@ impl Tail<'_> {
             || self.format.corrupt(BlockRole::Metaindex, footer.metaindex.offset, "it names no index");
         Ok((index_type, at.ok_or_else(missing)?))
     }
+}
+
+/// What is counted for a block that was looked for in the end of the file that was read at once.
+fn tail_ticker(is_there: bool) -> Ticker {
+    if is_there { Ticker::TableOpenPrefetchTailHit } else { Ticker::TableOpenPrefetchTailMiss }
 }
 
 fn slice_of(bytes: &[u8], bytes_at: u64, offset: u64, len: usize) -> Option<&[u8]> {
@@ -499,7 +517,9 @@ impl TableReader {
         let format = self.format();
         let len = format.stored_len(role, at)?;
         debug_assert!(len >= BLOCK_TRAILER_LEN);
-        let stored = match slice_of(tail, tail_at, at.offset, len) {
+        let stored = slice_of(tail, tail_at, at.offset, len);
+        format.count(tail_ticker(stored.is_some()), 1);
+        let stored = match stored {
             Some(stored) => stored.to_vec(),
             None => format.read(&*self.file, role, at)?,
         };
