@@ -4,6 +4,8 @@ use crate::Db;
 use crate::engine::Engine;
 use ironstone_base::sync::Mutex;
 use ironstone_base::{Error, Result};
+use ironstone_compaction::{ScopedThreads, Workers};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 /// A table of the variants of an enum with RocksDB's names.
@@ -199,6 +201,54 @@ impl Drop for Listed<'_> {
     }
 }
 
+/// The threads that a compaction divides itself among, each of which is in the list while it works.
+pub(crate) struct ListedWorkers<'a> {
+    pub(crate) engine: &'a Engine,
+    pub(crate) threads: usize,
+    pub(crate) cf_name: &'a str,
+    /// Those of the compaction.
+    pub(crate) properties: &'a [(&'static str, u64)],
+}
+
+thread_local! {
+    /// Whether a compaction of this thread is in the list.
+    static IS_LISTED: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Workers for ListedWorkers<'_> {
+    fn parallelism(&self) -> usize {
+        self.threads.max(1)
+    }
+    fn run<'env>(&self, tasks: Vec<Box<dyn FnOnce() + Send + 'env>>) {
+        let pool = ScopedThreads(self.threads);
+        if self.engine.threads.is_none() {
+            return pool.run(tasks);
+        }
+        // The caller's thread takes part, and is in the list with the compaction as a whole.
+        let was_listed = IS_LISTED.replace(true);
+        let listed = |task: Box<dyn FnOnce() + Send + 'env>| {
+            let task = move || match IS_LISTED.get() {
+                true => task(),
+                false => self.run_listed(task),
+            };
+            Box::new(task) as Box<dyn FnOnce() + Send + '_>
+        };
+        pool.run(tasks.into_iter().map(listed).collect());
+        IS_LISTED.set(was_listed);
+    }
+}
+
+impl ListedWorkers<'_> {
+    fn run_listed<'env>(&self, task: Box<dyn FnOnce() + Send + 'env>) {
+        let listed = self.engine.list_thread(ThreadType::LowPriority);
+        let id = listed.as_ref().map(|listed| listed.id);
+        let operation = self.engine.begin_operation(id, ThreadOperation::Compaction, self.cf_name);
+        operation.stage(ThreadStage::CompactionProcessKv);
+        operation.properties(self.properties);
+        task();
+    }
+}
+
 impl Engine {
     /// Lists a background thread, if threads are listed.
     pub(crate) fn list_thread(&self, thread_type: ThreadType) -> Option<Listed<'_>> {
@@ -245,9 +295,9 @@ impl Db {
         engine.threads.as_ref().map(|_| engine.begin_operation(None, operation, cf_name))
     }
 
-    /// What the background threads of this database do now, and what runs on threads of its users: reads of keys,
-    /// compactions and checks that were asked for. Iterators, and the threads that a compaction divides itself among, are
-    /// not listed. Needs `enable_thread_tracking`, with which each operation takes a lock twice.
+    /// What the background threads of this database do now, those included that a compaction divides itself among, and what
+    /// runs on threads of its users: reads of keys, compactions and checks that were asked for. Iterators are not listed, as in
+    /// RocksDB. Needs `enable_thread_tracking`, with which each operation takes a lock twice.
     ///
     /// # Errors
     /// `InvalidArgument` if the database was opened without `enable_thread_tracking`.

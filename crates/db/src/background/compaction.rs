@@ -7,14 +7,14 @@ use crate::engine::{Engine, State};
 use crate::info_log::info;
 use crate::listener::{BackgroundErrorReason, CompactionJobInfo, TableInfo};
 use crate::sst_file_manager::SpaceReservation;
-use crate::thread_list::{Operation, ThreadId, ThreadOperation, ThreadStage};
+use crate::thread_list::{ListedWorkers, Operation, ThreadId, ThreadOperation, ThreadStage};
 use ironstone_base::statistics::{Histogram, IoActivity, Ticker};
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ironstone_base::{Code, ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, SubCode};
 use ironstone_compaction::{
     CompactionId, CompactionOutput, CompactionPlan, CompactionReason, CompactionStats, JobContext,
-    PickContext, PlanKind, ScopedThreads, TableFileCreationReason, pick_automatic, run_compaction,
+    PickContext, PlanKind, TableFileCreationReason, pick_automatic, run_compaction,
 };
 use ironstone_version::{FileMetaData, Version, VersionEdit};
 
@@ -259,7 +259,12 @@ fn rewrite(
         tombstone_mark_ratio: TOMBSTONE_MARK_RATIO,
         filter: settings.options.filter_source(),
         rate_limiter: options.rate_limiter.as_ref(),
-        workers: &ScopedThreads(plan.max_subcompactions.max(1)),
+        workers: &ListedWorkers {
+            engine,
+            threads: plan.max_subcompactions,
+            cf_name: &data.name,
+            properties: &properties_of(job_id, plan),
+        },
         progress: None,
         readahead_size: options.compaction_readahead_size,
         verify_record_count: options.compaction_verify_record_count,
@@ -293,15 +298,19 @@ fn rewrite(
 /// What the thread list says of it.
 fn describe(operation: &Operation<'_>, job_id: u64, plan: &CompactionPlan) {
     operation.stage(ThreadStage::CompactionPrepare);
+    operation.properties(&properties_of(job_id, plan));
+}
+
+fn properties_of(job_id: u64, plan: &CompactionPlan) -> [(&'static str, u64); 4] {
     let is = |bit: u32, set: bool| u64::from(set) << bit;
     let kind =
         is(0, plan.manual) | is(1, plan.kind == PlanKind::Drop) | is(2, plan.kind == PlanKind::TrivialMove);
-    operation.properties(&[
+    [
         ("JobID", job_id),
         ("InputOutputLevel", (plan.start_level() as u64) << 32 | plan.output_level as u64),
         ("Manual/Deletion/Trivial", kind),
         ("TotalInputBytes", plan.input_bytes()),
-    ]);
+    ]
 }
 
 fn install(engine: &Engine, id: ColumnFamilyId, edit: VersionEdit, operation: &Operation<'_>) -> Result<()> {

@@ -1,11 +1,11 @@
 //! What threads do, as the list of them says.
 
-use crate::disk::{Disk, refused};
+use crate::disk::{Disk, refused, rewrite_all};
 use ironstone::statistics::Ticker;
-use ironstone::vfs::ManualClock;
+use ironstone::vfs::{Clock, ManualClock, SystemClock};
 use ironstone::{
-    Code, CompactionFilter, Db, EventListener, FilterDecision, FlushJobInfo, Options, Statistics,
-    ThreadOperation, ThreadStage, ThreadState, ThreadStatus, ThreadType,
+    Code, CompactionFilter, CompressionKind, Db, EventListener, FilterDecision, FlushJobInfo, Options,
+    Statistics, ThreadOperation, ThreadStage, ThreadState, ThreadStatus, ThreadType,
 };
 use ironstone_base::sync::Mutex;
 use std::sync::{Arc, OnceLock, Weak};
@@ -131,4 +131,58 @@ fn reads_are_listed_under_the_thread_that_reads() {
 fn without_the_option_there_is_no_list() {
     let disk = Disk::new();
     refused(disk.open().thread_list(), Code::InvalidArgument, "enable_thread_tracking");
+}
+
+/// Notes which threads compact, until two of them do at once.
+struct Meets {
+    db: OnceLock<Weak<Db>>,
+    seen: Mutex<Vec<ThreadStatus>>,
+}
+
+impl CompactionFilter for Meets {
+    fn name(&self) -> &str {
+        "Meets"
+    }
+    fn filter(&self, _level: usize, _key: &[u8], _value: &[u8]) -> FilterDecision {
+        let Some(db) = self.db.get().and_then(Weak::upgrade) else { return FilterDecision::Keep };
+        let clock = SystemClock::new();
+        while self.seen.lock().is_empty() && clock.monotonic_nanos() < 10_000_000_000 {
+            let mut threads = db.thread_list().unwrap();
+            threads.retain(|thread| thread.operation == ThreadOperation::Compaction);
+            if threads.len() >= 3 {
+                *self.seen.lock() = threads;
+            }
+        }
+        FilterDecision::Keep
+    }
+}
+
+#[test]
+fn the_threads_that_a_compaction_divides_itself_among_are_listed() {
+    let disk = Disk::new();
+    let filter = Arc::new(Meets { db: OnceLock::new(), seen: Mutex::new(Vec::new()) });
+    let mut options = tracked(&disk);
+    options.db.max_subcompactions = 3;
+    options.cf.target_file_size_base = 16 << 10;
+    options.cf.compression = CompressionKind::None;
+    let shared: Arc<dyn CompactionFilter> = filter.clone();
+    options.cf.compaction_filter = Some(shared);
+    let db = Arc::new(disk.open_with(&options));
+    for _ in 0..2 {
+        (0..200).for_each(|number| db.put(format!("key{number:05}"), [b'v'; 1000]).unwrap());
+        db.flush().unwrap();
+    }
+    filter.db.set(Arc::downgrade(&db)).unwrap();
+    rewrite_all(&db);
+    let seen = std::mem::take(&mut *filter.seen.lock());
+    assert_eq!(seen.len(), 3, "the caller's and two more: {seen:?}");
+    let job = |thread: &ThreadStatus| thread.properties.iter().find(|(name, _)| *name == "JobID").copied();
+    for thread in &seen {
+        assert_eq!((&*thread.cf_name, thread.stage), ("default", ThreadStage::CompactionProcessKv));
+        assert!(job(thread).is_some() && job(thread) == job(&seen[0]), "{thread:?}");
+    }
+    let ids: std::collections::HashSet<u64> = seen.iter().map(|thread| thread.thread_id).collect();
+    assert_eq!(ids.len(), 3);
+    let left = db.thread_list().unwrap();
+    assert!(left.iter().all(|thread| thread.operation == ThreadOperation::Unknown), "{left:?}");
 }
