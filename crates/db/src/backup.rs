@@ -8,20 +8,26 @@
 //! ```
 
 mod meta_file;
+mod parallel;
+mod progress;
 mod restore;
 
 use crate::Db;
 use crate::background::job::write_options;
-use crate::file_copy::{copy_between, read_through};
+use crate::file_copy::{copy_watched, read_through};
 use crate::open::make_durable_dir;
 use crate::storage_files::{Captured, KeptFiles, StorageFile, capture};
 use crate::table_cache::TableSlot;
 use ironstone_base::statistics::Ticker;
 use ironstone_base::sync::Arc;
-use ironstone_base::{Error, FileKind, Result};
+use ironstone_base::{Error, FileKind, FileNumber, Result};
 use ironstone_compaction::RateLimiter;
+use ironstone_sst::{FileChecksumContext, FileChecksumGenerator};
+use ironstone_version::ManifestReader;
 use ironstone_vfs::{Env, FileSystem, WriteOptions};
 use meta_file::{BackupFile, MetaFile};
+use parallel::in_parallel;
+use progress::Progress;
 pub use restore::{RestoreMode, RestoreOptions};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -52,6 +58,10 @@ pub struct BackupEngineOptions {
     pub backup_rate_limiter: Option<Arc<dyn RateLimiter>>,
     /// Paces the copies that restoring makes. Default none.
     pub restore_rate_limiter: Option<Arc<dyn RateLimiter>>,
+    /// How many threads copy or read files when a backup is made, restored or verified. Default 1: the caller's.
+    pub max_background_operations: usize,
+    /// After how many more bytes that were copied [`CreateBackupOptions::progress_callback`] is called. Default 4 MiB.
+    pub callback_trigger_interval_size: u64,
 }
 
 impl BackupEngineOptions {
@@ -67,6 +77,8 @@ impl BackupEngineOptions {
             schema_version: 1,
             backup_rate_limiter: None,
             restore_rate_limiter: None,
+            max_background_operations: 1,
+            callback_trigger_interval_size: 4 << 20,
         }
     }
 }
@@ -82,7 +94,13 @@ pub struct CreateBackupOptions {
     /// [`RestoreOptions::alternate_dirs`] says where they are. Asked once, with all tables that backups may share. Needs
     /// `schema_version` 2 and `share_table_files`. Default none.
     pub exclude_files_callback: Option<ExcludeFilesCallback>,
+    /// Called while files are copied, each time that [`BackupEngineOptions::callback_trigger_interval_size`] more bytes were, of
+    /// all files together; by the thread that copies, so by several at once if several copy. Default none.
+    pub progress_callback: Option<ProgressCallback>,
 }
+
+/// See [`CreateBackupOptions::progress_callback`].
+pub type ProgressCallback = Arc<dyn Fn() + Send + Sync>;
 
 /// See [`CreateBackupOptions::exclude_files_callback`].
 pub type ExcludeFilesCallback = Arc<dyn Fn(&mut [MaybeExcludeBackupFile]) + Send + Sync>;
@@ -102,6 +120,7 @@ impl fmt::Debug for CreateBackupOptions {
             .field("flush_before_backup", &self.flush_before_backup)
             .field("app_metadata", &self.app_metadata)
             .field("exclude_files_callback", &self.exclude_files_callback.is_some())
+            .field("progress_callback", &self.progress_callback.is_some())
             .finish()
     }
 }
@@ -123,6 +142,17 @@ pub struct BackupInfo {
     pub app_metadata: Vec<u8>,
     /// Tables that were left out, below the directory of the backups; `size` and `number_files` are without them.
     pub excluded_files: Vec<String>,
+    /// Its files, if they were asked for ([`BackupEngine::backup_info`]).
+    pub file_details: Vec<BackupFileInfo>,
+}
+
+/// A file of a backup.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BackupFileInfo {
+    /// Its path below the directory of the backups.
+    pub relative_filename: String,
+    /// How many bytes it has.
+    pub size: u64,
 }
 
 /// Makes, lists, checks, restores and removes the backups of a directory. One engine at a time may change it.
@@ -162,6 +192,8 @@ struct Corrupt {
     files: Vec<String>,
 }
 
+/// The name that the MANIFEST has for RocksDB's function of whole files.
+const CRC32C: &str = "FileChecksumCrc32c";
 const META: &str = "meta";
 const PRIVATE: &str = "private";
 const SHARED: &str = "shared";
@@ -302,22 +334,24 @@ impl BackupEngine {
         };
         self.fs().create_dir_all(&self.at(&format!("{PRIVATE}/{id}")))?;
         let known = self.known_files();
-        for (index, file) in captured.files.iter().enumerate() {
+        let callback = options.progress_callback.as_ref();
+        let progress = Progress::new(callback, self.options.callback_trigger_interval_size);
+        let copies = in_parallel(self.options.max_background_operations, &captured.files, |index, file| {
             if matches!(file.kind, FileKind::Wal(_)) && !self.options.backup_log_files {
-                continue;
+                return Ok(None);
             }
-            let copied = match captured.tables.get(index) {
+            match captured.tables.get(index) {
                 Some(slot) if self.options.share_table_files => {
                     let name = shared_name_of(db, file, slot)?;
-                    if meta.excluded.contains(&format!("{SHARED_CHECKSUM}/{name}")) {
-                        continue;
+                    match meta.excluded.contains(&format!("{SHARED_CHECKSUM}/{name}")) {
+                        true => Ok(None),
+                        false => self.copy_shared(db, file, &name, &known, &progress).map(Some),
                     }
-                    self.copy_shared(db, file, &name, &known)?
                 }
-                _ => self.copy_private(db, file, id)?,
-            };
-            meta.files.push(copied);
-        }
+                _ => self.copy_private(db, file, id, &progress).map(Some),
+            }
+        })?;
+        meta.files = copies.into_iter().flatten().collect();
         let name = |suffix| format!("{PRIVATE}/{id}{suffix}");
         self.sync_dirs(&[&name(""), PRIVATE, SHARED_CHECKSUM])?;
         // From here on it is there.
@@ -358,10 +392,16 @@ impl BackupEngine {
         files.map(|file| (file.path.clone(), file.clone())).collect()
     }
 
-    fn copy_private(&self, db: &Db, file: &StorageFile, id: BackupId) -> Result<BackupFile> {
+    fn copy_private(
+        &self,
+        db: &Db,
+        file: &StorageFile,
+        id: BackupId,
+        progress: &Progress<'_>,
+    ) -> Result<BackupFile> {
         let path = format!("{PRIVATE}/{id}/{}", file.name);
         let crc = match &file.replacement_contents {
-            None => self.copy_here(db, file, &self.at(&path))?,
+            None => self.copy_here(db, file, &self.at(&path), progress)?,
             Some(contents) => {
                 let mut target = self.fs().create(&self.at(&path), WriteOptions::default())?;
                 target.append(contents)?;
@@ -381,30 +421,45 @@ impl BackupEngine {
         file: &StorageFile,
         name: &str,
         known: &HashMap<String, BackupFile>,
+        progress: &Progress<'_>,
     ) -> Result<BackupFile> {
         let path = format!("{SHARED_CHECKSUM}/{name}");
         if let Some(shared) = known.get(&path) {
             if shared.size != Some(file.size) {
                 return Err(wrong_length(&self.at(&path), shared.size.unwrap_or(0), file.size));
             }
-            if shared.crc.is_some() {
-                return Ok(shared.clone());
-            }
-            let crc = read_through(self.fs(), &self.at(&path), file.size, |_| Ok(()))?;
+            let crc = match shared.crc {
+                Some(crc) => crc,
+                None => read_through(self.fs(), &self.at(&path), file.size, |_| Ok(()))?,
+            };
+            check_with_manifest(&self.at(&path), crc32c_in_manifest(file), crc)?;
             return Ok(BackupFile { crc: Some(crc), ..shared.clone() });
         }
         let temporary = self.at(SHARED_CHECKSUM).join(format!(".{name}.tmp"));
-        let crc = self.copy_here(db, file, &temporary)?;
+        let crc = self.copy_here(db, file, &temporary, progress)?;
         self.fs().rename(&temporary, &self.at(&path))?;
         Ok(BackupFile { path, crc: Some(crc), size: Some(file.size) })
     }
 
-    fn copy_here(&self, db: &Db, file: &StorageFile, to: &Path) -> Result<u32> {
+    /// Copies a file, and compares what was read with the checksum that the MANIFEST has for all of it.
+    fn copy_here(&self, db: &Db, file: &StorageFile, to: &Path, progress: &Progress<'_>) -> Result<u32> {
         let source = &*db.engine().env.fs;
         let writing = WriteOptions { direct: false, ..write_options(&db.options()) };
         let (from, limiter) = (file.path(), self.options.backup_rate_limiter.as_deref());
-        let target = (self.fs(), to);
-        let crc = copy_between((source, &from), target, file.size, writing, self.options.sync, limiter)?;
+        let (target, sync) = ((self.fs(), to), self.options.sync);
+        let mut generator = generator_of(db, file, &from);
+        let crc = copy_watched((source, &from), target, file.size, writing, sync, limiter, |bytes| {
+            progress.add(bytes.len() as u64);
+            if let Some(generator) = &mut generator {
+                generator.update(bytes);
+            }
+        })?;
+        check_with_manifest(&from, crc32c_in_manifest(file), crc)?;
+        if let Some(found) = generator.map(|generator| generator.checksum())
+            && found != file.file_checksum
+        {
+            return Err(differs_from_manifest(&from, &found, &file.file_checksum));
+        }
         db.engine().count(Ticker::BackupReadBytes, file.size);
         db.engine().count(Ticker::BackupWriteBytes, file.size);
         Ok(crc)
@@ -419,18 +474,15 @@ impl BackupEngine {
 
     // ---- looking ----
 
-    /// The backups that can be restored, oldest first.
+    /// The backups that can be restored, oldest first, without the details of their files.
     pub fn backups(&self) -> Vec<BackupInfo> {
-        let info = |(&id, meta): (&BackupId, &MetaFile)| BackupInfo {
-            id,
-            timestamp: meta.timestamp,
-            size: meta.files.iter().filter_map(|file| file.size).sum(),
-            number_files: meta.files.len(),
-            sequence: meta.sequence,
-            app_metadata: meta.app_metadata.clone(),
-            excluded_files: meta.excluded.clone(),
-        };
-        self.backups.iter().map(info).collect()
+        self.backups.iter().map(|(&id, meta)| info_of(id, meta, false)).collect()
+    }
+
+    /// What is known about one backup; with `include_file_details` about its files too. `NotFound` if there is none of that id,
+    /// and what is wrong with it if it cannot be restored.
+    pub fn backup_info(&self, id: BackupId, include_file_details: bool) -> Result<BackupInfo> {
+        Ok(info_of(id, self.find(id)?, include_file_details))
     }
 
     /// The backups that cannot be restored, and why.
@@ -451,19 +503,50 @@ impl BackupEngine {
         self.backups.get(&id).ok_or_else(|| Error::not_found(format!("backup {id}")))
     }
 
-    /// Checks that a backup's files are there in their length, and with `checksums` that they hold what was written. Tables
+    /// Checks that a backup's files are there in their length, and with `checksums` that they hold what was written: by the
+    /// checksums that the backup has, and by those of whole tables that its MANIFEST has, if they are RocksDB's CRC-32C. Tables
     /// that were left out are not looked for.
     ///
     /// # Errors
     /// `NotFound` if there is no such backup, `Corruption` naming the file that is wrong.
     pub fn verify(&self, id: BackupId, checksums: bool) -> Result<()> {
         let meta = self.with_sizes(self.find(id)?.clone())?;
-        for file in meta.files.iter().filter(|_| checksums) {
+        if !checksums {
+            return Ok(());
+        }
+        let found = in_parallel(self.options.max_background_operations, &meta.files, |_, file| {
             let path = self.at(&file.path);
             let found = read_through(self.fs(), &path, file.size.unwrap_or(0), |_| Ok(()))?;
             check_crc(&path, file, found)?;
+            Ok(found)
+        })?;
+        let stated = self.crc32c_in_manifest_of(&meta)?;
+        for (file, found) in meta.files.iter().zip(found) {
+            let number = restore::database_name(&file.path).ok().and_then(|name| FileKind::parse(&name));
+            if let Some(FileKind::Table(number)) = number {
+                check_with_manifest(&self.at(&file.path), stated.get(&number).copied(), found)?;
+            }
         }
         Ok(())
+    }
+
+    /// The checksums of whole tables that the MANIFEST in a backup has, those that are CRC-32C.
+    fn crc32c_in_manifest_of(&self, meta: &MetaFile) -> Result<HashMap<FileNumber, u32>> {
+        let mut stated = HashMap::new();
+        let is_manifest = |file: &&BackupFile| {
+            let name = restore::database_name(&file.path).ok();
+            matches!(name.and_then(|name| FileKind::parse(&name)), Some(FileKind::Manifest(_)))
+        };
+        for file in meta.files.iter().filter(is_manifest) {
+            let mut edits = ManifestReader::open(self.fs(), &self.at(&file.path))?;
+            while let Some(record) = edits.next_edit()? {
+                for (_, table) in &record.edit.new_files {
+                    let crc = crc32c_of(&table.file_checksum_func_name, &table.file_checksum);
+                    stated.extend(crc.map(|crc| (table.number, crc)));
+                }
+            }
+        }
+        Ok(stated)
     }
 
     // ---- removing ----
@@ -527,6 +610,66 @@ impl BackupEngine {
         }
         Ok(())
     }
+}
+
+fn info_of(id: BackupId, meta: &MetaFile, include_file_details: bool) -> BackupInfo {
+    let details = meta
+        .files
+        .iter()
+        .filter(|_| include_file_details)
+        .map(|file| BackupFileInfo { relative_filename: file.path.clone(), size: file.size.unwrap_or(0) });
+    BackupInfo {
+        id,
+        timestamp: meta.timestamp,
+        size: meta.files.iter().filter_map(|file| file.size).sum(),
+        number_files: meta.files.len(),
+        sequence: meta.sequence,
+        app_metadata: meta.app_metadata.clone(),
+        excluded_files: meta.excluded.clone(),
+        file_details: details.collect(),
+    }
+}
+
+/// The checksum of a whole file, if it is by RocksDB's function.
+fn crc32c_of(function: &str, checksum: &[u8]) -> Option<u32> {
+    let bytes = checksum.try_into().ok().filter(|_| function == CRC32C)?;
+    Some(u32::from_be_bytes(bytes))
+}
+fn crc32c_in_manifest(file: &StorageFile) -> Option<u32> {
+    crc32c_of(&file.file_checksum_func_name, &file.file_checksum)
+}
+
+/// Makes the checksum that the MANIFEST has for a file, if that is by a function of the application's that the database
+/// knows.
+fn generator_of(db: &Db, file: &StorageFile, path: &Path) -> Option<Box<dyn FileChecksumGenerator>> {
+    let function = &*file.file_checksum_func_name;
+    if file.file_checksum.is_empty() || function == CRC32C {
+        return None;
+    }
+    let factory = db.options().file_checksum_gen_factory.clone()?;
+    let generator =
+        factory.create(&FileChecksumContext { file_name: path, requested_function: Some(function) });
+    Some(generator).filter(|generator| generator.name() == function)
+}
+
+fn check_with_manifest(path: &Path, stated: Option<u32>, found: u32) -> Result<()> {
+    match stated {
+        Some(stated) if stated != found => {
+            Err(differs_from_manifest(path, &found.to_be_bytes(), &stated.to_be_bytes()))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cold]
+fn differs_from_manifest(path: &Path, found: &[u8], stated: &[u8]) -> Error {
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let (found, stated) = (hex(found), hex(stated));
+    Error::corruption_at(
+        path,
+        0,
+        format!("the whole file's checksum is {found}, but the MANIFEST says {stated}"),
+    )
 }
 
 /// The name that a table has among shared ones.

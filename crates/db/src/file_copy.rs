@@ -43,12 +43,27 @@ pub(crate) fn copy_between(
     sync: bool,
     limiter: Option<&dyn RateLimiter>,
 ) -> Result<u32> {
+    copy_watched(from, to, size, options, sync, limiter, |_| ())
+}
+
+/// The same; `watch` sees what is copied.
+pub(crate) fn copy_watched(
+    from: (&dyn FileSystem, &Path),
+    to: (&dyn FileSystem, &Path),
+    size: u64,
+    options: WriteOptions,
+    sync: bool,
+    limiter: Option<&dyn RateLimiter>,
+    mut watch: impl FnMut(&[u8]),
+) -> Result<u32> {
     let mut target = to.0.create(to.1, options)?;
     let crc = read_through(from.0, from.1, size, |bytes| {
         if let Some(limiter) = limiter {
             limiter.request(bytes.len() as u64, IoPriority::Low);
         }
-        target.append(bytes)
+        target.append(bytes)?;
+        watch(bytes);
+        Ok(())
     })?;
     if sync {
         target.sync()?;

@@ -66,8 +66,8 @@ mod write_buffer_manager;
 pub use admin::{FlushOptions, LiveFile};
 pub use background::manual::{CompactFilesOptions, CompactRangeOptions};
 pub use backup::{
-    BackupEngine, BackupEngineOptions, BackupId, BackupInfo, CreateBackupOptions, ExcludeFilesCallback,
-    MaybeExcludeBackupFile, RestoreMode, RestoreOptions,
+    BackupEngine, BackupEngineOptions, BackupFileInfo, BackupId, BackupInfo, CreateBackupOptions,
+    ExcludeFilesCallback, MaybeExcludeBackupFile, ProgressCallback, RestoreMode, RestoreOptions,
 };
 pub use column_family::ColumnFamily;
 pub use column_family_import::{ExportedColumnFamily, ExportedFile, ImportColumnFamilyOptions};

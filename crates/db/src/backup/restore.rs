@@ -1,6 +1,7 @@
 //! Restoring: which files a backup needs, where they are, and which of the database's own are as good.
 
 use super::meta_file::{BackupFile, MetaFile};
+use super::parallel::in_parallel;
 use super::{BackupEngine, BackupId, SHARED_CHECKSUM, check_crc, shared_name};
 use crate::background::job::write_options;
 use crate::file_copy::{copy_between, read_through, sync_file};
@@ -107,8 +108,8 @@ impl BackupEngine {
         }
         clear(fs, db_dir, wal_dir, options.keep_log_files, &kept)?;
         let unnamed = file_name::temporary(db_dir, FileNumber(0));
-        let mut restored = HashSet::new();
-        for Wanted { engine, file, name } in &wanted {
+        let restored: HashSet<String> = wanted.iter().map(|wanted| wanted.name.clone()).collect();
+        in_parallel(self.options.max_background_operations, &wanted, |_, Wanted { engine, file, name }| {
             if !kept.contains(name) {
                 let to = match FileKind::parse(name) {
                     Some(FileKind::Wal(_)) => wal_dir.join(name),
@@ -121,8 +122,8 @@ impl BackupEngine {
                 let crc = copy_between(source, (fs, &to), size, writing, self.options.sync, limiter)?;
                 check_crc(&from, file, crc)?;
             }
-            restored.insert(name.clone());
-        }
+            Ok(())
+        })?;
         let sync = |dir: &Path| if self.options.sync { fs.open_directory(dir)?.sync() } else { Ok(()) };
         for dir in [db_dir, wal_dir] {
             remove_old(fs, dir, &restored, options.keep_log_files)?;
@@ -238,7 +239,7 @@ fn session_of(fs: &dyn FileSystem, path: &Path, size: u64) -> Option<String> {
 }
 
 /// What a backup's file is called in the database: tables in the shared directory have more in their names.
-fn database_name(path: &str) -> Result<String> {
+pub(super) fn database_name(path: &str) -> Result<String> {
     let (dir, name) =
         path.rsplit_once('/').ok_or_else(|| Error::corruption(format!("{path}: no such file")))?;
     if dir != SHARED_CHECKSUM {

@@ -1,16 +1,19 @@
 //! Backups: many states in one directory.
 
 use crate::disk::{DIR, Disk, all, fresh, put_synced, refused, rewrite_all};
-use ironstone::vfs::fault::{FaultError, FaultRule};
+use ironstone::vfs::fault::{Fault, FaultError, FaultRule};
 use ironstone::vfs::mem::CrashPolicy;
-use ironstone::vfs::{FileSystem, OpKind};
+use ironstone::vfs::{Clock, FileSystem, OpKind, SystemClock};
 use ironstone::{
-    BackupEngine, BackupEngineOptions, Code, CreateBackupOptions, Db, IoPriority, RateLimiter,
+    BackupEngine, BackupEngineOptions, Code, CompressionKind, CreateBackupOptions, Db, FileChecksumContext,
+    FileChecksumGenCrc32cFactory, FileChecksumGenFactory, FileChecksumGenerator, IoPriority, RateLimiter,
     RestoreOptions, WriteOptions,
 };
+use ironstone_base::checksum::crc32c;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 const BACKUPS: &str = "/backups";
 
@@ -385,4 +388,152 @@ fn copies_are_paced_and_what_is_there_is_not_copied_again() {
     let current = backups.backup_files(id).unwrap();
     let current = current.iter().find(|(path, _)| path.ends_with("CURRENT")).unwrap().1;
     assert_eq!(restoring.0.load(Ordering::Relaxed), first + current);
+}
+
+/// Waits in each copy until as many threads copy as there may be.
+#[test]
+fn several_threads_copy_and_say_how_far_they_are() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.cf.compression = CompressionKind::None;
+    let db = disk.open_with(&options);
+    for table in 0..8 {
+        db.put(format!("key{table}"), vec![b'v'; 10_000]).unwrap();
+        db.flush().unwrap();
+    }
+    let (calls, interval) = (Arc::new(AtomicU64::new(0)), 1000);
+    let mut parallel = backup_options(&disk);
+    parallel.max_background_operations = 4;
+    parallel.callback_trigger_interval_size = interval;
+    let mut backups = BackupEngine::open(parallel).unwrap();
+    // Each copy takes its time, and several of them take it at once.
+    disk.faults.arm();
+    let slow = Fault::Delay(Duration::from_millis(50));
+    disk.faults.add(FaultRule::new(slow).on(&[OpKind::Sync]).path(".sst.tmp").forever());
+    let counted = Arc::clone(&calls);
+    let how = CreateBackupOptions {
+        progress_callback: Some(Arc::new(move || _ = counted.fetch_add(1, Ordering::SeqCst))),
+        ..CreateBackupOptions::default()
+    };
+    let clock = SystemClock::new();
+    let start = clock.monotonic_nanos();
+    let id = backups.create_backup_with(&db, &how).unwrap();
+    assert!(clock.monotonic_nanos() - start < 8 * 50_000_000, "one after the other it takes longer");
+    disk.faults.clear();
+
+    let info = backups.backup_info(id, true).unwrap();
+    let copied: u64 =
+        info.file_details.iter().filter(|f| f.relative_filename != "private/1/CURRENT").map(|f| f.size).sum();
+    assert_eq!(calls.load(Ordering::SeqCst), copied / interval);
+    backups.verify(id, true).unwrap();
+    assert_eq!(contents(&disk, &backups, id), all(&db));
+
+    // What one of them meets is the answer, and nothing of the backup is left.
+    db.put("more", "v").unwrap();
+    db.flush().unwrap();
+    let before = disk.files("");
+    disk.faults.add(FaultRule::error(FaultError::NoSpace).on(&[OpKind::Append]).path("backups/private/2"));
+    refused(backups.create_backup(&db), Code::IoError, "private/2");
+    assert_eq!(disk.files(""), before);
+    disk.faults.clear();
+    assert_eq!(backups.create_backup(&db).unwrap(), 2);
+}
+
+#[test]
+fn the_files_of_a_backup_are_told_if_asked_for() {
+    let (disk, db) = fresh();
+    put_synced(&db, "a", "1");
+    db.flush().unwrap();
+    let mut backups = engine(&disk);
+    let id = backups.create_backup(&db).unwrap();
+    assert!(backups.backups()[0].file_details.is_empty());
+    assert!(backups.backup_info(id, false).unwrap().file_details.is_empty());
+    let info = backups.backup_info(id, true).unwrap();
+    assert_eq!(info.file_details.len(), info.number_files);
+    assert_eq!(info.file_details.iter().map(|file| file.size).sum::<u64>(), info.size);
+    for file in &info.file_details {
+        let path = Path::new(BACKUPS).join(&file.relative_filename);
+        assert_eq!(disk.fs.size(&path).unwrap(), file.size, "{}", file.relative_filename);
+    }
+    refused(backups.backup_info(7, true), Code::NotFound, "7");
+}
+
+/// Adds up bytes: a checksum of the application's own.
+struct Sums;
+
+impl FileChecksumGenFactory for Sums {
+    fn name(&self) -> &str {
+        "Sums"
+    }
+    fn create(&self, _context: &FileChecksumContext<'_>) -> Box<dyn FileChecksumGenerator> {
+        Box::new(Sum(0))
+    }
+}
+
+struct Sum(u64);
+
+impl FileChecksumGenerator for Sum {
+    fn name(&self) -> &str {
+        "sum"
+    }
+    fn update(&mut self, bytes: &[u8]) {
+        self.0 += bytes.iter().map(|&byte| u64::from(byte)).sum::<u64>();
+    }
+    fn checksum(&self) -> Vec<u8> {
+        self.0.to_le_bytes().to_vec()
+    }
+}
+
+#[test]
+fn a_table_that_is_not_what_the_manifest_says_is_not_backed_up() {
+    let factories: [Arc<dyn FileChecksumGenFactory>; 2] =
+        [Arc::new(FileChecksumGenCrc32cFactory), Arc::new(Sums)];
+    for factory in factories {
+        let disk = Disk::new();
+        let mut options = disk.options();
+        options.db.file_checksum_gen_factory = Some(factory);
+        let db = disk.open_with(&options);
+        put_synced(&db, "a", "1");
+        db.flush().unwrap();
+        let mut backups = engine(&disk);
+        backups.create_backup(&db).unwrap();
+        put_synced(&db, "b", "1");
+        db.flush().unwrap();
+        let newest = db.live_files().iter().map(|file| file.number.0).max().unwrap();
+        let table = PathBuf::from(format!("{DIR}/{newest:06}.sst"));
+        disk.fs.corrupt(&table, |bytes| bytes[10] ^= 1).unwrap();
+        let error = refused(backups.create_backup(&db), Code::Corruption, "the MANIFEST says");
+        assert!(error.to_string().contains(&format!("{newest:06}.sst")), "{error}");
+        assert_eq!(ids(&backups), [1]);
+        disk.fs.corrupt(&table, |bytes| bytes[10] ^= 1).unwrap();
+        assert_eq!(backups.create_backup(&db).unwrap(), 2);
+    }
+}
+
+/// A table in the backup that was exchanged, its checksum in the meta file too.
+#[test]
+fn verification_believes_the_manifest_more_than_the_meta_file() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.db.file_checksum_gen_factory = Some(Arc::new(FileChecksumGenCrc32cFactory));
+    let db = disk.open_with(&options);
+    put_synced(&db, "a", "1");
+    db.flush().unwrap();
+    let mut backups = engine(&disk);
+    let id = backups.create_backup(&db).unwrap();
+    backups.verify(id, true).unwrap();
+    let table = shared(&disk).remove(0);
+    let crc = |disk: &Disk| crc32c(&disk.fs.read_all(&table).unwrap()).to_string();
+    let good = crc(&disk);
+    disk.fs.corrupt(&table, |bytes| bytes[10] ^= 1).unwrap();
+    let meta = Path::new(BACKUPS).join("meta/1");
+    let text = String::from_utf8(disk.fs.read_all(&meta).unwrap()).unwrap();
+    assert!(text.contains(&good));
+    disk.fs.write_all_synced(&meta, text.replace(&good, &crc(&disk)).as_bytes()).unwrap();
+    let backups = engine(&disk);
+    backups.verify(id, false).unwrap();
+    refused(backups.verify(id, true), Code::Corruption, "the MANIFEST says");
+    // Nor is it taken for the table when another backup is made.
+    let mut backups = backups;
+    refused(backups.create_backup(&db), Code::Corruption, "shared_checksum");
 }
