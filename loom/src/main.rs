@@ -33,6 +33,7 @@ const SCENES: &[Scene] = &[
     ("view-batch", 3, views::a_batch_over_two_families),
     ("view-release", 3, views::files_go_with_their_last_view),
     ("skip-list-neighbours", 2, memtable::skip_list_neighbours),
+    ("overwritten-value", 2, memtable::overwritten_value),
     ("radix-tree-root-read", 2, memtable::radix_tree_root_read),
     ("radix-tree-joint-read", 2, memtable::radix_tree_joint_read),
     ("radix-tree-growth-read", 2, memtable::radix_tree_growth_read),

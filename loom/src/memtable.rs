@@ -2,6 +2,7 @@
 
 use ironstone_base::internal_key::{SequenceNumber, ValueType};
 use ironstone_base::{InternalKeyComparator, UserComparator};
+use ironstone_iter::InternalIterator;
 use ironstone_memtable::{MemTable, MemTableKind, MemTableOptions};
 use std::sync::Arc;
 
@@ -79,6 +80,29 @@ fn end<const N: usize>(
         assert!(has(table, key), "{key} is lost");
     }
     assert_eq!(table.num_entries(), (there.len() + new.len()) as u64);
+}
+
+/// Two writers overwrite a value while a third thread reads it, once by its key and once by an iterator. Readers see one
+/// of the values from end to end; no byte is read while it is written.
+pub fn overwritten_value() {
+    let options =
+        MemTableOptions { write_buffer_size: 1 << 20, in_place_locks: Some(1), ..MemTableOptions::default() };
+    let comparator = InternalKeyComparator::new(UserComparator::Bytewise);
+    let table = Arc::new(MemTable::new(MemTableKind::SkipList, comparator, &options));
+    let values: [&[u8]; 3] = [b"first", b"twice", b"end"];
+    assert!(table.add(SequenceNumber(1), ValueType::Value, b"k", values[0]));
+    let writers = [(2, values[1]), (3, values[2])].map(|(number, value)| {
+        let table = Arc::clone(&table);
+        loom::thread::spawn(move || table.add(SequenceNumber(number), ValueType::Value, b"k", value))
+    });
+    let found = table.get(b"k", SequenceNumber::MAX).expect("it was put");
+    assert!(values.iter().any(|value| found.value == value), "{found:?}");
+    let mut iter = table.iter();
+    assert!(iter.seek_to_first().expect("it is intact"));
+    assert!(values.contains(&iter.value()), "{}", iter.value().escape_ascii());
+    let added = writers.map(|writer| writer.join().expect("it does not panic"));
+    // Where the shorter one came first, there is no room for the other.
+    assert!(!added[1] && table.num_entries() == 1 + u64::from(added[0]));
 }
 
 /// Both writers put their node between the same two.

@@ -188,6 +188,7 @@ impl Plan {
     /// The options of column family `number`.
     pub fn family_options(&self, number: usize) -> ColumnFamilyOptions {
         let mut options = random_family_options(&mut self.generator(2 + number as u64));
+        options.inplace_update_support = false; // Readers have snapshots.
         options.merge_operator = Some(merge_operators::put());
         options
     }

@@ -89,6 +89,26 @@ impl ColumnFamilyData {
         })
     }
 
+    /// A view of these memtables, of which those of `imm` come newest first, and tables. Nobody else sees it.
+    pub(crate) fn new_view(
+        &self,
+        mem: Arc<DbMemTable>,
+        imm: Vec<Arc<DbMemTable>>,
+        version: Arc<Version>,
+    ) -> SuperVersion {
+        let old = self.view();
+        build_view(
+            mem,
+            imm,
+            version,
+            Some(&old),
+            &self.settings(),
+            &self.comparator,
+            old.number,
+            &self.cleaner,
+        )
+    }
+
     /// The options in force.
     pub(crate) fn settings(&self) -> Arc<Settings> {
         self.settings.load_full()

@@ -288,14 +288,16 @@ impl Db {
         let protection = batch.protection().or(computed.as_deref());
         let abort = || engine.write_failure();
         engine.controller.admit(bytes, options.no_slowdown, &*engine.env.clock, abort)?;
-        let merged = |cf, key: &[u8], operand: &[u8], at| engine.merged(cf, key, operand, at);
-        match engine.pipeline.write(batch, level, protection, &merged) {
+        match engine.pipeline.write(batch, level, protection, engine) {
             Ok(committed) => {
                 if committed.memtable_full || committed.wal_end > engine.wal_check.load(Ordering::Relaxed) {
                     engine.switch_wanted.store(true, Ordering::Relaxed);
                 }
                 if committed.memtable_grown {
                     engine.note_growth();
+                }
+                if committed.updated > 0 {
+                    engine.count(Ticker::NumberKeysUpdated, committed.updated);
                 }
                 Ok(())
             }
@@ -354,7 +356,7 @@ impl Db {
         if self.engine.reads_are_watched {
             return self.get_watched(options, cf, key.as_ref());
         }
-        let (view, at) = acquire::for_one_key(cf.0.views(), || self.read_sequence(options))?;
+        let (view, at) = acquire::for_one_key(cf.0.views(), || self.read_sequence(options, cf))?;
         self.find(&view, key.as_ref(), at, &options.context())
     }
     /// As [`get_cf`](Self::get_cf), in the list of what threads do, and in statistics.
@@ -367,12 +369,12 @@ impl Db {
     ) -> Result<Option<PinnedValue>> {
         let _listed = self.listed(ThreadOperation::Get, &cf.0.name);
         let Some(statistics) = &self.engine.statistics else {
-            let (view, at) = acquire::for_one_key(cf.0.views(), || self.read_sequence(options))?;
+            let (view, at) = acquire::for_one_key(cf.0.views(), || self.read_sequence(options, cf))?;
             return self.find(&view, key, at, &options.context());
         };
         let _timer = StatsTimer::start(Some(statistics), Histogram::DbGet);
         let _reading = IoActivity::Get.begin();
-        let (view, at) = acquire::for_one_key(cf.0.views(), || self.read_sequence(options))?;
+        let (view, at) = acquire::for_one_key(cf.0.views(), || self.read_sequence(options, cf))?;
         let _cpu_timer = PerfCpuTimer::start(PerfMetric::GetCpuNanos);
         let found = view.get_counted(key, at, &options.context(), statistics);
         let bytes = found.as_ref().ok().and_then(|value| value.as_ref().map(|value| value.len() as u64));
@@ -410,7 +412,7 @@ impl Db {
         limit: usize,
     ) -> Result<Vec<PinnedValue>> {
         self.check_handle(cf)?;
-        let (view, at) = acquire::for_one_key(cf.0.views(), || self.read_sequence(options))?;
+        let (view, at) = acquire::for_one_key(cf.0.views(), || self.read_sequence(options, cf))?;
         let mut newest_first = Vec::new();
         view.visit_versions(key.as_ref(), at, &options.context(), &mut |entry| {
             match entry.kind {
@@ -497,7 +499,10 @@ impl Db {
         cfs: impl Iterator<Item = &'a ColumnFamily> + Clone,
     ) -> Result<(Vec<Arc<SuperVersion>>, SequenceNumber)> {
         cfs.clone().try_for_each(|cf| self.check_handle(cf))?;
-        acquire::of_one_moment(cfs.map(|cf| cf.0.views()), || self.read_sequence(options))
+        let families = cfs.clone().map(|cf| &*cf.0);
+        acquire::of_one_moment(cfs.map(|cf| cf.0.views()), || {
+            self.engine.read_sequence(options.snapshot.as_ref(), families.clone())
+        })
     }
 
     /// Whether `key` may exist, from memory alone. Never wrong on the side of no.
@@ -509,7 +514,7 @@ impl Db {
         if self.check_handle(cf).is_err() {
             return false;
         }
-        acquire::for_one_key(cf.0.views(), || self.read_sequence(options))
+        acquire::for_one_key(cf.0.views(), || self.read_sequence(options, cf))
             .is_ok_and(|(view, at)| view.may_exist(key.as_ref(), at))
     }
 
@@ -540,7 +545,8 @@ impl Db {
         DbIterator::new(places, bounds, Some(source))
     }
 
-    /// The database as of now, for [`ReadOptions::snapshot`].
+    /// The database as of now, for [`ReadOptions::snapshot`]. Not for reads of column families with
+    /// [`inplace_update_support`](crate::ColumnFamilyOptions::inplace_update_support), which have no moments.
     pub fn snapshot(&self) -> Snapshot {
         let engine = &self.engine;
         engine.snapshots.take(|| engine.pipeline.visible(), engine.env.clock.now_seconds())
@@ -550,8 +556,8 @@ impl Db {
         self.engine.pipeline.visible()
     }
 
-    fn read_sequence(&self, options: &ReadOptions) -> Result<SequenceNumber> {
-        self.engine.read_sequence(options.snapshot.as_ref())
+    fn read_sequence(&self, options: &ReadOptions, cf: &ColumnFamily) -> Result<SequenceNumber> {
+        self.engine.read_sequence(options.snapshot.as_ref(), [&*cf.0])
     }
 
     pub(crate) fn check_handle(&self, cf: &ColumnFamily) -> Result<()> {

@@ -1,5 +1,6 @@
 //! An open database: what its threads share, and the state behind the one state lock.
 
+use crate::PinnedValue;
 use crate::background::Cleaner;
 use crate::background::flush::Flushing;
 use crate::background::resume::may_pass;
@@ -12,7 +13,7 @@ use crate::settings::TablePlace;
 use crate::snapshot::SnapshotList;
 use crate::state_lock::StateLock;
 use crate::thread_list::{Operation, ThreadList, ThreadState};
-use crate::write::commit::{CommitPipeline, LogLevel};
+use crate::write::commit::{CommitPipeline, EarlierWrites, LogLevel};
 use crate::write::controller::{Debt, StallState, WriteController};
 use crate::write::stalls::{DatabaseStalls, StallClock};
 use crate::write_buffer_manager::{MemTableMemory, WriteBufferManager};
@@ -261,17 +262,10 @@ fn dropped(id: ColumnFamilyId) -> Error {
     Error::new(ironstone_base::Code::ColumnFamilyDropped, format!("column family {}", id.0))
 }
 
-impl Engine {
-    /// The value of `key` at `at` after one more merge operand, for
-    /// [`max_successive_merges`](crate::ColumnFamilyOptions::max_successive_merges): `None` if it is not to be had
+impl EarlierWrites for Engine {
+    /// For [`max_successive_merges`](crate::ColumnFamilyOptions::max_successive_merges): `None` if it is not to be had
     /// without reading tables, or cannot be merged; then the operand is kept, and whoever reads it is told.
-    pub(crate) fn merged(
-        &self,
-        cf: ColumnFamilyId,
-        key: &[u8],
-        operand: &[u8],
-        at: SequenceNumber,
-    ) -> Option<Vec<u8>> {
+    fn merged(&self, cf: ColumnFamilyId, key: &[u8], operand: &[u8], at: SequenceNumber) -> Option<Vec<u8>> {
         let data = Arc::clone(&self.state.lock().families.get(&cf)?.data);
         let settings = data.settings();
         let operator = settings.options.merge_operator.as_deref()?;
@@ -284,6 +278,14 @@ impl Engine {
         let _timer = TickerTimer::start(self.statistics.as_deref(), Ticker::MergeOperationTotalTime);
         operator.full_merge(key, existing.as_deref(), &[operand])
     }
+    fn value(&self, cf: ColumnFamilyId, key: &[u8], at: SequenceNumber) -> Result<Option<PinnedValue>> {
+        let data = Arc::clone(&self.state.lock().family(cf)?.data);
+        // It is about to be overwritten.
+        data.view().get(key, at, &ReadContext { fill_cache: false, ..ReadContext::default() })
+    }
+}
+
+impl Engine {
     /// The options in force.
     #[inline]
     pub(crate) fn options(&self) -> SwapGuard<DbOptions> {

@@ -88,6 +88,7 @@ impl ColumnFamilyOptions {
             // A filter hashes bytes: it would deny a key that is there in other bytes.
             bloom: Some(bloom).filter(|_| !self.comparator.different_bytes_may_be_equal()),
             protection_bytes: self.memtable_protection_bytes_per_key as u8, // At most 8, as was checked.
+            in_place_locks: self.inplace_update_support.then_some(self.inplace_update_num_locks),
             pool: Arc::clone(&memory.pool),
         }
     }

@@ -36,6 +36,7 @@ mod engine;
 mod file_copy;
 mod info_log;
 mod ingest;
+mod inplace_callback;
 mod layer_options;
 mod listener;
 mod memtables;
@@ -74,6 +75,7 @@ pub use column_family_import::{ExportedColumnFamily, ExportedFile, ImportColumnF
 pub use db::{ColumnFamilyDescriptor, Db, WriteOptions};
 pub use info_log::InfoLogLevel;
 pub use ingest::{IngestFiles, IngestOptions};
+pub use inplace_callback::{InplaceCallback, UpdateStatus};
 pub use listener::{
     BackgroundErrorReason, CompactionJobInfo, EventListener, ExternalFileIngestionInfo, FlushJobInfo,
     MemTableInfo, TableFileCreationInfo, TableFileDeletionInfo, TableInfo, WriteStallCause,

@@ -1,10 +1,12 @@
 //! A column family's memtables, as the database sees them.
 
+use crate::PinnedValue;
+use crate::inplace_callback::{InplaceCallback, UpdateStatus};
 use crate::options::ColumnFamilyOptions;
 use crate::write_buffer_manager::{Charge, STEP};
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use ironstone_base::{ColumnFamilyId, FileNumber, Protection, SequenceNumber, ValueType};
+use ironstone_base::{ColumnFamilyId, FileNumber, Protection, Result, SequenceNumber, ValueType};
 use ironstone_memtable::MemTable;
 
 /// A memtable, with what its flush has to know.
@@ -19,6 +21,8 @@ pub(crate) struct DbMemTable {
     /// Bytes from which on the memtable counts as full. Relaxed, as what follows from it.
     size_limit: AtomicUsize,
     merges: Merges,
+    /// What a put makes of the value that is there.
+    inplace_callback: Option<Arc<dyn InplaceCallback>>,
     /// Set once, by the write that fills it. Relaxed: only a hint to switch.
     full: AtomicBool,
     /// The size at which its growth is worth a look, by the sixteenth; that somebody should look now. Relaxed: hints.
@@ -41,10 +45,10 @@ impl DbMemTable {
     pub(crate) fn new(
         table: MemTable,
         cf: ColumnFamilyId,
-        size_limit: usize,
-        merges: Merges,
+        options: &ColumnFamilyOptions,
         charge: Option<Charge>,
     ) -> Arc<Self> {
+        let size_limit = options.write_buffer_size;
         let step = growth_step(size_limit, charge.is_some());
         Arc::new(Self {
             table: Arc::new(table),
@@ -52,7 +56,8 @@ impl DbMemTable {
             first_wal: AtomicU64::new(0),
             unlogged: AtomicBool::new(false),
             size_limit: AtomicUsize::new(size_limit),
-            merges,
+            merges: Merges::of(options),
+            inplace_callback: options.inplace_callback.clone(),
             full: AtomicBool::new(false),
             next_mark: AtomicUsize::new(step),
             grown: AtomicBool::new(false),
@@ -142,6 +147,51 @@ impl DbMemTable {
     pub(crate) fn add(&self, sequence: SequenceNumber, kind: ValueType, key: &[u8], value: &[u8]) {
         self.add_by(sequence, kind, key, value, || self.table.add(sequence, kind, key, value));
     }
+    /// Puts a value: over the one that is there, or as an entry of its own, as the options say. One at a time, in the order
+    /// of their numbers. `existing` answers what is there below `sequence`, here and in older places. Answers whether a
+    /// value was overwritten.
+    #[inline(never)]
+    pub(crate) fn put(
+        &self,
+        sequence: SequenceNumber,
+        key: &[u8],
+        value: &[u8],
+        protection: Option<Protection>,
+        existing: impl FnOnce() -> Result<Option<PinnedValue>>,
+    ) -> Result<bool> {
+        let kind = ValueType::Value;
+        let Some(callback) = &self.inplace_callback else {
+            let protection = protection.unwrap_or_else(|| Protection::new(kind, key, value));
+            let add = || self.table.add_protected(sequence, kind, key, value, protection);
+            return Ok(!self.add_by(sequence, kind, key, value, add) && self.table.updates_in_place());
+        };
+        let update = |old: &mut Vec<u8>| {
+            let status = callback.update(Some(old), value);
+            (status == UpdateStatus::UpdatedInPlace, status)
+        };
+        let new = match self.table.change_in_place(sequence, key, update)? {
+            Some((UpdateStatus::Updated(new), _)) => Some(new),
+            Some((UpdateStatus::UpdatedInPlace, None)) => return Ok(true),
+            Some((_, grown)) => grown,
+            None => {
+                let mut old = existing()?.map(|value| value.to_vec());
+                match callback.update(old.as_mut(), value) {
+                    UpdateStatus::Updated(new) => Some(new),
+                    UpdateStatus::UpdatedInPlace => old,
+                    UpdateStatus::UpdateFailed => None,
+                }
+            }
+        };
+        if let Some(new) = new {
+            self.add_by(sequence, kind, key, &new, || self.table.add_entry(sequence, kind, key, &new));
+        }
+        Ok(false)
+    }
+    /// Whether puts overwrite values.
+    #[inline]
+    pub(crate) fn updates_in_place(&self) -> bool {
+        self.table.updates_in_place()
+    }
     /// The same with the checksum that the entry has so far.
     #[inline(never)]
     pub(crate) fn add_protected(
@@ -164,12 +214,13 @@ impl DbMemTable {
         key: &[u8],
         value: &[u8],
         add_entry: impl FnOnce() -> bool,
-    ) {
+    ) -> bool {
         if self.newest.load(Ordering::Relaxed) > 0 {
             self.newest.fetch_max(sequence.0, Ordering::Relaxed);
         }
+        let mut is_new = true;
         if kind != ValueType::RangeDeletion {
-            add_entry();
+            is_new = add_entry();
         } else if self.table.comparator().user.compare(key, value).is_lt() {
             self.table.add_range_tombstone(sequence, key, value);
         }
@@ -177,6 +228,7 @@ impl DbMemTable {
         if used >= self.next_mark.load(Ordering::Relaxed) {
             self.note_growth(used);
         }
+        is_new
     }
     #[cold]
     fn note_growth(&self, used: usize) {

@@ -235,6 +235,7 @@ pub(crate) fn open(
         read_only,
         is_stored: None,
         first_replayed: None,
+        flushed: BTreeMap::new(),
         edits: BTreeMap::new(),
     };
     let replayed = match &mut aside {

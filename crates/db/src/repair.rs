@@ -408,6 +408,7 @@ impl Repair<'_> {
             read_only: false,
             is_stored: Some(&is_stored),
             first_replayed: None,
+            flushed: BTreeMap::new(),
             edits: BTreeMap::new(),
         };
         let replayed = recovery.replay()?;

@@ -10,7 +10,8 @@
 //! # Safety argument
 //! 1. An [`Entry`] is made by [`Entry::write`], or from a pointer that was published (Release)
 //!    after `write` and loaded with Acquire.
-//! 2. Nothing changes an entry after `write`.
+//! 2. Nothing changes an entry after `write`, but for the value in tables that update in place: there nobody calls
+//!    [`Entry::value`], and `in_place.rs` says who may touch it.
 //! 3. Its arena outlives `'a`: whoever makes an `Entry<'a>` holds the arena for `'a`.
 
 use ironstone_base::internal_key::{InternalKey, SequenceNumber, TRAILER_LEN, ValueType};
@@ -142,6 +143,16 @@ impl<'a> Entry<'a> {
             let (key_len, key) = read_varint(self.first.as_ptr());
             let (len, value) = read_varint(key.add(key_len));
             std::slice::from_raw_parts(value, len)
+        }
+    }
+
+    /// Where the value is, without looking at it.
+    pub fn value_place(self) -> NonNull<[u8]> {
+        // SAFETY: the lengths never change (2); the entry is whole (1) and alive (3).
+        unsafe {
+            let (key_len, key) = read_varint(self.first.as_ptr());
+            let (len, value) = read_varint(key.add(key_len));
+            NonNull::slice_from_raw_parts(NonNull::new_unchecked(value.cast_mut()), len)
         }
     }
 

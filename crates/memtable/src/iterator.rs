@@ -148,13 +148,16 @@ impl<'a> Cursor<&'a MemTable> {
 /// Walks a memtable in internal-key order, both ways. A move fails only where an entry does not match its checksum. See [`MemTable::iter`].
 pub struct MemTableIter {
     cursor: Cursor<Arc<MemTable>>,
+    /// Of a table that updates in place: the value, as it was when the iterator came here.
+    copy: Option<Vec<u8>>,
     /// When the Bloom filter may end a seek.
     prefix_seek: Option<Arc<PrefixSeek>>,
 }
 
 impl MemTableIter {
     pub(crate) fn new(table: Arc<MemTable>, prefix_seek: Option<Arc<PrefixSeek>>) -> Self {
-        Self { cursor: Cursor::new(table), prefix_seek }
+        let copy = table.updates_in_place().then(Vec::new);
+        Self { cursor: Cursor::new(table), copy, prefix_seek }
     }
     /// Whether nothing wanted is there: nothing at all, or by the Bloom filter. Then the iterator stands nowhere.
     fn is_ruled_out(&mut self, target: InternalKey<'_>, direction: Direction) -> Result<bool> {
@@ -171,8 +174,12 @@ impl MemTableIter {
     }
     /// Whether a move ended on an entry; an error if that does not match its checksum.
     #[inline]
-    fn arrived(&self) -> Result<bool> {
-        self.cursor.table.check(self.cursor.entry())?;
+    fn arrived(&mut self) -> Result<bool> {
+        if !self.cursor.table.is_plain()
+            && let Some(entry) = self.cursor.entry()
+        {
+            self.cursor.table.check(entry, self.copy.as_mut())?;
+        }
         Ok(self.cursor.entry.is_some())
     }
     #[inline]
@@ -223,6 +230,9 @@ impl InternalIterator for MemTableIter {
     }
     #[inline]
     fn value(&self) -> &[u8] {
-        self.cursor.table.value_of(self.entry())
+        match &self.copy {
+            None => self.cursor.table.value_of(self.entry()),
+            Some(copy) => copy,
+        }
     }
 }

@@ -10,11 +10,13 @@
 //!      +-- Bloom           says no without a search, if there is one
 //!      +-- Arena           owns every byte; freed at once when the memtable goes
 //! ```
-//! Entries are never removed or changed, so whoever borrows the memtable may borrow its bytes.
+//! Entries are never removed or changed, so whoever borrows the memtable may borrow its bytes. In tables that update in
+//! place (`in_place.rs`) values do change, and readers get copies.
 
 mod arena;
 mod bloom;
 mod entry;
+mod in_place;
 mod iterator;
 mod prefetch;
 mod radix_tree;
@@ -27,5 +29,5 @@ pub use arena::BlockPool;
 pub use bloom::MemTableBloom;
 pub use iterator::MemTableIter;
 pub use table::{
-    MemEntry, MemTable, MemTableKind, MemTableOptions, MemTableWriter, PinnedMemValue, Versions,
+    MemBytes, MemEntry, MemTable, MemTableKind, MemTableOptions, MemTableWriter, PinnedMemValue, Versions,
 };

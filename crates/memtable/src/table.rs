@@ -3,11 +3,12 @@
 //! # Safety argument
 //! 1. Every byte that an [`Entry`] shows belongs to the arena inside the [`MemTable`], which never
 //!    frees, moves or changes it while the memtable lives. So whoever keeps the memtable alive (by
-//!    reference or by `Arc`) may keep the bytes.
+//!    reference or by `Arc`) may keep the bytes. Of tables that update in place, only copies are shown.
 
 use crate::arena::{Arena, BlockPool};
 use crate::bloom::{Bloom, MemTableBloom};
 use crate::entry::{Entry, EntryKey, MAX_LEN};
+use crate::in_place::{self, InPlace};
 use crate::iterator::{Cursor, MemTableIter};
 use crate::radix_tree::RadixTree;
 use crate::range_tombstones::RangeTombstones;
@@ -53,6 +54,9 @@ pub struct MemTableOptions {
     pub bloom: Option<MemTableBloom>,
     /// Bytes of checksum that each entry carries and every read of it compares: 0, 1, 2, 4 or 8. Range tombstones have none.
     pub protection_bytes: u8,
+    /// Values are overwritten by values that are not longer, under so many locks; `None`: each write is an entry of its
+    /// own. The locks are no part of [`MemTable::memory_usage`].
+    pub in_place_locks: Option<usize>,
     /// Where its memory comes from and goes back to.
     pub pool: Arc<BlockPool>,
 }
@@ -64,6 +68,7 @@ impl Default for MemTableOptions {
             huge_pages: false,
             bloom: None,
             protection_bytes: 0,
+            in_place_locks: None,
             pool: BlockPool::new(),
         }
     }
@@ -83,6 +88,9 @@ pub struct MemTable {
     range_tombstones: RangeTombstones,
     /// So many bytes of checksum stand behind each value.
     protection_bytes: usize,
+    in_place: Option<InPlace>,
+    /// What entries hold is just their values: no checksums, no updates in place.
+    is_plain: bool,
 }
 
 pub(crate) enum Order {
@@ -91,15 +99,24 @@ pub(crate) enum Order {
     Vector(Box<VectorTable>),
 }
 
-/// An entry that a read found; its value borrows from the memtable.
-#[derive(Clone, Copy)]
+/// A value that a read found.
+#[derive(Clone)]
+pub enum MemBytes<'a> {
+    /// Where it is.
+    InTable(&'a [u8]),
+    /// A copy, since it may be overwritten where it is.
+    Copied(Arc<[u8]>),
+}
+
+/// An entry that a read found.
+#[derive(Clone)]
 pub struct MemEntry<'a> {
     /// When it was written.
     pub sequence: SequenceNumber,
     /// What it means.
     pub value_type: ValueType,
     /// The value; empty for tombstones.
-    pub value: &'a [u8],
+    pub value: MemBytes<'a>,
     is_intact: bool,
     owner: &'a MemTable,
 }
@@ -119,15 +136,22 @@ fn damaged(sequence: SequenceNumber) -> Error {
     changed_in_memory(&what, "memtable_protection_bytes_per_key")
 }
 
-/// A value that keeps its memtable alive.
+/// A value that keeps its memtable alive, or is a copy.
 #[derive(Clone)]
 pub struct PinnedMemValue {
     value: NonNull<[u8]>,
     #[allow(dead_code)] // Keeps the bytes alive (1).
-    table: Arc<MemTable>,
+    keeper: Keeper,
 }
 
-// SAFETY: shared bytes that nobody changes, kept by the Arc (1).
+#[derive(Clone)]
+#[allow(dead_code)]
+enum Keeper {
+    Table(Arc<MemTable>),
+    Copy(Arc<[u8]>),
+}
+
+// SAFETY: shared bytes that nobody changes, kept by an Arc (1).
 unsafe impl Send for PinnedMemValue {}
 // SAFETY: as above.
 unsafe impl Sync for PinnedMemValue {}
@@ -157,12 +181,15 @@ impl MemTable {
             bloom: options.bloom.as_ref().and_then(Bloom::new),
             range_tombstones: RangeTombstones::default(),
             protection_bytes: usize::from(options.protection_bytes),
+            in_place: options.in_place_locks.map(InPlace::new),
+            is_plain: options.protection_bytes == 0 && options.in_place_locks.is_none(),
         }
     }
 
     /// Adds an entry. Answers whether it is new: of two entries with the same user key and sequence
     /// number (a WAL that is replayed twice) the first one stays. The vector kind answers `true`
-    /// and drops the second one when it sorts.
+    /// and drops the second one when it sorts. With [`MemTableOptions::in_place_locks`] a value may overwrite the newest
+    /// entry at or below `sequence`, which keeps its number; then the answer is `false`, too.
     ///
     /// # Panics
     /// When the key or the value is longer than 4 GiB - 9 bytes; the write path refuses such sizes.
@@ -185,6 +212,18 @@ impl MemTable {
         protection: Protection,
     ) -> bool {
         self.writer().add_protected(sequence, value_type, user_key, value, protection)
+    }
+
+    /// As [`add`](Self::add), and never in the place of what is there.
+    pub fn add_entry(
+        &self,
+        sequence: SequenceNumber,
+        value_type: ValueType,
+        user_key: &[u8],
+        value: &[u8],
+    ) -> bool {
+        let protection = Protection::new(value_type, user_key, value);
+        self.writer().add_entry(sequence, value_type, user_key, value, protection)
     }
 
     /// For several writes in a row by one thread: counts them at the end, and remembers where it
@@ -234,7 +273,14 @@ impl MemTable {
     /// When the entry is from another memtable.
     pub fn pin(self: &Arc<Self>, entry: MemEntry<'_>) -> PinnedMemValue {
         assert!(std::ptr::eq(entry.owner, &raw const **self), "an entry is pinned by its own memtable");
-        PinnedMemValue { value: NonNull::from(entry.value), table: Arc::clone(self) }
+        match entry.value {
+            MemBytes::InTable(value) => {
+                PinnedMemValue { value: NonNull::from(value), keeper: Keeper::Table(Arc::clone(self)) }
+            }
+            MemBytes::Copied(copy) => {
+                PinnedMemValue { value: NonNull::from(&*copy), keeper: Keeper::Copy(copy) }
+            }
+        }
     }
 
     /// All entries of `user_key` at or below `at`, newest first.
@@ -394,32 +440,40 @@ impl MemTable {
     }
 
     fn found<'a>(&'a self, entry: Entry<'a>) -> MemEntry<'a> {
-        if self.protection_bytes > 0 {
-            return self.found_protected(entry);
+        if !self.is_plain {
+            return self.found_special(entry);
         }
         let key = entry.key();
         MemEntry {
             sequence: key.sequence(),
             value_type: entry.value_type(),
-            value: entry.value(),
+            value: MemBytes::InTable(entry.value()),
             is_intact: true,
             owner: self,
         }
     }
 
     #[inline(never)]
-    fn found_protected<'a>(&'a self, entry: Entry<'a>) -> MemEntry<'a> {
-        let (is_intact, sequence) = (self.is_intact(entry), entry.key().sequence());
-        let (value_type, value) = match is_intact {
-            true => (entry.value_type(), self.value_of(entry)),
-            false => (ValueType::Value, &[][..]),
+    fn found_special<'a>(&'a self, entry: Entry<'a>) -> MemEntry<'a> {
+        let sequence = entry.key().sequence();
+        let value = match &self.in_place {
+            None => self.is_intact(entry).then(|| MemBytes::InTable(self.value_of(entry))),
+            Some(in_place) => {
+                let mut stored = Vec::new();
+                in_place.copy(entry, &mut stored);
+                self.intact_value(entry.key(), &stored).map(|value| MemBytes::Copied(value.into()))
+            }
         };
+        let is_intact = value.is_some();
+        let value_type = if is_intact { entry.value_type() } else { ValueType::Value };
+        let value = value.unwrap_or(MemBytes::InTable(&[]));
         MemEntry { sequence, value_type, value, is_intact, owner: self }
     }
 
-    /// The value, without the checksum behind it.
+    /// The value, without the checksum behind it. Not of tables that update in place.
     #[inline]
     pub(crate) fn value_of<'a>(&self, entry: Entry<'a>) -> &'a [u8] {
+        debug_assert!(self.in_place.is_none(), "of these, copies are shown");
         let stored = entry.value();
         match self.protection_bytes {
             0 => stored,
@@ -429,23 +483,124 @@ impl MemTable {
 
     #[inline(never)]
     fn is_intact(&self, entry: Entry<'_>) -> bool {
-        let (key, stored) = (entry.key(), entry.value());
+        let stored = entry.value();
         let Some(value_len) = stored.len().checked_sub(self.protection_bytes) else { return false };
         let (value, checksum) = stored.split_at(value_len);
+        self.matches(entry.key(), value, checksum)
+    }
+    fn matches(&self, key: EntryKey<'_>, value: &[u8], checksum: &[u8]) -> bool {
         ValueType::from_byte(key.trailer as u8).is_some_and(|kind| {
-            let right = Protection::new(kind, key.user_key, value).toggle_sequence(key.sequence());
-            checksum == &right.to_bytes()[..self.protection_bytes]
+            let right = || Protection::new(kind, key.user_key, value).toggle_sequence(key.sequence());
+            checksum.is_empty() || checksum == &right().to_bytes()[..self.protection_bytes]
+        })
+    }
+    /// Of what an entry of a table that updates in place holds: the value, if it matches its checksum.
+    fn intact_value<'a>(&self, key: EntryKey<'_>, stored: &'a [u8]) -> Option<&'a [u8]> {
+        let parts = in_place::parts(stored, self.protection_bytes)?;
+        self.matches(key, parts.value, parts.checksum).then_some(parts.value)
+    }
+
+    /// Whether an entry is just what it holds: nothing is to be compared, and nobody overwrites it.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.is_plain
+    }
+    /// `Corruption` if `entry` does not match its checksum. Of a table that updates in place, its value goes to `copy`.
+    #[inline(never)]
+    pub(crate) fn check(&self, entry: Entry<'_>, copy: Option<&mut Vec<u8>>) -> Result<()> {
+        let is_intact = match (&self.in_place, copy) {
+            (Some(in_place), Some(copy)) => {
+                in_place.copy(entry, copy);
+                let value_len = self.intact_value(entry.key(), copy).map(<[u8]>::len);
+                in_place::keep_value(copy, value_len.unwrap_or(0));
+                value_len.is_some()
+            }
+            _ => self.is_intact(entry),
+        };
+        if is_intact { Ok(()) } else { Err(damaged(entry.key().sequence())) }
+    }
+
+    /// Whether values may overwrite older ones.
+    #[inline]
+    pub fn updates_in_place(&self) -> bool {
+        self.in_place.is_some()
+    }
+
+    /// The newest entry of `user_key` below `sequence`, if it is a value that no range tombstone hides. Nothing as well if
+    /// an entry with that very number is there.
+    fn newest_value(&self, user_key: &[u8], sequence: SequenceNumber) -> Option<Entry<'_>> {
+        let target = EntryKey::newest_at(user_key, sequence);
+        let user = &self.comparator.user;
+        let entry = match &self.order {
+            Order::RadixTree(tree) => tree.get(target),
+            Order::SkipList(list) => list.first_at_or_after(user, target),
+            Order::Vector(vector) => vector.first_at_or_after(user, target),
+        }?;
+        let key = entry.key();
+        let is_value = user.equal(key.user_key, user_key)
+            && ValueType::from_byte(key.trailer as u8) == Some(ValueType::Value)
+            && key.sequence() < sequence
+            && key.sequence() >= self.covering(user_key, sequence);
+        is_value.then_some(entry)
+    }
+
+    /// Hands `change` a copy of the newest value of `user_key` below `sequence`, which it changes, and answers whether that is
+    /// to take its place. `None` if there is no such value in this table, or it does not update in place. Nobody reads or
+    /// writes the value meanwhile. One that has grown does not fit in, and is answered.
+    ///
+    /// `Corruption` if the value does not match its checksum.
+    pub fn change_in_place<T>(
+        &self,
+        sequence: SequenceNumber,
+        user_key: &[u8],
+        change: impl FnOnce(&mut Vec<u8>) -> (bool, T),
+    ) -> Result<Option<(T, Option<Vec<u8>>)>> {
+        let Some(in_place) = &self.in_place else { return Ok(None) };
+        let Some(entry) = self.newest_value(user_key, sequence) else { return Ok(None) };
+        let key = entry.key();
+        in_place.change(entry, |stored| {
+            let old = self.intact_value(key, stored).ok_or_else(|| damaged(key.sequence()))?;
+            let mut value = old.to_vec();
+            let (replaces, answer) = change(&mut value);
+            if replaces && value.len() > old.len() {
+                return Ok(Some((answer, Some(value))));
+            }
+            if replaces {
+                let protection = Protection::new(ValueType::Value, key.user_key, &value);
+                self.put_in_place(key, stored, &value, protection);
+            }
+            Ok(Some((answer, None)))
         })
     }
 
-    /// `Corruption` if `entry` does not match its checksum.
-    #[inline]
-    pub(crate) fn check(&self, entry: Option<Entry<'_>>) -> Result<()> {
-        match entry {
-            Some(entry) if self.protection_bytes > 0 && !self.is_intact(entry) => {
-                Err(damaged(entry.key().sequence()))
+    /// Overwrites the newest value of `user_key`, if there is one that is long enough.
+    #[inline(never)]
+    fn overwrite(
+        &self,
+        in_place: &InPlace,
+        sequence: SequenceNumber,
+        user_key: &[u8],
+        value: &[u8],
+        protection: Protection,
+    ) -> bool {
+        let Some(entry) = self.newest_value(user_key, sequence) else { return false };
+        let key = entry.key();
+        in_place.change(entry, |stored| {
+            // One that is damaged stays, to be found.
+            let fits = self.intact_value(key, stored).is_some_and(|old| value.len() <= old.len());
+            if fits {
+                self.put_in_place(key, stored, value, protection);
             }
-            _ => Ok(()),
+            fits
+        })
+    }
+
+    fn put_in_place(&self, key: EntryKey<'_>, stored: &mut [u8], value: &[u8], protection: Protection) {
+        // The number that stays is the entry's.
+        let checksum = &protection.toggle_sequence(key.sequence()).to_bytes()[..self.protection_bytes];
+        in_place::overwrite(stored, value, checksum);
+        if !checksum.is_empty() {
+            planted::flip(Place::MemTable, stored);
         }
     }
 
@@ -473,8 +628,31 @@ impl Deref for PinnedMemValue {
     type Target = [u8];
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the memtable that owns the bytes is alive (1).
+        // SAFETY: whatever owns the bytes is alive (1).
         unsafe { self.value.as_ref() }
+    }
+}
+
+impl Deref for MemBytes<'_> {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::InTable(value) => value,
+            Self::Copied(value) => value,
+        }
+    }
+}
+
+impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for MemBytes<'_> {
+    fn eq(&self, other: &T) -> bool {
+        **self == *other.as_ref()
+    }
+}
+
+impl fmt::Debug for MemBytes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.escape_ascii())
     }
 }
 
@@ -508,7 +686,7 @@ impl MemTableWriter<'_> {
         user_key: &[u8],
         value: &[u8],
     ) -> bool {
-        if self.table.protection_bytes > 0 {
+        if !self.table.is_plain {
             let protection = Protection::new(value_type, user_key, value);
             return self.add_protected(sequence, value_type, user_key, value, protection);
         }
@@ -525,8 +703,30 @@ impl MemTableWriter<'_> {
         value: &[u8],
         protection: Protection,
     ) -> bool {
+        if let Some(in_place) = &self.table.in_place
+            && value_type == ValueType::Value
+            && self.table.overwrite(in_place, sequence, user_key, value, protection)
+        {
+            return false;
+        }
+        self.add_entry(sequence, value_type, user_key, value, protection)
+    }
+
+    /// As [`add_protected`](Self::add_protected), and never in the place of what is there.
+    #[inline]
+    pub fn add_entry(
+        &mut self,
+        sequence: SequenceNumber,
+        value_type: ValueType,
+        user_key: &[u8],
+        value: &[u8],
+        protection: Protection,
+    ) -> bool {
         let checksum = &protection.toggle_sequence(sequence).to_bytes()[..self.table.protection_bytes];
-        let mut stored = [value, checksum].concat();
+        let mut stored = match self.table.in_place {
+            None => [value, checksum].concat(),
+            Some(_) => in_place::stored(value, checksum),
+        };
         if !checksum.is_empty() {
             planted::flip(Place::MemTable, &mut stored);
         }
@@ -651,5 +851,7 @@ fn count_bloom(passes: bool) {
     );
 }
 
+#[cfg(test)]
+mod in_place_tests;
 #[cfg(test)]
 mod tests;

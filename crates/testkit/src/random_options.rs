@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Options of a database in `env`, chosen by `rng`.
 pub fn random_db_options(rng: &mut impl Rng, env: &Env) -> DbOptions {
-    DbOptions {
+    let mut options = DbOptions {
         env: env.clone(),
         create_if_missing: true,
         create_missing_column_families: true,
@@ -40,7 +40,10 @@ pub fn random_db_options(rng: &mut impl Rng, env: &Env) -> DbOptions {
         rate_limiter: random_rate_limiter(rng, env),
         sst_file_manager: random_file_manager(rng),
         ..DbOptions::default()
-    }
+    };
+    // Column families with updates in place need it, and nothing else depends on it.
+    options.set("allow_concurrent_memtable_write", "false").expect("it is an option");
+    options
 }
 
 /// One that removes files bit by bit.
@@ -139,7 +142,8 @@ fn random_style(rng: &mut impl Rng, options: &mut ColumnFamilyOptions) {
     }
 }
 
-/// Options of a column family, chosen by `rng`. The comparator stays what it is.
+/// Options of a column family, chosen by `rng`. The comparator stays what it is. One in ten updates in place, which nobody
+/// may read at a snapshot.
 pub fn random_family_options(rng: &mut impl Rng) -> ColumnFamilyOptions {
     let codecs = [
         CompressionKind::None,
@@ -190,6 +194,8 @@ pub fn random_family_options(rng: &mut impl Rng) -> ColumnFamilyOptions {
         });
         options.memtable_prefix_bloom_size_ratio = *[0.0, 0.05, 0.25].choose(rng).expect("not empty");
     }
+    options.inplace_update_support = rng.random_bool(0.1);
+    options.inplace_update_num_locks = *[0, 1, 50].choose(rng).expect("not empty");
     options.memtable_protection_bytes_per_key = *[0, 0, 0, 1, 8].choose(rng).expect("not empty");
     options.block_protection_bytes_per_key = *[0, 0, 0, 1, 8].choose(rng).expect("not empty");
     random_style(rng, &mut options);
@@ -275,6 +281,7 @@ pub fn random_family_changes(rng: &mut impl Rng) -> Vec<(&'static str, &'static 
             ("memtable_prefix_bloom_size_ratio", &["0", "0.1"]),
             ("memtable_whole_key_filtering", &["true", "false"]),
             ("max_successive_merges", &["0", "2"]),
+            ("inplace_update_num_locks", &["0", "1", "50"]),
             ("max_sequential_skip_in_iterations", &["0", "8"]),
             ("min_tombstones_for_range_conversion", &["0", "2", "20"]),
             ("block_based_table_factory", &["{block_size=128}", "{block_size=4K;format_version=3}"]),

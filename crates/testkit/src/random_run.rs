@@ -93,8 +93,9 @@ impl RandomRun {
             let table = options.table.to_string();
             write!(
                 text,
-                "\n{name}: {:?}, {:?}, prefix {:?}, {} levels, dynamic {}, {}, {table}",
+                "\n{name}: {:?}, in place {}, {:?}, prefix {:?}, {} levels, dynamic {}, {}, {table}",
                 options.memtable_factory,
+                options.inplace_update_support,
                 options.compression,
                 options.prefix_extractor.as_ref().map(|prefix| prefix.name().to_owned()),
                 options.num_levels,
@@ -284,10 +285,16 @@ impl RandomRun {
         self.touched.note(change);
     }
 
+    /// Whether a column family may not be read at snapshots.
+    fn updates_in_place(&self, family: &str) -> bool {
+        self.families[family].inplace_update_support
+    }
+
     /// Now, or as of a snapshot.
-    fn moment(&mut self) -> (ReadOptions, Model) {
+    fn moment(&mut self, family: &str) -> (ReadOptions, Model) {
         let mut options = ReadOptions { fill_cache: self.rng.random_bool(0.8), ..ReadOptions::default() };
-        if !self.snapshots.is_empty() && self.rng.random_bool(0.4) {
+        let may_look_back = !self.snapshots.is_empty() && !self.updates_in_place(family);
+        if may_look_back && self.rng.random_bool(0.4) {
             let at = self.rng.random_range(0..self.snapshots.len());
             options.snapshot = Some(self.snapshots[at].0.clone());
             return (options, self.snapshots[at].1.clone());
@@ -300,7 +307,7 @@ impl RandomRun {
         let (options, model) = if self.snapshots.is_empty() || self.rng.random_bool(0.7) {
             (ReadOptions::default(), None)
         } else {
-            let (options, model) = self.moment();
+            let (options, model) = self.moment(&family);
             (options, Some(model))
         };
         let expected = model.as_ref().unwrap_or(&self.model).family(&family).get(&key);
@@ -323,7 +330,7 @@ impl RandomRun {
     fn multi_get(&mut self) -> Result<(), Failure> {
         let family = self.any_family();
         let keys: Vec<Vec<u8>> = (0..self.rng.random_range(1..30)).map(|_| self.key()).collect();
-        let (options, model) = self.moment();
+        let (options, model) = self.moment(&family);
         let found = self.db().multi_get_cf(&options, &self.family(&family), &keys);
         for (key, found) in keys.iter().zip(found) {
             let expected = model.family(&family).get(key);
@@ -362,7 +369,7 @@ impl RandomRun {
 
     fn new_walk(&mut self) -> Result<Walk, Failure> {
         let family = self.any_family();
-        let (mut options, mut model) = self.moment();
+        let (mut options, mut model) = self.moment(&family);
         if self.rng.random_bool(0.3) {
             options.iterate_lower_bound = Some(self.key());
         }
@@ -404,6 +411,7 @@ impl RandomRun {
 
     /// Refreshes an iterator that was kept, or leaves it at the moment that it shows.
     fn bring_up_to_date(&mut self, walk: &mut Walk) -> Result<(), Failure> {
+        let in_place = self.updates_in_place(&walk.family);
         let (refreshed, model) = match self.rng.random_range(0..4) {
             _ if walk.options.tailing => {
                 if walk.iter.refresh().is_ok() {
@@ -411,8 +419,8 @@ impl RandomRun {
                 }
                 (Ok(()), &self.model)
             }
-            0 => return Ok(()),
-            1 if !self.snapshots.is_empty() => {
+            0 if !in_place => return Ok(()),
+            1 if !in_place && !self.snapshots.is_empty() => {
                 let (snapshot, model, _) = self.snapshots.choose(&mut self.rng).expect("not empty");
                 (walk.iter.refresh_at(snapshot), model)
             }
@@ -590,7 +598,7 @@ impl RandomRun {
 
     fn scan_all(&mut self) -> Result<(), Failure> {
         let family = self.any_family();
-        let (options, model) = self.moment();
+        let (options, model) = self.moment(&family);
         self.compare_family(&family, &options, &model)
     }
 

@@ -1,5 +1,6 @@
 //! Replays the WALs of an earlier opening into memtables and, when those are full, into tables.
 
+use crate::PinnedValue;
 use crate::engine::Family;
 use crate::info_log::{InfoLog, info, warning};
 use crate::memtables::DbMemTable;
@@ -11,6 +12,7 @@ use ironstone_base::sync::Arc;
 use ironstone_base::{
     ColumnFamilyId, Corrupt, Error, FileKind, FileNumber, Result, SequenceNumber, ValueType, file_name,
 };
+use ironstone_sst::ReadContext;
 use ironstone_version::{VersionEdit, VersionSet};
 use ironstone_vfs::Env;
 use ironstone_wal::{Damage, LogRead, LogReader, PredecessorWal, ReaderOptions, WalRecoveryMode};
@@ -36,6 +38,8 @@ pub(crate) struct Recovery<'a> {
     pub(crate) is_stored: Option<&'a IsStored<'a>>,
     /// The first write that was replayed.
     pub(crate) first_replayed: Option<SequenceNumber>,
+    /// What was flushed of column families with an `inplace_callback`, newest first, for the callback to see.
+    pub(crate) flushed: BTreeMap<ColumnFamilyId, Vec<Arc<DbMemTable>>>,
     /// The tables that recovery wrote, to be installed at its end.
     pub(crate) edits: BTreeMap<ColumnFamilyId, VersionEdit>,
 }
@@ -349,11 +353,32 @@ impl Recovery<'_> {
             let is_stored = self.is_stored.map_or(Ok(false), |ask| ask(cf, key, sequence, kind))?;
             if let (Some(_), Some(family), false) = (known, self.families.get(&cf), is_stored) {
                 family.mem.note_wal(wal);
-                family.mem.add(sequence, kind, key, value);
+                match kind {
+                    ValueType::Value if family.mem.updates_in_place() => {
+                        let existing = || self.existing(family, key, SequenceNumber(sequence.0 - 1));
+                        family.mem.put(sequence, key, value, None, existing)?;
+                    }
+                    _ => family.mem.add(sequence, kind, key, value),
+                }
             }
             sequence = sequence.plus(1);
         }
         Ok(SequenceNumber((sequence.0).saturating_sub(1)).max(SequenceNumber(first.0.saturating_sub(1))))
+    }
+
+    /// What writes before `at` have left of a key, for an `inplace_callback`.
+    fn existing(&self, family: &Family, key: &[u8], at: SequenceNumber) -> Result<Option<PinnedValue>> {
+        if self.is_stored.is_some() {
+            // Changes that tables have already would be made once more.
+            return Err(Error::not_supported(format!(
+                "repair of column family {:?}, which has an inplace_callback",
+                family.data.name
+            )));
+        }
+        let Some(known) = self.versions.column_family(family.data.id) else { return Ok(None) };
+        let older = self.flushed.get(&family.data.id).cloned().unwrap_or_default();
+        let view = family.data.new_view(Arc::clone(&family.mem), older, Arc::clone(&known.current));
+        view.get(key, at, &ReadContext { fill_cache: false, ..ReadContext::default() })
     }
 
     fn flush_full(&mut self) -> Result<()> {
@@ -378,6 +403,9 @@ impl Recovery<'_> {
         }
         let fresh = new_memtable(data);
         let full: Arc<DbMemTable> = std::mem::replace(&mut family.mem, fresh);
+        if data.settings().options.inplace_callback.is_some() {
+            self.flushed.entry(id).or_default().insert(0, Arc::clone(&full));
+        }
         let epoch = self.versions.new_epoch_number(id);
         let job = crate::background::flush::FlushOf {
             env: self.env,

@@ -130,6 +130,7 @@ fn catch_up(engine: &Engine) -> Result<()> {
         read_only: true,
         is_stored: None,
         first_replayed: None,
+        flushed: BTreeMap::new(),
         edits: BTreeMap::new(),
     };
     let replayed = recovery.replay()?;

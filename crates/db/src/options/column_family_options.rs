@@ -3,6 +3,7 @@
 use super::spec::option_struct;
 use super::style_options::{FifoCompactionOptions, UniversalCompactionOptions};
 use super::table_options::{self, BlockBasedTableOptions};
+use crate::inplace_callback::InplaceCallback;
 use ironstone_base::sync::Arc;
 use ironstone_base::{MergeOperator, SliceTransform, UserComparator};
 use ironstone_compaction::{
@@ -37,6 +38,13 @@ option_struct! {
         /// If not 0, memtables ask the system for huge pages, whose size the system knows. They come whole,
         /// used or not, and under a hypervisor that takes free memory back they are slow to get.
         memtable_huge_page_size: usize = 0, Mutable, V7;
+        /// A put overwrites the newest value of its key where it is, if that is in the open memtable and not shorter. Writes
+        /// to the column family enter memtables one at a time: `allow_concurrent_memtable_write` has to be false. Reads do
+        /// not see one moment: values may be newer than that. So there are no reads of the column family at snapshots
+        /// (`NotSupported`; RocksDB: no snapshots at all). Backward iteration works, unlike in RocksDB.
+        inplace_update_support: bool = false, Fixed, V7;
+        /// So many locks guard the values of a memtable against that; at least 1.
+        inplace_update_num_locks: usize = 10_000, Mutable, V7;
         /// How many memtables there may be, the open one included, before writes stop.
         max_write_buffer_number: i32 = 2, Mutable, V7;
         /// So many closed memtables are flushed together.
@@ -140,8 +148,6 @@ option_struct! {
         ignored("report_bg_io_stats", "bool", "false", Change::Mutable, Since::V7, "only statistics depend on it");
         ignored("target_file_size_is_upper_bound", "bool", "false", Change::Mutable, Since::Later, "files may be a little larger than asked for");
         ignored("arena_block_size", "size", "0", Change::Mutable, Since::V7, "arenas grow by their own rule");
-        ignored("inplace_update_support", "bool", "false", Change::Fixed, Since::V7, "each write is an entry of its own, which snapshots may rely on");
-        ignored("inplace_update_num_locks", "size", "10000", Change::Mutable, Since::V7, "nothing is updated in place");
         ignored("last_level_temperature", "Temperature", "kUnknown", Change::Mutable, Since::V7, "the file system takes no such hint");
         ignored("default_write_temperature", "Temperature", "kUnknown", Change::Mutable, Since::Later, "the file system takes no such hint");
         ignored("default_temperature", "Temperature", "kUnknown", Change::Fixed, Since::Later, "the file system takes no such hint");
@@ -205,6 +211,8 @@ option_struct! {
         deprecated("rate_limit_delay_max_milliseconds", "uint");
     }
     fields {
+        /// Says what a put makes of the value that is there, with `inplace_update_support`.
+        inplace_callback: Option<Arc<dyn InplaceCallback>> = None;
         /// The options of its tables.
         table: BlockBasedTableOptions = BlockBasedTableOptions::default();
     }

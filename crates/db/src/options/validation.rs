@@ -53,6 +53,14 @@ pub fn validate(db: &DbOptions, cf: &ColumnFamilyOptions) -> Result<()> {
             says: "unordered_write needs allow_concurrent_memtable_write",
         },
         Rule {
+            broken: cf.inplace_update_support && is_true(db, "allow_concurrent_memtable_write"),
+            says: "inplace_update_support needs allow_concurrent_memtable_write=false",
+        },
+        Rule {
+            broken: cf.inplace_callback.is_some() && !cf.inplace_update_support,
+            says: "inplace_callback needs inplace_update_support",
+        },
+        Rule {
             broken: unordered && is_true(db, "enable_pipelined_write"),
             says: "unordered_write and enable_pipelined_write exclude each other",
         },
@@ -295,6 +303,7 @@ mod tests {
         let cases = [
             ("use_direct_reads=true;allow_mmap_reads=true", ["use_direct_reads", "allow_mmap_reads"]),
             ("unordered_write=true;enable_pipelined_write=1", ["unordered_write", "enable_pipelined_write"]),
+            ("inplace_update_support=true", ["inplace_update_support", "allow_concurrent_memtable_write"]),
             ("index_type=kHashSearch", ["index_type", "prefix_extractor"]),
             ("no_block_cache=true;cache_index_and_filter_blocks=true", ["no_block_cache", "cache_index"]),
             ("block_align=true;compression=kZSTD", ["block_align", "compression"]),

@@ -397,7 +397,7 @@ impl DbIterator {
     /// Shows what reads see now, or as of the snapshot of the source. Where it stood does not count any more.
     fn catch_up(&mut self, engine: &Engine) -> Result<()> {
         let Some(source) = &self.source else { return Ok(()) };
-        let at = engine.read_sequence(source.options.snapshot.as_ref())?;
+        let at = engine.read_sequence(source.options.snapshot.as_ref(), [source.cf()])?;
         // After the number was taken: what it covers is in the view then, and its range tombstones are known of.
         let is_current = !source.has_moved_on(&self.view);
         if is_current && !self.view.memtables().any(|memtable| memtable.table().has_range_tombstones()) {

@@ -55,18 +55,30 @@ impl Engine {
         cf: &ColumnFamilyData,
     ) -> Result<(Arc<SuperVersion>, SequenceNumber)> {
         let views = std::iter::once(cf.views());
-        let (mut views, at) = acquire::of_one_moment(views, || self.read_sequence(snapshot))?;
+        let (mut views, at) = acquire::of_one_moment(views, || self.read_sequence(snapshot, [cf]))?;
         Ok((views.remove(0), at))
     }
 
     /// The newest write that a read sees: now, or as of a snapshot.
-    pub(crate) fn read_sequence(&self, snapshot: Option<&Snapshot>) -> Result<SequenceNumber> {
+    pub(crate) fn read_sequence<'a>(
+        &self,
+        snapshot: Option<&Snapshot>,
+        of: impl IntoIterator<Item = &'a ColumnFamilyData>,
+    ) -> Result<SequenceNumber> {
         match snapshot {
             None => Ok(self.pipeline.visible()),
             Some(_) if self.secondary => {
                 Err(Error::not_supported("snapshots of a secondary: the primary does not know of them"))
             }
-            Some(snapshot) if snapshot.belongs_to(&self.snapshots) => Ok(snapshot.sequence()),
+            Some(snapshot) if snapshot.belongs_to(&self.snapshots) => {
+                match of.into_iter().find(|cf| cf.peek().mem.updates_in_place()) {
+                    None => Ok(snapshot.sequence()),
+                    Some(cf) => Err(Error::not_supported(format!(
+                        "snapshots of column family {:?}, which has inplace_update_support",
+                        cf.name
+                    ))),
+                }
+            }
             Some(_) => Err(Error::invalid_argument("the snapshot is of another database")),
         }
     }

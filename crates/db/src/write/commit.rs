@@ -13,6 +13,7 @@
 use super::predecessor;
 use super::publish::Publisher;
 use super::sync_group::SyncGroup;
+use crate::PinnedValue;
 use crate::memtables::{DbMemTable, Merges};
 use crate::write_batch::{BatchIter, BatchRecord, HEADER_LEN, WriteBatch, check_protection};
 use ironstone_base::perf::PerfMetric;
@@ -108,6 +109,8 @@ struct Ticket {
     /// Where the record ends in the log.
     end: u64,
     memtables: SmallVec<[Arc<DbMemTable>; 2]>,
+    /// Whether one of them overwrites values, which takes the order of the writes.
+    in_place: bool,
 }
 
 /// Sequence numbers for what enters the database beside the log. No later write is seen until this is dropped.
@@ -132,6 +135,8 @@ pub(crate) struct Committed {
     pub(crate) memtable_grown: bool,
     /// Log bytes written since the database was opened, over all WALs.
     pub(crate) wal_end: u64,
+    /// How many values were overwritten in memtables.
+    pub(crate) updated: u64,
 }
 
 /// A WAL that takes no more writes.
@@ -215,14 +220,13 @@ impl CommitPipeline {
     /// `protection` has a checksum of each write, if there is one, which is compared before the batch is logged and again
     /// before it is applied. What changed in between may be in the log: that error is fatal.
     ///
-    /// `merged` answers the value of a key at a sequence number after one more merge operand, or `None` where it
-    /// is not to be had: for memtables that bound how many operands of a key they hold.
+    /// `earlier` is what writes come upon that depend on earlier ones.
     pub(crate) fn write(
         &self,
         batch: &WriteBatch,
         level: LogLevel,
         protection: Option<&[Protection]>,
-        merged: MergedValue<'_>,
+        earlier: &dyn EarlierWrites,
     ) -> Result<Committed> {
         batch.check()?;
         if let Some(protection) = protection {
@@ -234,20 +238,22 @@ impl CommitPipeline {
         drop(preparing);
         // From here on the sequence numbers are taken: they are completed whatever happens.
         let logged = self.log_up_to(ticket.end, level);
-        if targets.merges && logged.is_ok() && ticket.memtables.iter().any(|table| table.bounds_merges()) {
-            // What is merged is what all earlier writes have left.
+        let merges_now = || targets.merges && ticket.memtables.iter().any(|table| table.bounds_merges());
+        if (ticket.in_place || merges_now()) && logged.is_ok() {
+            // What is merged or overwritten is what all earlier writes have left.
             self.publisher.wait_for(SequenceNumber(ticket.first.0 - 1));
         }
         let applied = logged.and_then(|()| {
             let _timer = PerfTimer::start(PerfMetric::WriteMemtableTime);
-            apply(batch.data(), &ticket, protection, merged)
+            apply(batch.data(), &ticket, protection, earlier)
         });
         if ticket.first <= ticket.last {
             let _timer = PerfTimer::wait(PerfMetric::WriteThreadWaitNanos);
             self.publisher.complete(ticket.first, ticket.last);
         }
-        applied?;
+        let updated = applied?;
         Ok(Committed {
+            updated,
             memtable_full: ticket.memtables.iter().any(|table| table.is_full()),
             memtable_grown: ticket.memtables.iter().any(|table| table.take_grown()),
             wal_end: ticket.end,
@@ -292,6 +298,7 @@ impl CommitPipeline {
             return Err(error.clone());
         }
         let mut memtables = SmallVec::new();
+        let mut in_place = false;
         if targets.ranges || targets.merges {
             check_special(batch, &log.active)?;
         }
@@ -302,6 +309,7 @@ impl CommitPipeline {
             } else {
                 active.note_unlogged();
             }
+            in_place |= active.updates_in_place();
             memtables.push(Arc::clone(active));
         }
         let first = log.last_sequence.plus(1);
@@ -316,7 +324,7 @@ impl CommitPipeline {
             header[8..].copy_from_slice(&batch.count().to_le_bytes());
             log.frame(&[&header, &batch.data()[HEADER_LEN..]]);
         }
-        Ok(Ticket { first, last, end: log.end, memtables })
+        Ok(Ticket { first, last, end: log.end, memtables, in_place })
     }
 
     /// Returns once the log is at `level` up to `end`. The first to get the io lock does the work
@@ -680,8 +688,14 @@ impl LoggedByOther {
     }
 }
 
-/// Answers the value of a key after one more merge operand.
-pub(crate) type MergedValue<'a> = &'a dyn Fn(ColumnFamilyId, &[u8], &[u8], SequenceNumber) -> Option<Vec<u8>>;
+/// What earlier writes have left.
+pub(crate) trait EarlierWrites {
+    /// The value of a key at a sequence number after one more merge operand, or `None` where it is not to be had: for
+    /// memtables that bound how many operands of a key they hold.
+    fn merged(&self, cf: ColumnFamilyId, key: &[u8], operand: &[u8], at: SequenceNumber) -> Option<Vec<u8>>;
+    /// The value of a key at a sequence number, for memtables that call back with it.
+    fn value(&self, cf: ColumnFamilyId, key: &[u8], at: SequenceNumber) -> Result<Option<PinnedValue>>;
+}
 
 /// What a batch writes to.
 #[derive(Default)]
@@ -754,19 +768,20 @@ fn check_special(batch: &WriteBatch, active: &HashMap<ColumnFamilyId, Arc<DbMemT
     Ok(())
 }
 
+/// Answers how many values were overwritten.
 fn apply(
     data: &[u8],
     ticket: &Ticket,
     protection: Option<&[Protection]>,
-    merged: MergedValue<'_>,
-) -> Result<()> {
+    earlier: &dyn EarlierWrites,
+) -> Result<u64> {
     match protection {
-        None => apply_with(data, ticket, merged, |_| None),
+        None => apply_with(data, ticket, earlier, |_| None),
         Some(protection) => {
             check_protection(data, protection).map_err(|error| error.with_severity(Severity::Fatal))?;
             let mut protection = protection.iter();
             // As memtables have them: without the column family.
-            apply_with(data, ticket, merged, |cf| Some(protection.next()?.toggle_column_family(cf)))
+            apply_with(data, ticket, earlier, |cf| Some(protection.next()?.toggle_column_family(cf)))
         }
     }
 }
@@ -776,16 +791,25 @@ fn apply(
 fn apply_with(
     data: &[u8],
     ticket: &Ticket,
-    merged: MergedValue<'_>,
+    earlier: &dyn EarlierWrites,
     mut protection: impl FnMut(ColumnFamilyId) -> Option<Protection>,
-) -> Result<()> {
+) -> Result<u64> {
     let find = |id: ColumnFamilyId| {
         let found = ticket.memtables.iter().find(|table| table.cf() == id);
         found.expect("every column family of the batch was looked up")
     };
-    let mut sequence = ticket.first;
+    let (mut sequence, mut updated) = (ticket.first, 0);
     for record in BatchIter::new(data) {
+        let before = || SequenceNumber(sequence.0 - 1);
         let (cf, kind, key, value) = match record? {
+            BatchRecord::Put { cf, key, value } if ticket.in_place => {
+                let existing = || earlier.value(cf, key, before());
+                let put = find(cf).put(sequence, key, value, protection(cf), existing);
+                // It is in the log. An opening will try again; whatever is written before would be lost to that.
+                updated += u64::from(put.map_err(|error| error.with_severity(Severity::Fatal))?);
+                sequence = sequence.plus(1);
+                continue;
+            }
             BatchRecord::Put { cf, key, value } => (cf, ValueType::Value, key, value),
             BatchRecord::Delete { cf, key } => (cf, ValueType::Deletion, key, &[][..]),
             BatchRecord::SingleDelete { cf, key } => (cf, ValueType::SingleDeletion, key, &[][..]),
@@ -794,7 +818,7 @@ fn apply_with(
                 let table = find(cf);
                 let given = protection(cf);
                 let value = match table.has_enough_operands(key, sequence) {
-                    true => merged(cf, key, operand, SequenceNumber(sequence.0 - 1)),
+                    true => earlier.merged(cf, key, operand, before()),
                     false => None,
                 };
                 match value {
@@ -810,7 +834,7 @@ fn apply_with(
         add(find(cf), sequence, kind, key, value, given);
         sequence = sequence.plus(1);
     }
-    Ok(())
+    Ok(updated)
 }
 
 #[inline]

@@ -3,7 +3,7 @@
 use crate::column_family::ColumnFamilyData;
 use crate::engine::{Engine, Family, State, WalState};
 use crate::listener::{BackgroundErrorReason, Event, MemTableInfo};
-use crate::memtables::{DbMemTable, FlushReason, ImmutableMemTable, Merges};
+use crate::memtables::{DbMemTable, FlushReason, ImmutableMemTable};
 use crate::options::ColumnFamilyOptions;
 use crate::write::commit::Reserved;
 use crate::write_buffer_manager::MemTableMemory;
@@ -200,7 +200,7 @@ pub(crate) fn memtable_of(
 ) -> Arc<DbMemTable> {
     let memtable_options = options.memtable_options(memory);
     let table = MemTable::new(options.memtable_factory, comparator.clone(), &memtable_options);
-    DbMemTable::new(table, id, options.write_buffer_size, Merges::of(options), memory.charge())
+    DbMemTable::new(table, id, options, memory.charge())
 }
 
 /// Creates WAL `number`, over the bytes of an old one if there is one to reuse.

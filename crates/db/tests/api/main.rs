@@ -17,6 +17,7 @@ mod delete_range;
 mod in_flight;
 mod ingest;
 mod ingest_behind;
+mod inplace_update;
 mod iterators;
 mod listeners;
 mod merge;

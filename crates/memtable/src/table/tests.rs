@@ -10,7 +10,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-const KINDS: [MemTableKind; 3] = [MemTableKind::RadixTree, MemTableKind::SkipList, MemTableKind::Vector];
+pub(super) const KINDS: [MemTableKind; 3] =
+    [MemTableKind::RadixTree, MemTableKind::SkipList, MemTableKind::Vector];
 
 /// Shorter keys first, then bytewise: an order that prefixes say nothing about.
 struct ByLength;
@@ -143,7 +144,8 @@ fn check_against_model(kind: MemTableKind, order: UserComparator, seed: u64, ste
         let at = random.random_range(0..=step * 4);
         let expected = model.seek(&some_key, at).filter(|found| found.0 == some_key);
         let got = table.get(&some_key, SequenceNumber(at));
-        let got = got.as_ref().map(|entry| (&some_key[..], entry.sequence.0, entry.value_type, entry.value));
+        let got =
+            got.as_ref().map(|entry| (&some_key[..], entry.sequence.0, entry.value_type, &*entry.value));
         assert_eq!(got, expected, "seed {seed:#x}");
         let versions: Vec<u64> =
             table.versions(&some_key, SequenceNumber(at)).map(|entry| entry.sequence.0).collect();
