@@ -79,6 +79,8 @@ pub enum Chore {
     SetOptions(usize),
     /// Ingests a file behind one: it brings one key, and another that was deleted before and stays so.
     IngestBehind(usize),
+    /// Writes keys of its own to one, and removes their tables again: by range (`true`) or by name.
+    RemoveTables(usize, bool),
 }
 
 /// What goes wrong while the database works.
@@ -204,7 +206,7 @@ impl Plan {
 
 fn chore(rng: &mut StdRng, families: usize) -> Chore {
     let family = rng.random_range(0..families);
-    match rng.random_range(0..17) {
+    match rng.random_range(0..18) {
         0..3 => Chore::FlushAll,
         3 => Chore::Flush(family),
         4..6 => Chore::StartFlush(family),
@@ -218,6 +220,7 @@ fn chore(rng: &mut StdRng, families: usize) -> Chore {
         13 => Chore::Promote(family, rng.random_range(1..4)),
         14 => Chore::JumpTo(*[0, 1, 1 << 40, 1 << 50, u64::MAX >> 12].choose(rng).expect("not empty")),
         15 => Chore::IngestBehind(family),
+        16 => Chore::RemoveTables(family, rng.random()),
         _ => Chore::SetOptions(family),
     }
 }

@@ -23,6 +23,7 @@ pub fn judge(
         Some(operation) => interrupted(plan, opener, clock, image, operation),
         None => image,
     };
+    without_logs(plan, opener, clock, &image.fork(), history)?;
     let db = opener.open(&image, clock).map_err(|error| format!("open after the end: {error}"))?;
     let first = look(&db, plan)?;
     history.check(&first, all).map_err(|problem| format!("after the end: {problem}"))?;
@@ -60,6 +61,50 @@ pub fn judge(
     Ok(())
 }
 
+/// Opens `image` with `best_efforts_recovery`: each column family is as some flush has left it, each batch is there or
+/// not as far as that column family goes, and it goes on from there.
+fn without_logs(
+    plan: &Plan,
+    opener: &Opener,
+    clock: &Arc<SimClock>,
+    image: &MemFileSystem,
+    history: &History,
+) -> Result<(), String> {
+    let said = |what: &'static str| move |error| format!("{what} without logs: {error}");
+    let db = opener.open_best_efforts(image, clock).map_err(said("open"))?;
+    let cfs = handles(&db, plan.families);
+    // What hides what was ingested behind may be in a log.
+    let mut found = everything(&db, plan).map_err(|problem| format!("without logs: {problem}"))?;
+    for (numbers, shared) in found.numbers.iter().zip(&found.shared) {
+        if let Some((writer, number)) =
+            numbers.iter().find(|(writer, number)| **number > history.range_of(**writer).1)
+        {
+            return Err(format!("without logs: batch {number} of writer {writer} was never issued"));
+        }
+        let is_torn =
+            |(writer, number): &(usize, usize)| numbers.get(writer).is_none_or(|last| last < number);
+        if let Some(id) = shared.values().find(|id| is_torn(id)) {
+            return Err(format!(
+                "without logs: batch {id:?} is there in part of a column family, of {numbers:?}"
+            ));
+        }
+    }
+    let mut batch = WriteBatch::new();
+    for cf in &cfs {
+        batch.put_cf(cf, state::number_key(99), "1");
+    }
+    db.write(&batch, &WriteOptions::synced()).map_err(said("write"))?;
+    drop(cfs);
+    db.close().map_err(said("close"))?;
+    drop(db);
+    found.numbers.iter_mut().for_each(|numbers| {
+        numbers.insert(99, 1);
+    });
+    let db = opener.open(image, clock).map_err(said("second opening"))?;
+    same(&everything(&db, plan)?, &found, "at the opening after the one without logs")?;
+    db.close().map_err(said("second close"))
+}
+
 /// A recovery of `image` that loses its power at `operation`, and what that leaves.
 fn interrupted(
     plan: &Plan,
@@ -76,13 +121,19 @@ fn interrupted(
 }
 
 fn look(db: &Db, plan: &Plan) -> Result<Found, String> {
+    let found = everything(db, plan)?;
+    let shows_through = state::nothing_shows_through(db, &handles(db, plan.families));
+    shows_through.map_err(|error| format!("read after the end: {error}"))??;
+    Ok(found)
+}
+
+fn everything(db: &Db, plan: &Plan) -> Result<Found, String> {
     let cfs = handles(db, plan.families);
     let options = ReadOptions::default();
     let said = |error| format!("read after the end: {error}");
     let found = state::by_iterators(db, &cfs, &options).map_err(said)??;
     let by_gets = state::by_gets(db, &cfs, &options, 100, 32).map_err(said)??;
     same(&by_gets, &found, "by get and by iterator")?;
-    state::nothing_shows_through(db, &cfs).map_err(said)??;
     Ok(found)
 }
 

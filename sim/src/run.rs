@@ -82,8 +82,15 @@ impl Opener {
         let env = Env { fs: Arc::new(disk.clone()), clock: clock.clone() };
         self.open_in(env)
     }
+    /// The same with what is left of it: no WAL is replayed.
+    pub fn open_best_efforts(&self, disk: &MemFileSystem, clock: &Arc<SimClock>) -> ironstone::Result<Db> {
+        let env = Env { fs: Arc::new(disk.clone()), clock: clock.clone() };
+        self.open_with(DbOptions { env, best_efforts_recovery: true, ..self.options.clone() })
+    }
     fn open_in(&self, env: Env) -> ironstone::Result<Db> {
-        let options = DbOptions { env, ..self.options.clone() };
+        self.open_with(DbOptions { env, ..self.options.clone() })
+    }
+    fn open_with(&self, options: DbOptions) -> ironstone::Result<Db> {
         let named = self.families.iter().enumerate();
         let descriptors =
             named.map(|(number, options)| ColumnFamilyDescriptor::new(family_name(number), options.clone()));
@@ -318,6 +325,7 @@ impl Stage {
                 (changed.or_else(|error| if refused(&error) { Ok(()) } else { Err(error) }), false)
             }
             Chore::IngestBehind(family) => (self.ingest_behind(of(family)), false),
+            Chore::RemoveTables(family, by_range) => (self.remove_tables(of(family), by_range), false),
         }
     }
 
@@ -348,6 +356,49 @@ impl Stage {
                     (_, true) => Err(Error::corruption("a key that was deleted has come back from behind")),
                 }
             }
+        }
+    }
+
+    /// Writes keys that nobody else does, and removes their tables. What is gone then may not come back.
+    fn remove_tables(&self, cf: &ColumnFamily, by_range: bool) -> ironstone::Result<()> {
+        let number = self.disk.op_count();
+        let keys: Vec<_> = (0..6).map(|part| state::removed_key(number, part)).collect();
+        for key in &keys {
+            self.db.put_cf(&WriteOptions::default(), cf, key, state::removed_value())?;
+        }
+        let (begin, end) = (b"d".as_slice(), b"e".as_slice());
+        self.db.compact_range(&CompactRangeOptions::default(), cf, Some(begin), Some(end))?;
+        if by_range {
+            let end = state::removed_key(number, 9);
+            self.db.delete_files_in_ranges(cf, &[(Some(&keys[1]), Some(&end))], false)?;
+        } else {
+            let files = self.db.live_files().into_iter().filter(|file| {
+                file.column_family == cf.name()
+                    && file.smallest.as_slice() >= begin
+                    && file.largest.as_slice() < end
+            });
+            for file in files {
+                match self.db.delete_file(&format!("{:06}.sst", file.number.0)) {
+                    Err(error) if error.code() == Code::InvalidArgument => {} // It is not the oldest, or gone.
+                    result => drop(result?),
+                }
+            }
+        }
+        let is_there = |key: &Vec<u8>| {
+            let value = self.db.get_cf(&ReadOptions::default(), cf, key)?;
+            match value.as_deref().is_none_or(|value| value == state::removed_value()) {
+                true => Ok(value.is_some()),
+                false => Err(Error::corruption("a key whose tables were removed has another value")),
+            }
+        };
+        let before = keys.iter().map(is_there).collect::<ironstone::Result<Vec<_>>>()?;
+        if by_range && !before[0] {
+            return Err(Error::corruption("a key before the range whose tables were removed is gone"));
+        }
+        self.db.compact_range(&CompactRangeOptions::default(), cf, Some(begin), Some(end))?;
+        match keys.iter().map(is_there).collect::<ironstone::Result<Vec<_>>>()? == before {
+            true => Ok(()),
+            false => Err(Error::corruption("keys have come or gone after their tables were removed")),
         }
     }
 

@@ -19,6 +19,14 @@ pub fn hidden_key(number: u64) -> Vec<u8> {
 pub fn brought_key(number: u64) -> Vec<u8> {
     format!("c{number}").into_bytes()
 }
+/// A key whose table is removed unread.
+pub fn removed_key(number: u64, part: u8) -> Vec<u8> {
+    format!("d{number}.{part}").into_bytes()
+}
+/// Its value.
+pub fn removed_value() -> Vec<u8> {
+    vec![b'd'; 1500]
+}
 /// The value that batch `id` puts, with so many bytes more.
 pub fn value(id: BatchId, padding: usize) -> Vec<u8> {
     let mut value = format!("{}.{}.", id.0, id.1).into_bytes();
@@ -49,6 +57,7 @@ fn note(found: &mut Found, family: usize, key: &[u8], value: &[u8]) -> Result<()
         "s" => {
             found.shared[family].insert(number.parse().map_err(|_| bad())?, writer_of(value)?);
         }
+        "d" if value == removed_value() => {}
         "b" | "c" => {} // A snapshot from before the tombstone shows what was ingested behind it.
         _ => return Err(bad()),
     }

@@ -310,7 +310,8 @@ impl Db {
     ///
     /// Keys of the ranges may stay: in memtables, on level 0, in tables that reach out of the ranges or that a compaction
     /// reads. Snapshots lose what was in the tables. A table stays as well if one below it that stays overlaps it, so
-    /// that no key gets an older value back. (RocksDB removes it.)
+    /// that no key gets an older value back. (RocksDB removes it.) What `max_successive_merges` has merged in a memtable with
+    /// values of such tables, a crash before its flush takes back to the operands alone.
     pub fn delete_files_in_ranges(
         &self,
         cf: &ColumnFamily,

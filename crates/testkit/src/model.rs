@@ -77,6 +77,10 @@ impl Model {
         static NONE: Entries = Entries::new();
         self.families.get(name).unwrap_or(&NONE)
     }
+    /// Makes `entries` all that a column family holds.
+    pub fn replace(&mut self, family: &str, entries: Entries) {
+        self.families.insert(family.to_owned(), entries);
+    }
     /// Sets a key as if it were older than all that was ever written, the column family included: a snapshot from before
     /// that shows it, too. Nobody may have deleted it.
     pub fn put_behind(&mut self, family: &str, key: &[u8], value: &[u8]) {

@@ -2,6 +2,7 @@
 //! the operations depend on nothing else.
 
 mod behind;
+mod removal;
 
 use crate::model::{Change, Entries, Model};
 use crate::random_options::{
@@ -40,6 +41,8 @@ pub struct RandomRun {
     /// Keys of the single-delete kind that have been put and not removed since.
     put_once: BTreeSet<(String, Vec<u8>)>,
     touched: Touched,
+    /// Tables were removed whose writes a WAL may still have.
+    has_removed: bool,
     key_count: u32,
     trace: Vec<String>,
     next_family: u32,
@@ -68,6 +71,7 @@ impl RandomRun {
             snapshots: Vec::new(),
             put_once: BTreeSet::new(),
             touched: Touched::default(),
+            has_removed: false,
             key_count,
             trace: Vec::new(),
             next_family: 1,
@@ -136,6 +140,15 @@ impl RandomRun {
         let number = self.rng.random_range(0..self.key_count);
         key_of(number)
     }
+    /// One that is not removed by single delete.
+    fn plain_key(&mut self) -> Vec<u8> {
+        loop {
+            let key = self.key();
+            if !is_single_delete_key(&key) {
+                return key;
+            }
+        }
+    }
     fn value(&mut self) -> Vec<u8> {
         let len = match self.rng.random_range(0..20) {
             0 => 0,
@@ -170,6 +183,8 @@ impl RandomRun {
             988..992 => self.scan_all(),
             992..994 => self.set_options(),
             994..996 => self.ingest_behind(),
+            996..998 => self.remove_tables(),
+            998 => self.lose_newest_tables(),
             _ => self.sync(),
         }
     }
@@ -489,8 +504,8 @@ impl RandomRun {
         if harm == 1 && self.db_options.recycle_log_file_num > 0 {
             harm = 0; // Old WALs stay, and only a MANIFEST says that they are old.
         }
-        if harm == 1 && self.touched.has_ingested() {
-            harm = 0; // Only a MANIFEST says where they lie.
+        if harm == 1 && (self.touched.has_ingested() || self.has_removed) {
+            harm = 0; // Only a MANIFEST says where they lie, and which writes of a WAL are to stay away.
         }
         if harm == 1 {
             self.flush_for_loss_of_manifest()?;
