@@ -74,6 +74,10 @@ pub mod planted {
     pub enum Place {
         /// In the value, with its checksum, of an entry that goes into a memtable.
         MemTable,
+        /// In the user key of an entry that goes into a memtable, which takes the place that the key had before.
+        MemTableKey,
+        /// In the begin of a range tombstone that goes into a memtable.
+        RangeTombstone,
         /// In a data block that was read and checked.
         DataBlock,
         /// In the keys of an index block that was read and checked.

@@ -8,6 +8,7 @@
 //! that overlap much have many sequence numbers in their fragments; beyond a bound only the newest is kept
 //! there, and older ones are looked for in the list of all.
 
+use crate::hash::xxh3_64;
 use crate::{SequenceNumber, UserComparator};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -39,6 +40,9 @@ pub struct FragmentedTombstones {
     all: Option<Vec<RangeTombstone>>,
     newest: SequenceNumber,
     oldest: SequenceNumber,
+    /// Of each fragment, if they are protected, and of `all`.
+    checksums: Vec<u64>,
+    checksum_of_all: u64,
 }
 
 /// The keys around a key for which an answer is the same.
@@ -187,6 +191,59 @@ impl FragmentedTombstones {
         begin + self.bounds[candidates].partition_point(|bound| order.compare(bound, key).is_le())
     }
 
+    /// Lets each fragment have a checksum: of its keys and its sequence numbers.
+    pub fn protect(mut self) -> Self {
+        self.checksums = (0..self.newest_first.len()).filter_map(|at| self.checksum(at)).collect();
+        self.checksum_of_all = self.sum_all();
+        self
+    }
+    /// `None` if there is no such fragment, or what it says of itself cannot be.
+    fn checksum(&self, fragment: usize) -> Option<u64> {
+        let range = self.newest_first.get(fragment)?;
+        let sequences = self.sequences.get(range.start as usize..range.end as usize)?;
+        let (begin, end) = (self.bounds.get(fragment)?, self.bounds.get(fragment + 1)?);
+        let sequences = sequences.iter().map(|sequence| sequence.0);
+        Some(chained([xxh3_64(begin), xxh3_64(end)].into_iter().chain(sequences)))
+    }
+    fn sum_all(&self) -> u64 {
+        let parts = |t: &RangeTombstone| [xxh3_64(&t.begin), xxh3_64(&t.end), t.sequence.0];
+        chained(self.all.iter().flatten().flat_map(parts))
+    }
+    fn is_fragment_intact(&self, fragment: usize) -> bool {
+        self.checksum(fragment).is_some_and(|sum| self.checksums.get(fragment) == Some(&sum))
+    }
+    /// Whether all that is protected is as it was.
+    pub fn is_intact(&self) -> bool {
+        self.bounds.len().saturating_sub(1) == self.checksums.len()
+            && (0..self.checksums.len()).all(|fragment| self.is_fragment_intact(fragment))
+            && self.sum_all() == self.checksum_of_all
+    }
+    /// As [`covering`](Self::covering), of fragments that are protected. `None` if what the answer rests on is not as it
+    /// was, or does not hold `key` after all: a search may have been led astray.
+    pub fn covering_checked(
+        &self,
+        order: &UserComparator,
+        key: &[u8],
+        at: SequenceNumber,
+    ) -> Option<SequenceNumber> {
+        let fragments = self.checksums.len();
+        if fragments == 0 {
+            return self.bounds.is_empty().then_some(SequenceNumber::ZERO);
+        }
+        let after = self.bounds_up_to(order, key);
+        let fragment = after.saturating_sub(1).min(fragments - 1);
+        let is_sound = self.is_fragment_intact(fragment)
+            && (after == 0) == order.compare(key, &self.bounds[0]).is_lt()
+            && (after == 0 || order.compare(&self.bounds[fragment], key).is_le())
+            && (after > fragments) == order.compare(&self.bounds[fragment + 1], key).is_le()
+            && (self.all.is_none() || self.sum_all() == self.checksum_of_all);
+        match is_sound {
+            true if after == 0 || after > fragments => Some(SequenceNumber::ZERO),
+            true => Some(self.covering(order, key, at)),
+            false => None,
+        }
+    }
+
     /// Whether nothing is deleted.
     pub fn is_empty(&self) -> bool {
         self.newest_first.is_empty()
@@ -288,11 +345,73 @@ impl<'a> TombstoneCursor<'a> {
     }
 }
 
+/// One number for several, which depends on each and on their order.
+fn chained(numbers: impl Iterator<Item = u64>) -> u64 {
+    numbers.fold(0, |sum, number| {
+        let mut both = [0; 16];
+        both[..8].copy_from_slice(&sum.to_le_bytes());
+        both[8..].copy_from_slice(&number.to_le_bytes());
+        xxh3_64(&both)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const ORDER: UserComparator = UserComparator::Bytewise;
+
+    /// With any bit of a bound or a number flipped, each answer is the right one or none, and some are none.
+    #[test]
+    fn flipped_bits_of_protected_fragments_are_found() {
+        for all in samples() {
+            let sound = FragmentedTombstones::new(&ORDER, all.clone()).protect();
+            assert!(sound.is_intact());
+            let keys: Vec<Vec<u8>> = all
+                .iter()
+                .take(40)
+                .flat_map(|t| [t.begin.clone(), t.end.clone(), [&t.begin[..], b"\0"].concat()])
+                .chain([b"".to_vec(), b"\xff".to_vec()])
+                .collect();
+            let newest = all.iter().map(|t| t.sequence.0).max().unwrap_or(0);
+            let right = |key: &[u8], at: u64| SequenceNumber(expected(&all, key, at));
+            for key in &keys {
+                for at in [newest, newest / 2] {
+                    let found = sound.covering_checked(&ORDER, key, SequenceNumber(at));
+                    assert_eq!(found, Some(right(key, at)));
+                }
+            }
+            let check = |damaged: &FragmentedTombstones, what: &str| {
+                assert!(!damaged.is_intact(), "{what}");
+                for key in &keys {
+                    let found = damaged.covering_checked(&ORDER, key, SequenceNumber(newest));
+                    assert!(
+                        found.is_none_or(|found| found == right(key, newest)),
+                        "{what} at {key:?}: {found:?}"
+                    );
+                }
+            };
+            for at in (0..sound.bounds.len()).step_by(sound.bounds.len() / 20 + 1) {
+                for bit in 0..sound.bounds[at].len() * 8 {
+                    let mut damaged = sound.clone();
+                    damaged.bounds[at][bit / 8] ^= 1 << (bit % 8);
+                    check(&damaged, &format!("bound {at} bit {bit}"));
+                }
+            }
+            for at in (0..sound.newest_first.len()).step_by(sound.newest_first.len() / 20 + 1) {
+                for bit in 0..32 {
+                    let mut damaged = sound.clone();
+                    damaged.newest_first[at].end ^= 1 << bit;
+                    check(&damaged, &format!("range {at} bit {bit}"));
+                }
+            }
+            for at in (0..sound.sequences.len()).step_by(sound.sequences.len() / 20 + 1) {
+                let mut damaged = sound.clone();
+                damaged.sequences[at].0 ^= 1 << (at % 50);
+                check(&damaged, &format!("sequence {at}"));
+            }
+        }
+    }
 
     fn tombstone(begin: &str, end: &str, sequence: u64) -> RangeTombstone {
         RangeTombstone { begin: begin.into(), end: end.into(), sequence: SequenceNumber(sequence) }

@@ -394,7 +394,7 @@ impl ExternalFile {
             }
             more = entries.next()?;
         }
-        Ok(table.range_tombstones().iter().any(|tombstone| {
+        Ok(table.range_tombstones()?.iter().any(|tombstone| {
             tombstone.sequence < below
                 && order.compare(&tombstone.begin, largest).is_le()
                 && order.compare(smallest, &tombstone.end).is_lt()

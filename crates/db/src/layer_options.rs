@@ -89,6 +89,8 @@ impl ColumnFamilyOptions {
             bloom: Some(bloom).filter(|_| !self.comparator.different_bytes_may_be_equal()),
             protection_bytes: self.memtable_protection_bytes_per_key as u8, // At most 8, as was checked.
             in_place_locks: self.inplace_update_support.then_some(self.inplace_update_num_locks),
+            check_order: self.paranoid_memory_checks,
+            check_on_seek: self.memtable_verify_per_key_checksum_on_seek,
             pool: Arc::clone(&memory.pool),
         }
     }

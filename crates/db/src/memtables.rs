@@ -104,7 +104,7 @@ impl DbMemTable {
             && table.num_range_tombstones() < MAX_KNOWN_RANGES;
         if is_sound {
             self.newest.fetch_max(last.0, Ordering::Relaxed);
-            table.add_range_tombstone(at, begin, end);
+            table.add_range_tombstone(at, begin, end, None);
         }
         is_sound
     }
@@ -145,7 +145,7 @@ impl DbMemTable {
     /// Adds an entry, or a range tombstone that ends at `value`.
     #[inline]
     pub(crate) fn add(&self, sequence: SequenceNumber, kind: ValueType, key: &[u8], value: &[u8]) {
-        self.add_by(sequence, kind, key, value, || self.table.add(sequence, kind, key, value));
+        self.add_by(sequence, kind, key, value, None, || self.table.add(sequence, kind, key, value));
     }
     /// Puts a value: over the one that is there, or as an entry of its own, as the options say. One at a time, in the order
     /// of their numbers. `existing` answers what is there below `sequence`, here and in older places. Answers whether a
@@ -163,7 +163,7 @@ impl DbMemTable {
         let Some(callback) = &self.inplace_callback else {
             let protection = protection.unwrap_or_else(|| Protection::new(kind, key, value));
             let add = || self.table.add_protected(sequence, kind, key, value, protection);
-            return Ok(!self.add_by(sequence, kind, key, value, add) && self.table.updates_in_place());
+            return Ok(!self.add_by(sequence, kind, key, value, None, add) && self.table.updates_in_place());
         };
         let update = |old: &mut Vec<u8>| {
             let status = callback.update(Some(old), value);
@@ -183,7 +183,7 @@ impl DbMemTable {
             }
         };
         if let Some(new) = new {
-            self.add_by(sequence, kind, key, &new, || self.table.add_entry(sequence, kind, key, &new));
+            self.add_by(sequence, kind, key, &new, None, || self.table.add_entry(sequence, kind, key, &new));
         }
         Ok(false)
     }
@@ -203,7 +203,7 @@ impl DbMemTable {
         protection: Protection,
     ) {
         let add = || self.table.add_protected(sequence, kind, key, value, protection);
-        self.add_by(sequence, kind, key, value, add);
+        self.add_by(sequence, kind, key, value, Some(protection), add);
     }
 
     #[inline(always)] // Of two callers one is rare.
@@ -213,6 +213,7 @@ impl DbMemTable {
         kind: ValueType,
         key: &[u8],
         value: &[u8],
+        protection: Option<Protection>,
         add_entry: impl FnOnce() -> bool,
     ) -> bool {
         if self.newest.load(Ordering::Relaxed) > 0 {
@@ -222,7 +223,7 @@ impl DbMemTable {
         if kind != ValueType::RangeDeletion {
             is_new = add_entry();
         } else if self.table.comparator().user.compare(key, value).is_lt() {
-            self.table.add_range_tombstone(sequence, key, value);
+            self.table.add_range_tombstone(sequence, key, value, protection);
         }
         let used = self.table.memory_usage();
         if used >= self.next_mark.load(Ordering::Relaxed) {

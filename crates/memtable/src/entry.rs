@@ -14,7 +14,10 @@
 //!    [`Entry::value`], and `in_place.rs` says who may touch it.
 //! 3. Its arena outlives `'a`: whoever makes an `Entry<'a>` holds the arena for `'a`.
 
+use ironstone_base::UserComparator;
 use ironstone_base::internal_key::{InternalKey, SequenceNumber, TRAILER_LEN, ValueType};
+#[cfg(debug_assertions)]
+use ironstone_base::protection::planted::{self, Place};
 use ironstone_base::sync::plain;
 use std::cmp::Ordering;
 use std::marker::PhantomData;
@@ -89,6 +92,14 @@ impl<'a> Entry<'a> {
             at.copy_from_nonoverlapping(key.trailer.to_le_bytes().as_ptr(), TRAILER_LEN);
             at = write_varint(at.add(TRAILER_LEN), value.len());
             at.copy_from_nonoverlapping(value.as_ptr(), value.len());
+        }
+        #[cfg(debug_assertions)]
+        {
+            let prefix = varint_len(key.user_key.len() + TRAILER_LEN);
+            // SAFETY: the user key that was just written, which the caller owns.
+            let written =
+                unsafe { std::slice::from_raw_parts_mut(to.as_ptr().add(prefix), key.user_key.len()) };
+            planted::flip(Place::MemTableKey, written);
         }
         plain::wrote(to.as_ptr());
         Self { first: to, bytes: PhantomData }
@@ -167,6 +178,12 @@ impl<'a> Entry<'a> {
 #[inline]
 pub(crate) fn newest_first(a: u64, b: u64) -> Ordering {
     b.cmp(&a)
+}
+
+/// Whether `a` comes before `b`.
+pub(crate) fn is_ordered(user: &UserComparator, a: Entry<'_>, b: Entry<'_>) -> bool {
+    let (a, b) = (a.key(), b.key());
+    user.compare(a.user_key, b.user_key).then_with(|| newest_first(a.trailer, b.trailer)).is_lt()
 }
 
 /// How many leading bytes two slices share.

@@ -4,9 +4,9 @@
 //! 1. A [`Cursor`] holds the memtable (by reference or by `Arc`) that its entry is from, for as
 //!    long as it lives, and never another one.
 
-use crate::entry::{Entry, EntryKey};
+use crate::entry::{Entry, EntryKey, is_ordered};
 use crate::radix_tree::Walk;
-use crate::table::{MemTable, Order};
+use crate::table::{MemTable, Order, out_of_order};
 use crate::vector::Sorted;
 use ironstone_base::prefix_seek::Direction;
 use ironstone_base::{InternalKey, PrefixSeek, Result};
@@ -182,6 +182,35 @@ impl MemTableIter {
         }
         Ok(self.cursor.entry.is_some())
     }
+    /// As [`arrived`](Self::arrived), by a step from the entry `before`.
+    #[inline]
+    fn arrived_from(&mut self, before: Option<NonNull<u8>>, direction: Direction) -> Result<bool> {
+        if !self.cursor.table.is_plain() {
+            self.check_step(before, direction)?;
+        }
+        self.arrived()
+    }
+    #[inline(never)]
+    fn check_step(&self, before: Option<NonNull<u8>>, direction: Direction) -> Result<()> {
+        let table = &self.cursor.table;
+        let (true, Some(before), Some(here)) = (table.checks_order(), before, self.cursor.entry()) else {
+            return Ok(());
+        };
+        // SAFETY: an entry of the table that the cursor holds (1).
+        let before = unsafe { Entry::at(before) };
+        let (first, second) = if direction == Direction::Forward { (before, here) } else { (here, before) };
+        match is_ordered(table.user_comparator(), first, second) {
+            true => Ok(()),
+            false => Err(out_of_order(here.key().sequence())),
+        }
+    }
+    /// An error if something on the way to `target` is not as it should be, where that is looked at.
+    fn check_way(&mut self, target: InternalKey<'_>) -> Result<()> {
+        match self.cursor.table.is_plain() {
+            true => Ok(()),
+            false => self.cursor.table.check_way(EntryKey::new(target)),
+        }
+    }
     #[inline]
     fn entry(&self) -> Entry<'_> {
         self.cursor.entry().expect("key and value are asked of a valid iterator")
@@ -205,6 +234,7 @@ impl InternalIterator for MemTableIter {
         if self.is_ruled_out(target, Direction::Forward)? {
             return Ok(false);
         }
+        self.check_way(target)?;
         self.cursor.seek(EntryKey::new(target));
         self.arrived()
     }
@@ -212,17 +242,20 @@ impl InternalIterator for MemTableIter {
         if self.is_ruled_out(target, Direction::Backward)? {
             return Ok(false);
         }
+        self.check_way(target)?;
         self.cursor.seek_for_prev(EntryKey::new(target));
         self.arrived()
     }
     #[inline]
     fn next(&mut self) -> Result<bool> {
+        let before = self.cursor.entry;
         self.cursor.next();
-        self.arrived()
+        self.arrived_from(before, Direction::Forward)
     }
     fn prev(&mut self) -> Result<bool> {
+        let before = self.cursor.entry;
         self.cursor.prev();
-        self.arrived()
+        self.arrived_from(before, Direction::Backward)
     }
     #[inline]
     fn key(&self) -> InternalKey<'_> {

@@ -37,6 +37,7 @@ use ironstone_base::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use node::{Child, END_FIRST, END_LAST, LARGEST, Node, Prefix, SMALLEST, Shape, Symbol};
+use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::ptr::NonNull;
 
@@ -402,6 +403,36 @@ impl RadixTree {
                 return (key.user_key == target.user_key && key.trailer <= target.trailer).then_some(entry);
             }
             node = self.node(child);
+        }
+    }
+
+    /// Goes where a search for `key` goes. Answers the entry that it comes upon if that has other symbols than those by
+    /// which it was reached, or `is_good` denies it.
+    pub fn find_damage<'a>(
+        &'a self,
+        key: EntryKey<'_>,
+        is_good: impl Fn(Entry<'a>) -> bool,
+    ) -> Option<Entry<'a>> {
+        let symbols = |key: EntryKey<'_>| key.user_key.len() + 1 + size_of::<u64>();
+        let mut path: SmallVec<[usize; 32]> = SmallVec::new();
+        let mut node = self.root_node();
+        loop {
+            let level = node.level();
+            if level >= symbols(key) {
+                return None;
+            }
+            path.push(level);
+            let child = node.child_of(self.order.symbol(key, level))?;
+            if !child.is_entry() {
+                node = self.node(child);
+                continue;
+            }
+            let entry = self.entry(child);
+            let found = entry.key();
+            let is_here = |&at: &usize| {
+                at < symbols(found) && self.order.symbol(found, at) == self.order.symbol(key, at)
+            };
+            return (!path.iter().all(is_here) || !is_good(entry)).then_some(entry);
         }
     }
 

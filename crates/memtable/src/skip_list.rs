@@ -18,7 +18,7 @@
 //!    memtable.
 
 use crate::arena::Arena;
-use crate::entry::{Entry, EntryKey, encoded_len, newest_first};
+use crate::entry::{Entry, EntryKey, encoded_len, is_ordered, newest_first};
 use ironstone_base::UserComparator;
 use ironstone_base::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
 use ironstone_base::sync::{Mutex, plain};
@@ -321,6 +321,31 @@ impl SkipList {
     /// The last entry before `key`.
     pub fn last_before(&self, user: &UserComparator, key: EntryKey<'_>) -> Option<Entry<'_>> {
         self.not_head(self.search(&Target::new(user, key), Ordering::is_lt).0)
+    }
+    /// Goes where a search for `key` goes. Answers the first entry on the way that does not stand behind the one before it,
+    /// or that `is_good` denies.
+    pub fn find_damage<'a>(
+        &'a self,
+        user: &UserComparator,
+        key: EntryKey<'_>,
+        is_good: impl Fn(Entry<'a>) -> bool,
+    ) -> Option<Entry<'a>> {
+        let target = Target::new(user, key);
+        let mut before = self.head();
+        for level in (0..self.height.load(Relaxed)).rev() {
+            while let Some(next) = before.next(level) {
+                let entry = next.entry();
+                let is_behind = self.not_head(before).is_none_or(|before| is_ordered(user, before, entry));
+                if !is_behind || next.prefix() != user.order_prefix(entry.user_key()) || !is_good(entry) {
+                    return Some(entry);
+                }
+                if !target.order_of(next).is_lt() {
+                    break;
+                }
+                before = next;
+            }
+        }
+        None
     }
     pub fn first(&self) -> Option<Entry<'_>> {
         self.head().next(0).map(Node::entry)

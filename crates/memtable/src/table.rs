@@ -11,7 +11,7 @@ use crate::entry::{Entry, EntryKey, MAX_LEN};
 use crate::in_place::{self, InPlace};
 use crate::iterator::{Cursor, MemTableIter};
 use crate::radix_tree::RadixTree;
-use crate::range_tombstones::RangeTombstones;
+use crate::range_tombstones::{RangeTombstones, protection_of};
 use crate::skip_list::{SkipList, Splice};
 use crate::vector::VectorTable;
 use ironstone_base::internal_key::{SequenceNumber, TRAILER_LEN, ValueType, pack_trailer};
@@ -52,11 +52,16 @@ pub struct MemTableOptions {
     pub huge_pages: bool,
     /// Its Bloom filter; none: no filter. Not for comparators to which keys of different bytes may be equal.
     pub bloom: Option<MemTableBloom>,
-    /// Bytes of checksum that each entry carries and every read of it compares: 0, 1, 2, 4 or 8. Range tombstones have none.
+    /// Bytes of checksum that each entry carries and every read of it compares: 0, 1, 2, 4 or 8. With any, a
+    /// range tombstone has 8, and so has each of the fragments that they are cut into.
     pub protection_bytes: u8,
     /// Values are overwritten by values that are not longer, under so many locks; `None`: each write is an entry of its
     /// own. The locks are no part of [`MemTable::memory_usage`].
     pub in_place_locks: Option<usize>,
+    /// Reads compare the order of the entries that they pass, and answer `Corruption` where it is not kept.
+    pub check_order: bool,
+    /// Searches compare every entry that they pass with its checksum, and not only those that they show.
+    pub check_on_seek: bool,
     /// Where its memory comes from and goes back to.
     pub pool: Arc<BlockPool>,
 }
@@ -69,6 +74,8 @@ impl Default for MemTableOptions {
             bloom: None,
             protection_bytes: 0,
             in_place_locks: None,
+            check_order: false,
+            check_on_seek: false,
             pool: BlockPool::new(),
         }
     }
@@ -89,7 +96,9 @@ pub struct MemTable {
     /// So many bytes of checksum stand behind each value.
     protection_bytes: usize,
     in_place: Option<InPlace>,
-    /// What entries hold is just their values: no checksums, no updates in place.
+    check_order: bool,
+    check_on_seek: bool,
+    /// What entries hold is just their values, and reads take the order as it is: no checksums, no updates in place.
     is_plain: bool,
 }
 
@@ -117,17 +126,44 @@ pub struct MemEntry<'a> {
     pub value_type: ValueType,
     /// The value; empty for tombstones.
     pub value: MemBytes<'a>,
-    is_intact: bool,
+    state: State,
     owner: &'a MemTable,
 }
 
+/// What is known of an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Intact,
+    /// It does not match its checksum.
+    Damaged,
+    /// It, or what a search passed before it, is not where its key belongs.
+    OutOfOrder,
+}
+
 impl MemEntry<'_> {
-    /// `Corruption` if the entry does not match its checksum: then nothing that it says is to be believed. To be asked
+    /// `Corruption` if the entry does not match its checksum, or is not where it belongs: then nothing that it says is to be believed. To be asked
     /// of every entry that a read goes by.
     #[inline]
     pub fn check(&self) -> Result<()> {
-        if self.is_intact { Ok(()) } else { Err(damaged(self.sequence)) }
+        match self.state {
+            State::Intact => Ok(()),
+            State::Damaged => Err(damaged(self.sequence)),
+            State::OutOfOrder => Err(out_of_order(self.sequence)),
+        }
     }
+}
+
+#[cold]
+pub(crate) fn out_of_order(sequence: SequenceNumber) -> Error {
+    Error::corruption(format!(
+        "memtable: the entry with sequence number {sequence} is out of order (paranoid_memory_checks): memory was changed \
+         behind the engine's back; check this machine's memory"
+    ))
+}
+
+#[cold]
+fn damaged_range() -> Error {
+    changed_in_memory("memtable: a range tombstone", "memtable_protection_bytes_per_key")
 }
 
 #[cold]
@@ -182,7 +218,11 @@ impl MemTable {
             range_tombstones: RangeTombstones::default(),
             protection_bytes: usize::from(options.protection_bytes),
             in_place: options.in_place_locks.map(InPlace::new),
-            is_plain: options.protection_bytes == 0 && options.in_place_locks.is_none(),
+            check_order: options.check_order,
+            check_on_seek: options.check_on_seek && options.protection_bytes > 0,
+            is_plain: options.protection_bytes == 0
+                && options.in_place_locks.is_none()
+                && !options.check_order,
         }
     }
 
@@ -247,6 +287,11 @@ impl MemTable {
             }
         }
         let target = EntryKey::newest_at(user_key, at);
+        if !self.is_plain
+            && let Some(broken) = self.find_damage(target)
+        {
+            return Some(broken);
+        }
         let user = &self.comparator.user;
         let entry = match &self.order {
             Order::RadixTree(tree) => return tree.get(target).map(|entry| self.found(entry)),
@@ -285,9 +330,11 @@ impl MemTable {
 
     /// All entries of `user_key` at or below `at`, newest first.
     pub fn versions<'a>(&'a self, user_key: &'a [u8], at: SequenceNumber) -> Versions<'a> {
+        let from = EntryKey::newest_at(user_key, at);
+        let broken = if self.is_plain { None } else { self.find_damage(from) };
         let mut cursor = Cursor::new(self);
-        cursor.seek(EntryKey::newest_at(user_key, at));
-        Versions { user_key, cursor }
+        cursor.seek(from);
+        Versions { user_key, cursor, broken }
     }
 
     /// An iterator over everything, which keeps the memtable alive. It sees at least what was there
@@ -335,11 +382,22 @@ impl MemTable {
         size_of::<Self>() + order + bloom + self.range_tombstones.memory_usage()
     }
 
-    /// Adds a range tombstone: keys in `begin..end` are deleted for whoever reads at `sequence` or later.
-    pub fn add_range_tombstone(&self, sequence: SequenceNumber, begin: &[u8], end: &[u8]) {
+    /// Adds a range tombstone: keys in `begin..end` are deleted for whoever reads at `sequence` or later. With
+    /// `protection`, the checksum that it has so far: what changes from here on is found out.
+    pub fn add_range_tombstone(
+        &self,
+        sequence: SequenceNumber,
+        begin: &[u8],
+        end: &[u8],
+        protection: Option<Protection>,
+    ) {
         self.counters.saw_sequence(sequence);
         let tombstone = RangeTombstone { begin: begin.to_vec(), end: end.to_vec(), sequence };
-        self.range_tombstones.add(&self.comparator.user, tombstone);
+        let protection = (self.protection_bytes > 0).then(|| match protection {
+            Some(protection) => protection.toggle_sequence(sequence),
+            None => protection_of(&tombstone),
+        });
+        self.range_tombstones.add(&self.comparator.user, tombstone, protection);
     }
     /// Whether a range tombstone was added.
     #[inline]
@@ -350,21 +408,25 @@ impl MemTable {
     pub fn num_range_tombstones(&self) -> u64 {
         self.range_tombstones.count()
     }
-    /// The newest range tombstone over `user_key` at or below `at`; zero if there is none.
+    /// The newest range tombstone over `user_key` at or below `at`; zero if there is none. `Corruption` if one that the
+    /// answer rests on does not match its checksum.
     #[inline]
-    pub fn covering(&self, user_key: &[u8], at: SequenceNumber) -> SequenceNumber {
+    pub fn covering(&self, user_key: &[u8], at: SequenceNumber) -> Result<SequenceNumber> {
         match self.has_range_tombstones() {
-            true => self.range_tombstones.covering(&self.comparator.user, user_key, at),
-            false => SequenceNumber::ZERO,
+            true => self
+                .range_tombstones
+                .covering(&self.comparator.user, user_key, at, self.protection_bytes > 0)
+                .ok_or_else(damaged_range),
+            false => Ok(SequenceNumber::ZERO),
         }
     }
-    /// The range tombstones as fragments, in several runs.
-    pub fn range_tombstone_fragments(&self) -> Vec<Arc<FragmentedTombstones>> {
-        self.range_tombstones.fragments()
+    /// The range tombstones as fragments, in several runs. `Corruption` if one does not match its checksum.
+    pub fn range_tombstone_fragments(&self) -> Result<Vec<Arc<FragmentedTombstones>>> {
+        self.range_tombstones.fragments(self.protection_bytes > 0).ok_or_else(damaged_range)
     }
-    /// The range tombstones.
-    pub fn range_tombstones(&self) -> Vec<RangeTombstone> {
-        self.range_tombstones.all()
+    /// The range tombstones. `Corruption` if one does not match its checksum.
+    pub fn range_tombstones(&self) -> Result<Vec<RangeTombstone>> {
+        self.range_tombstones.all().ok_or_else(damaged_range)
     }
 
     /// How many entries were added, range tombstones not counted.
@@ -448,7 +510,7 @@ impl MemTable {
             sequence: key.sequence(),
             value_type: entry.value_type(),
             value: MemBytes::InTable(entry.value()),
-            is_intact: true,
+            state: State::Intact,
             owner: self,
         }
     }
@@ -464,10 +526,44 @@ impl MemTable {
                 self.intact_value(entry.key(), &stored).map(|value| MemBytes::Copied(value.into()))
             }
         };
-        let is_intact = value.is_some();
-        let value_type = if is_intact { entry.value_type() } else { ValueType::Value };
-        let value = value.unwrap_or(MemBytes::InTable(&[]));
-        MemEntry { sequence, value_type, value, is_intact, owner: self }
+        match value {
+            Some(value) => MemEntry {
+                sequence,
+                value_type: entry.value_type(),
+                value,
+                state: State::Intact,
+                owner: self,
+            },
+            None => self.broken(sequence, State::Damaged),
+        }
+    }
+    fn broken(&self, sequence: SequenceNumber, state: State) -> MemEntry<'_> {
+        MemEntry { sequence, value_type: ValueType::Value, value: MemBytes::InTable(&[]), state, owner: self }
+    }
+
+    /// Goes where a search for `target` goes, and answers the first entry that should not be there as it is.
+    #[inline(never)]
+    fn find_damage(&self, target: EntryKey<'_>) -> Option<MemEntry<'_>> {
+        if !self.check_order && !self.check_on_seek {
+            return None;
+        }
+        let is_good = |entry: Entry<'_>| !self.check_on_seek || self.check(entry, None).is_ok();
+        let user = &self.comparator.user;
+        let entry = match &self.order {
+            Order::RadixTree(tree) => tree.find_damage(target, is_good),
+            Order::SkipList(list) => list.find_damage(user, target, is_good),
+            Order::Vector(vector) => vector.find_damage(user, target, is_good),
+        }?;
+        let state = if is_good(entry) { State::OutOfOrder } else { State::Damaged };
+        (self.check_order || state == State::Damaged).then(|| self.broken(entry.key().sequence(), state))
+    }
+    /// `Corruption` if something on the way of a search for `target` is not as it should be.
+    pub(crate) fn check_way(&self, target: EntryKey<'_>) -> Result<()> {
+        self.find_damage(target).map_or(Ok(()), |broken| broken.check())
+    }
+    /// Whether the entries that an iterator goes by are compared with each other.
+    pub(crate) fn checks_order(&self) -> bool {
+        self.check_order
     }
 
     /// The value, without the checksum behind it. Not of tables that update in place.
@@ -508,14 +604,16 @@ impl MemTable {
     /// `Corruption` if `entry` does not match its checksum. Of a table that updates in place, its value goes to `copy`.
     #[inline(never)]
     pub(crate) fn check(&self, entry: Entry<'_>, copy: Option<&mut Vec<u8>>) -> Result<()> {
-        let is_intact = match (&self.in_place, copy) {
-            (Some(in_place), Some(copy)) => {
+        let mut own = Vec::new();
+        let is_intact = match &self.in_place {
+            Some(in_place) => {
+                let copy = copy.unwrap_or(&mut own);
                 in_place.copy(entry, copy);
                 let value_len = self.intact_value(entry.key(), copy).map(<[u8]>::len);
                 in_place::keep_value(copy, value_len.unwrap_or(0));
                 value_len.is_some()
             }
-            _ => self.is_intact(entry),
+            None => self.is_intact(entry),
         };
         if is_intact { Ok(()) } else { Err(damaged(entry.key().sequence())) }
     }
@@ -540,7 +638,7 @@ impl MemTable {
         let is_value = user.equal(key.user_key, user_key)
             && ValueType::from_byte(key.trailer as u8) == Some(ValueType::Value)
             && key.sequence() < sequence
-            && key.sequence() >= self.covering(user_key, sequence);
+            && self.covering(user_key, sequence).is_ok_and(|covered| key.sequence() >= covered);
         is_value.then_some(entry)
     }
 
@@ -828,11 +926,16 @@ impl Counters {
 pub struct Versions<'a> {
     user_key: &'a [u8],
     cursor: Cursor<&'a MemTable>,
+    /// Found on the way, and shown first.
+    broken: Option<MemEntry<'a>>,
 }
 
 impl<'a> Iterator for Versions<'a> {
     type Item = MemEntry<'a>;
     fn next(&mut self) -> Option<MemEntry<'a>> {
+        if let Some(broken) = self.broken.take() {
+            return Some(broken);
+        }
         let table = self.cursor.table();
         let entry = self.cursor.entry_of_table()?;
         if !table.comparator.user.equal(entry.user_key(), self.user_key) {

@@ -11,7 +11,7 @@
 //!    table.
 
 use crate::arena::Arena;
-use crate::entry::{Entry, EntryKey, encoded_len, newest_first, shared_len};
+use crate::entry::{Entry, EntryKey, encoded_len, is_ordered, newest_first, shared_len};
 use ironstone_base::UserComparator;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use ironstone_base::sync::{Arc, Mutex, OnceLock};
@@ -130,6 +130,22 @@ impl VectorTable {
         }
         let sorted = self.sorted(user);
         sorted.entry(sorted.lower_bound(user, key))
+    }
+
+    /// Looks at the entries on both sides of where a search for `key` ends. Answers one that does not stand behind the one
+    /// before it, or that `is_good` denies.
+    pub fn find_damage<'a>(
+        &'a self,
+        user: &UserComparator,
+        key: EntryKey<'_>,
+        is_good: impl Fn(Entry<'a>) -> bool,
+    ) -> Option<Entry<'a>> {
+        let sorted = self.sorted(user);
+        let at = sorted.lower_bound(user, key);
+        let around = [at.wrapping_sub(2), at.wrapping_sub(1), at, at + 1];
+        let around: Vec<_> = around.into_iter().filter_map(|index| sorted.entry(index)).collect();
+        let unordered = around.windows(2).find(|pair| !is_ordered(user, pair[0], pair[1]));
+        unordered.map(|pair| pair[1]).or_else(|| around.iter().copied().find(|&entry| !is_good(entry)))
     }
 
     /// How many entries come before `key`.

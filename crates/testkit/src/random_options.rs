@@ -197,6 +197,8 @@ pub fn random_family_options(rng: &mut impl Rng) -> ColumnFamilyOptions {
     options.inplace_update_support = rng.random_bool(0.1);
     options.inplace_update_num_locks = *[0, 1, 50].choose(rng).expect("not empty");
     options.memtable_protection_bytes_per_key = *[0, 0, 0, 1, 8].choose(rng).expect("not empty");
+    options.paranoid_memory_checks = rng.random_bool(0.1);
+    options.memtable_verify_per_key_checksum_on_seek = rng.random_bool(0.2);
     options.block_protection_bytes_per_key = *[0, 0, 0, 1, 8].choose(rng).expect("not empty");
     random_style(rng, &mut options);
     random_table_options(rng, &mut options);

@@ -152,6 +152,8 @@ impl FlushOf<'_> {
         let (compression, compression_options) = compaction.compression_of_flush();
         let now = self.env.clock.now_seconds();
         let newest_first = self.memtables.iter().rev();
+        let range_tombstones = self.memtables.iter().map(|memtable| memtable.table().range_tombstones());
+        let range_tombstones = range_tombstones.collect::<Result<Vec<_>>>()?;
         let input = FlushInput {
             iterators: newest_first
                 .map(|memtable| {
@@ -159,7 +161,7 @@ impl FlushOf<'_> {
                     Box::new(memtable.table().iter()) as BoxedIterator
                 })
                 .collect(),
-            range_tombstones: self.memtables.iter().flat_map(|m| m.table().range_tombstones()).collect(),
+            range_tombstones: range_tombstones.concat(),
             expected_entries: None,
             epoch_number: self.epoch,
             oldest_key_time: now,

@@ -121,9 +121,17 @@ option_struct! {
         /// Read each table back after it was written, and compare it with what was put in.
         paranoid_file_checks: bool = false, Mutable, V7;
         /// Each entry of a memtable carries so many bytes of checksum, which every read and the flush compare: 0, 1, 2, 4 or 8.
-        /// Holds for memtables that are made from then on. Range tombstones carry none. A flush that meets an entry that
+        /// Holds for memtables that are made from then on. With any, a range tombstone carries 8, and so do the fragments that
+        /// they are cut into: a read of a key compares the one that it comes upon, a new iterator all of them. A flush that meets an entry that
         /// changed stops writes; the next opening replays the WAL, which has it as it was written.
         memtable_protection_bytes_per_key: u32 = 0, Mutable, V7;
+        /// Reads and iterators compare the order of the memtable entries that they pass, and answer `Corruption` where it is
+        /// not kept: a key has changed in memory. Where the change keeps the order, only a checksum shows it. Holds for memtables
+        /// that are made from then on.
+        paranoid_memory_checks: bool = false, Mutable, Later;
+        /// Searches in memtables compare all entries on their way with their checksums, and not only those that they show.
+        /// Without `memtable_protection_bytes_per_key` there are none. Holds for memtables that are made from then on.
+        memtable_verify_per_key_checksum_on_seek: bool = false, Mutable, Later;
         /// Not 0: data blocks in memory, and the index entries that lead to them, are compared with a checksum by every read.
         /// An index entry has so many bytes: 1, 2, 4 or 8; a data block has 8 in all. Holds for tables that are opened
         /// from then on. Filters have none.
@@ -182,9 +190,7 @@ option_struct! {
         refused("preserve_internal_time_seconds", "uint64", &["0"], Change::Mutable, Since::V7, "tiered storage");
         refused("enable_blob_files", "bool", &["false"], Change::Mutable, Since::V7, "blob files");
         refused("enable_blob_direct_write", "bool", &["false"], Change::Fixed, Since::Later, "blob files");
-        refused("paranoid_memory_checks", "bool", &["false"], Change::Mutable, Since::Later, "checks of memtable order on reads");
-        refused("memtable_verify_per_key_checksum_on_seek", "bool", &["false"], Change::Mutable, Since::Later, "checksums per key and value");
-        refused("memtable_veirfy_per_key_checksum_on_seek", "bool", &["false"], Change::Mutable, Since::Later, "checksums per key and value");
+        alias("memtable_veirfy_per_key_checksum_on_seek", "bool", Change::Mutable, |options: &mut ColumnFamilyOptions, text| options.memtable_verify_per_key_checksum_on_seek.set(text), "memtable_verify_per_key_checksum_on_seek");
         refused("compression_manager", "CompressionManager", &["nullptr", ""], Change::Mutable, Since::Later, "custom compression");
         refused("disallow_memtable_writes", "bool", &["false"], Change::Fixed, Since::Later, "column families without writes");
         refused("table_properties_collectors", "list of TablePropertiesCollectorFactory", &["", "nullptr"], Change::Fixed, Since::Later, "collectors of table properties");

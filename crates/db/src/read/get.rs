@@ -266,7 +266,7 @@ impl SuperVersion {
         if context.read_tier != ReadTier::Persisted {
             for memtable in self.memtables() {
                 let table = memtable.table();
-                covered = covered.max(table.covering(user_key, at));
+                covered = covered.max(table.covering(user_key, at)?);
                 for entry in table.versions(user_key, at) {
                     entry.check()?;
                     if entry.sequence < covered {
@@ -345,7 +345,7 @@ fn known_type(kind: ValueType) -> Result<ValueType> {
 #[inline]
 pub(super) fn in_memtable(memtable: &DbMemTable, user_key: &[u8], at: SequenceNumber) -> Result<Found> {
     let table = memtable.table();
-    let covered = table.covering(user_key, at);
+    let covered = table.covering(user_key, at)?;
     let Some(entry) = table.get(user_key, at) else { return Ok(not_here(covered)) };
     entry.check()?;
     if entry.sequence < covered {

@@ -81,7 +81,7 @@ impl IteratorSource {
             for memtable in view.memtables() {
                 let table = memtable.table();
                 if table.has_range_tombstones() {
-                    for fragments in table.range_tombstone_fragments() {
+                    for fragments in table.range_tombstone_fragments()? {
                         tombstones.add(children.len(), &fragments, memtable.newest());
                     }
                 }

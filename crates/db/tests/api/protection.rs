@@ -202,3 +202,136 @@ fn batches_keep_their_checksums_through_save_points_and_appending() {
     assert_eq!(all(&db), "a=1 again=1 b=2 plain=1");
     assert!(db.get_cf(&ReadOptions::default(), cf, "c").unwrap().is_none());
 }
+
+/// Each bit of where a range tombstone begins: whatever rests on it is an error, and the log has it as it was.
+#[test]
+fn a_flipped_bit_of_a_range_tombstone_is_an_error() {
+    for bit in 0..8 {
+        let disk = Disk::new();
+        let options = protected(&disk, MemTableKind::RadixTree);
+        let db = disk.open_with(&options);
+        for key in ["a", "k", "z"] {
+            db.put(key, "1").unwrap();
+        }
+        db.delete_range("x", "z").unwrap();
+        assert_eq!(all(&db), "a=1 k=1 z=1");
+        planted::plant(Place::RangeTombstone, bit);
+        db.delete_range("j", "l").unwrap();
+        assert!(!planted::is_waiting());
+        refused(db.get("k").map(drop), Code::Corruption, "a range tombstone does not match its checksum");
+        refused(db.multi_get(&["k"]).remove(0).map(drop), Code::Corruption, MEMTABLE);
+        refused(db.iter().map(drop), Code::Corruption, MEMTABLE);
+        db.delete_range("b", "c").unwrap(); // Put together with the damaged one, which it does not heal.
+        refused(db.get("k").map(drop), Code::Corruption, MEMTABLE);
+        refused(db.flush(), Code::Corruption, MEMTABLE);
+        let disk = disk.kill();
+        drop(db);
+        assert_eq!(all(&disk.open_with(&options)), "a=1 z=1");
+    }
+}
+
+#[test]
+fn a_range_tombstone_keeps_the_checksum_of_its_batch() {
+    let disk = Disk::new();
+    let db = disk.open_with(&protected(&disk, MemTableKind::RadixTree));
+    let with_checksums = WriteOptions { protection_bytes_per_key: 8, ..WriteOptions::default() };
+    for number in 0..30 {
+        let (begin, end) = (format!("b{number:02}"), format!("c{number:02}"));
+        db.put(&begin, "1").unwrap();
+        db.delete_range_cf(&with_checksums, db.default_column_family(), begin, end).unwrap();
+    }
+    db.put("z", "1").unwrap();
+    assert_eq!((all(&db).as_str(), get(&db, "b05").as_str(), get(&db, "z").as_str()), ("z=1", "-", "1"));
+    db.flush().unwrap();
+    assert_eq!(all(&db), "z=1");
+}
+
+/// Without checksums: a key that changed stands where it does not belong.
+#[test]
+fn keys_out_of_order_are_an_error_with_paranoid_memory_checks() {
+    for kind in [MemTableKind::RadixTree, MemTableKind::SkipList] {
+        for paranoid in [false, true] {
+            let disk = Disk::new();
+            let mut options = disk.options();
+            options.cf.memtable_factory = kind;
+            options.cf.paranoid_memory_checks = paranoid;
+            let db = disk.open_with(&options);
+            for key in ["a", "b", "d", "e"] {
+                db.put(key, "1").unwrap();
+            }
+            planted::plant(Place::MemTableKey, 4); // c becomes s.
+            db.put("c", "1").unwrap();
+            assert!(!planted::is_waiting());
+            if !paranoid {
+                assert_eq!(get(&db, "c"), "-");
+                continue;
+            }
+            let what = "is out of order (paranoid_memory_checks)";
+            refused(db.get("c").map(drop), Code::Corruption, what);
+            refused(db.multi_get(&["c"]).remove(0).map(drop), Code::Corruption, what);
+            refused(db.iter().unwrap().seek("c"), Code::Corruption, what);
+            let mut iter = db.iter().unwrap();
+            let mut forward = iter.seek_to_first();
+            while forward.as_ref().is_ok_and(|more| *more) {
+                forward = iter.next();
+            }
+            refused(forward, Code::Corruption, what);
+            let mut backward = iter.seek_to_last();
+            while backward.as_ref().is_ok_and(|more| *more) {
+                backward = iter.prev();
+            }
+            refused(backward, Code::Corruption, what);
+            assert_eq!(get(&db, "a"), "1");
+            refused(db.flush(), Code::Corruption, what);
+        }
+    }
+}
+
+/// A key that changed and still stands in order: a search for what it was finds nothing, unless it compares checksums.
+#[test]
+fn searches_compare_the_checksums_on_their_way_if_asked() {
+    for kind in [MemTableKind::RadixTree, MemTableKind::SkipList, MemTableKind::Vector] {
+        for on_seek in [false, true] {
+            let disk = Disk::new();
+            let mut options = protected(&disk, kind);
+            options.cf.memtable_verify_per_key_checksum_on_seek = on_seek;
+            let db = disk.open_with(&options);
+            db.put("a", "1").unwrap();
+            planted::plant(Place::MemTableKey, 8); // cc becomes cb.
+            db.put("cc", "1").unwrap();
+            db.put("d", "1").unwrap();
+            match on_seek {
+                false => assert_eq!(get(&db, "cc"), "-"),
+                true => drop(refused(db.get("cc").map(drop), Code::Corruption, MEMTABLE)),
+            }
+            refused(db.iter().unwrap().seek("b"), Code::Corruption, MEMTABLE);
+        }
+    }
+}
+
+/// All checks at once find nothing where nothing is wrong.
+#[test]
+fn checks_of_order_and_checksums_find_nothing_wrong() {
+    for kind in [MemTableKind::RadixTree, MemTableKind::SkipList, MemTableKind::Vector] {
+        let disk = Disk::new();
+        let mut options = protected(&disk, kind);
+        options.cf.paranoid_memory_checks = true;
+        options.cf.memtable_verify_per_key_checksum_on_seek = true;
+        let db = disk.open_with(&options);
+        for number in 0..300 {
+            let key = format!("{}", number * 7 % 101);
+            match number % 5 {
+                0 => db.delete(&key).unwrap(),
+                1 => db.merge(&key, "m").unwrap(),
+                _ => db.put(&key, number.to_string()).unwrap(),
+            }
+            db.get(&key).unwrap();
+            db.get(format!("{key}0")).unwrap();
+            db.iter().unwrap().seek_for_prev(&key).unwrap();
+        }
+        let before = all(&db);
+        assert_eq!(crate::disk::backward(db.iter().unwrap()).split(' ').count(), before.split(' ').count());
+        db.flush().unwrap();
+        assert_eq!(all(&db), before);
+    }
+}

@@ -67,7 +67,7 @@ fn what_is_no_value_or_is_deleted_is_not_overwritten() {
         {
             assert!(table.add(SequenceNumber(sequence as u64 + 1), kind, b"k", value), "{sequence}");
         }
-        table.add_range_tombstone(SequenceNumber(9), b"k", b"l");
+        table.add_range_tombstone(SequenceNumber(9), b"k", b"l", None);
         assert!(put(&table, 10, "k", b"value"), "the older one is hidden by a range tombstone");
         assert!(!put(&table, 11, "k", b"new"));
         assert_eq!(entries(&table, "k")[..2], [(10, b"new".to_vec()), (8, b"value".to_vec())]);
