@@ -42,6 +42,7 @@ mod listener;
 mod memtables;
 pub mod merge_operators;
 mod open;
+mod option_change_migration;
 pub mod options;
 mod properties;
 mod read;
@@ -81,6 +82,7 @@ pub use listener::{
     MemTableInfo, TableFileCreationInfo, TableFileDeletionInfo, TableInfo, WriteStallCause,
     WriteStallCondition, WriteStallInfo,
 };
+pub use option_change_migration::{option_change_migration, option_change_migration_of};
 pub use options::{
     BlockBasedTableOptions, ColumnFamilyOptions, DbOptions, FifoCompactionOptions, Goal, Options,
     UniversalCompactionOptions,

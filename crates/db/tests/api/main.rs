@@ -22,6 +22,7 @@ mod iterators;
 mod listeners;
 mod merge;
 mod open;
+mod option_change_migration;
 mod options;
 mod perf;
 mod prefix_seek;
