@@ -16,9 +16,7 @@ use crate::table_cache::TableSlot;
 use ironstone_base::perf::{self, LevelMetric, PerfMetric};
 use ironstone_base::statistics::Ticker;
 use ironstone_base::sync::Arc;
-use ironstone_base::{
-    Error, InternalKeyBuf, Result, SequenceNumber, Statistics, ValueType, merge,
-};
+use ironstone_base::{Error, InternalKeyBuf, Result, SequenceNumber, Statistics, ValueType, merge};
 use ironstone_sst::{PointTarget, ReadContext, ReadTier, TableEntry};
 use ironstone_vfs::PerfTimer;
 use smallvec::SmallVec;
