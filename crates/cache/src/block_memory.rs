@@ -31,11 +31,13 @@ const BYTES_PER_PART: usize = 128 << 20;
 pub(crate) struct BlockMemory {
     parts: Box<[Mutex<Part>]>,
     extent: usize,
-    /// Bytes of all extents. Relaxed, as `most`: a bound that several parts may pass by an extent each.
+    /// What all extents take together, and what is charged and lies elsewhere. Relaxed, as the others: a bound that several
+    /// parts may pass by an extent each.
+    capacity: AtomicUsize,
+    /// Bytes of all extents.
     mapped: AtomicUsize,
-    /// No part takes another extent beyond so many bytes, and those of pieces that no cache has an entry for.
-    most: AtomicUsize,
-    uncounted: AtomicUsize,
+    /// Bytes of all pieces.
+    used: AtomicUsize,
 }
 
 struct Part {
@@ -59,20 +61,21 @@ impl BlockMemory {
         Some(Arc::new(Self {
             parts: (0..parts).map(part).collect(),
             extent,
+            capacity: AtomicUsize::new(capacity),
             mapped: AtomicUsize::new(0),
-            most: AtomicUsize::new(capacity),
-            uncounted: AtomicUsize::new(0),
+            used: AtomicUsize::new(0),
         }))
     }
 
-    /// Bytes of all extents.
-    pub(crate) fn mapped(&self) -> usize {
-        self.mapped.load(Relaxed)
+    /// Changes how much memory there may be in all. What is mapped stays.
+    pub(crate) fn set_capacity(&self, bytes: usize) {
+        self.capacity.store(bytes, Relaxed);
     }
 
-    /// Changes how many bytes may be mapped. What is mapped stays.
-    pub(crate) fn set_most(&self, bytes: usize) {
-        self.most.store(bytes, Relaxed);
+    /// Whether more than a quarter of it is gaps, which evictions do not close.
+    pub(crate) fn is_full_of_gaps(&self) -> bool {
+        let mapped = self.mapped.load(Relaxed);
+        mapped.saturating_sub(self.used.load(Relaxed)) > mapped / 4
     }
 
     /// Whether a block of so many bytes can be here at all.
@@ -80,27 +83,18 @@ impl BlockMemory {
         bytes > 0 && bytes <= self.extent / 2
     }
 
-    /// A copy of `bytes`, if there is room; `which` picks the part, another one for what should not wait for this.
-    pub(crate) fn copy(self: &Arc<Self>, bytes: &[u8], which: u64) -> Option<BlockBytes> {
-        let piece = self.allocate(Layout::from_size_align(bytes.len(), BLOCK_ALIGN).ok()?, which)?;
+    /// A copy of `bytes`, if there is room; `which` picks the part, another one for what should not wait for this. `charged`
+    /// is what the cache is charged, for pieces and all else.
+    pub(crate) fn copy(self: &Arc<Self>, bytes: &[u8], which: u64, charged: usize) -> Option<BlockBytes> {
+        let layout = Layout::from_size_align(bytes.len(), BLOCK_ALIGN).ok()?;
+        let piece = self.allocate(layout, which, charged)?;
         // SAFETY: the piece is that long, ours alone (2), and new.
         unsafe { piece.pointer.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
-        Some(BlockBytes { pointer: piece.pointer, len: bytes.len(), owner: Owner::Memory { piece } })
-    }
-
-    /// The same for bytes that do not take from the room of entries.
-    pub(crate) fn copy_uncounted(self: &Arc<Self>, bytes: &[u8], which: u64) -> Option<BlockBytes> {
-        self.uncounted.fetch_add(bytes.len(), Relaxed);
-        let mut copy = self.copy(bytes, which);
-        match &mut copy {
-            Some(BlockBytes { owner: Owner::Memory { piece }, .. }) => piece.uncounted = bytes.len(),
-            _ => drop(self.uncounted.fetch_sub(bytes.len(), Relaxed)),
-        }
-        copy
+        Some(BlockBytes { pointer: piece.pointer, len: bytes.len(), owner: Owner::Memory { _piece: piece } })
     }
 
     /// Room for `layout`, whatever is in it: in its part, in a new extent of that, or in another part.
-    pub(crate) fn allocate(self: &Arc<Self>, layout: Layout, which: u64) -> Option<Piece> {
+    pub(crate) fn allocate(self: &Arc<Self>, layout: Layout, which: u64, charged: usize) -> Option<Piece> {
         if !self.takes(layout.size()) {
             return None;
         }
@@ -108,23 +102,25 @@ impl BlockMemory {
         for number in (first..self.parts.len()).chain(0..first) {
             let mut part = self.parts[number].lock();
             let pointer = match part.free.allocate(layout) {
-                None if number == first && self.may_map() => part.grow(self.extent).and_then(|()| {
+                None if number == first && self.may_map(charged) => part.grow(self.extent).and_then(|()| {
                     self.mapped.fetch_add(self.extent, Relaxed);
                     part.free.allocate(layout)
                 }),
                 pointer => pointer,
             };
             if let Some(pointer) = pointer {
-                let (align, part) = (layout.align() as u8, number as u8);
-                return Some(Piece { pointer, align, memory: Arc::clone(self), part, uncounted: 0 });
+                self.used.fetch_add(layout.size(), Relaxed);
+                let (len, align, part) = (layout.size() as u32, layout.align() as u8, number as u8);
+                return Some(Piece { pointer, len, align, memory: Arc::clone(self), part });
             }
         }
         None
     }
 
-    fn may_map(&self) -> bool {
-        let most = self.most.load(Relaxed) + self.uncounted.load(Relaxed);
-        self.mapped() + self.extent <= most
+    /// Pieces that no entry is charged for leave the others as much room as without them.
+    fn may_map(&self, charged: usize) -> bool {
+        let mapped = self.mapped.load(Relaxed) + self.extent;
+        (mapped + charged).saturating_sub(self.used.load(Relaxed)) <= self.capacity.load(Relaxed)
     }
 }
 
@@ -144,10 +140,10 @@ impl Part {
 pub(crate) struct Piece {
     pub(crate) pointer: NonNull<u8>,
     memory: Arc<BlockMemory>,
+    /// At most an extent.
+    len: u32,
     part: u8,
     align: u8,
-    /// So many bytes of [`BlockMemory::uncounted`] are this piece's.
-    uncounted: usize,
 }
 
 // SAFETY: owns plain bytes, and what they are part of may be used from any thread.
@@ -155,9 +151,7 @@ unsafe impl Send for Piece {}
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        if self.uncounted > 0 {
-            self.memory.uncounted.fetch_sub(self.uncounted, Relaxed);
-        }
+        self.memory.used.fetch_sub(self.len as usize, Relaxed);
         let mut part = self.memory.parts[usize::from(self.part)].lock();
         // SAFETY: allocated there with this alignment, and not used any more (2, 3).
         unsafe { part.free.deallocate(self.pointer, usize::from(self.align)) };
@@ -172,7 +166,7 @@ pub struct BlockBytes {
 }
 
 enum Owner {
-    Memory { piece: Piece },
+    Memory { _piece: Piece },
     Heap { capacity: usize },
 }
 
@@ -304,7 +298,7 @@ mod tests {
                     for round in 0..5000 {
                         let (byte, len) = (round as u8, random(9000) * [1, 1, 1, 200][random(4)]);
                         let bytes = vec![byte; len];
-                        let bytes = memory.copy(&bytes, random(7) as u64).unwrap_or_else(|| bytes.into());
+                        let bytes = memory.copy(&bytes, random(7) as u64, 0).unwrap_or_else(|| bytes.into());
                         assert!(bytes.memory_usage() >= len);
                         held.push((byte, len, bytes));
                         if held.len() > 200 {
@@ -323,10 +317,10 @@ mod tests {
     fn parts_that_may_grow_no_more_use_what_others_have_free() {
         let memory = BlockMemory::new(256 << 20).unwrap();
         assert_eq!((memory.parts.len(), memory.extent), (2, 16 << 20));
-        memory.set_most(40 << 20); // Room for two extents.
+        memory.set_capacity(40 << 20); // Room for two extents.
         let fill = |which| {
             let mut held = Vec::new();
-            while let Some(bytes) = memory.copy(&[7; 4096], which) {
+            while let Some(bytes) = memory.copy(&[7; 4096], which, held.len() * 4096) {
                 held.push(bytes);
             }
             held
@@ -335,16 +329,22 @@ mod tests {
         assert_eq!(memory.mapped.load(Relaxed), 32 << 20);
         let bytes = all.len() * 4096;
         assert!(bytes > 31 << 20 && bytes < 32 << 20, "{bytes}");
-        assert!(memory.copy(&[7; 4096], 1).is_none());
+        assert!(memory.copy(&[7; 4096], 1, bytes).is_none() && !memory.is_full_of_gaps());
         drop(all);
+        assert!(memory.is_full_of_gaps());
         assert_eq!(fill(1).len() * 4096, bytes);
         assert_eq!(memory.mapped.load(Relaxed), 32 << 20);
+        // What is charged and lies elsewhere takes from the room; what is here and not charged does not.
+        memory.set_capacity(64 << 20);
+        assert!(!memory.may_map(20 << 20) && memory.may_map(10 << 20));
+        let _here = fill(0);
+        assert!(!memory.may_map(50 << 20) && memory.may_map(20 << 20));
     }
 
     #[test]
     fn bytes_outlive_the_cache_that_they_were_in() {
         assert!(BlockMemory::new(1 << 20).is_none());
-        let bytes = BlockMemory::new(64 << 20).unwrap().copy(b"block", 3).unwrap();
+        let bytes = BlockMemory::new(64 << 20).unwrap().copy(b"block", 3, 0).unwrap();
         assert_eq!(*bytes, *b"block");
         assert_eq!(*BlockBytes::from(Vec::new()), *b"");
     }

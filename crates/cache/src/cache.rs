@@ -26,7 +26,7 @@ mod shared;
 use crate::block_memory::{BlockBytes, BlockMemory};
 use crate::budget::ChargeTarget;
 use ironstone_base::sync::Arc;
-use ironstone_base::sync::atomic::{AtomicUsize, Ordering};
+use ironstone_base::sync::atomic::Ordering;
 use ironstone_base::{Code, Error, Result, SubCode};
 use node::Node;
 use shard::Dropped;
@@ -144,8 +144,6 @@ const MOST_EVICTIONS_FOR_ROOM: usize = 8;
 pub struct Cache<V: Send + Sync + 'static> {
     shared: Anchored<V>,
     memory: Option<Arc<BlockMemory>>,
-    /// Bytes that charges from outside take. Relaxed: nothing follows from it but how much memory there may be.
-    from_outside: AtomicUsize,
 }
 
 impl<V: Send + Sync + 'static> Cache<V> {
@@ -163,7 +161,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
         let memory = options.huge_pages.then(|| BlockMemory::new(options.capacity)).flatten();
         let (capacity, strict) = (options.capacity, options.strict_capacity_limit);
         let shared = Shared::create(shards, capacity, strict, room, memory.as_ref());
-        Arc::new(Self { shared, memory, from_outside: AtomicUsize::new(0) })
+        Arc::new(Self { shared, memory })
     }
 
     /// `bytes` where those of entries should be, for an entry that is about to be inserted: others are evicted if that
@@ -173,12 +171,10 @@ impl<V: Send + Sync + 'static> Cache<V> {
             return bytes.into();
         };
         for _ in 0..MOST_EVICTIONS_FOR_ROOM {
-            if let Some(held) = memory.copy(&bytes, which) {
+            if let Some(held) = memory.copy(&bytes, which, self.usage()) {
                 return held;
             }
-            // Half empty, that memory has gaps which evictions do not close.
-            let entries = self.usage().saturating_sub(self.from_outside.load(Ordering::Relaxed));
-            if entries < memory.mapped() / 4 * 3 || !self.make_room(bytes.len() * 2, None) {
+            if memory.is_full_of_gaps() || !self.make_room(bytes.len() * 2, None) {
                 break;
             }
         }
@@ -187,7 +183,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
 
     /// `bytes` there for somebody who keeps them outside of the cache, and in no entry's stead.
     pub fn hold_outside(&self, bytes: Vec<u8>, which: u64) -> BlockBytes {
-        let held = self.memory.as_ref().and_then(|memory| memory.copy_uncounted(&bytes, which));
+        let held = self.memory.as_ref().and_then(|memory| memory.copy(&bytes, which, self.usage()));
         held.unwrap_or_else(|| bytes.into())
     }
 
@@ -316,14 +312,6 @@ impl<V: Send + Sync + 'static> Cache<V> {
         freed
     }
 
-    /// Tells the memory of blocks how much of the capacity is left to it.
-    fn bound_memory(&self) {
-        if let Some(memory) = &self.memory {
-            let outside = self.from_outside.load(Ordering::Relaxed);
-            memory.set_most(self.capacity().saturating_sub(outside));
-        }
-    }
-
     /// Forgets the entry of `key`; handles to it stay valid.
     pub fn erase(&self, key: &CacheKey) {
         let hash = key.hash();
@@ -369,7 +357,9 @@ impl<V: Send + Sync + 'static> Cache<V> {
     pub fn set_capacity(&self, capacity: usize) {
         let shared = self.shared.get();
         shared.capacity.store(capacity, Ordering::Relaxed);
-        self.bound_memory();
+        if let Some(memory) = &self.memory {
+            memory.set_capacity(capacity);
+        }
         let over = self.usage().saturating_sub(capacity);
         if over > 0 {
             self.make_room(over, None);
@@ -430,14 +420,10 @@ impl<V: Send + Sync + 'static> ChargeTarget for Cache<V> {
             }
             self.count_past_capacity(bytes);
         }
-        self.from_outside.fetch_add(bytes, Ordering::Relaxed);
-        self.bound_memory();
         Ok(())
     }
     fn uncharge(&self, bytes: usize) {
         self.shared.get().usage.fetch_sub(bytes, Ordering::Relaxed);
-        self.from_outside.fetch_sub(bytes, Ordering::Relaxed);
-        self.bound_memory();
     }
 }
 

@@ -95,15 +95,15 @@ impl ColumnFamilyOptions {
         }
     }
 
-    /// `database_cache` is for column families that have no block cache of their own.
+    /// `database_cache` answers that of column families that have no block cache of their own.
     pub(crate) fn table_options(
         &self,
         db: &DbOptions,
-        database_cache: &Arc<BlockCache>,
+        database_cache: impl FnOnce() -> Arc<BlockCache>,
         read_latencies: Option<Arc<LevelHistograms>>,
     ) -> Result<TableOptions> {
         let table = &self.table;
-        let block_cache = table.block_cache.as_ref().unwrap_or(database_cache);
+        let block_cache = || table.block_cache.clone().unwrap_or_else(database_cache);
         Ok(TableOptions {
             comparator: self.comparator.clone(),
             prefix_extractor: self.prefix_extractor.clone(),
@@ -138,7 +138,7 @@ impl ColumnFamilyOptions {
                 .cache_index_and_filter_blocks_with_high_priority,
             pin_l0_filter_and_index_blocks_in_cache: table.pin_l0_filter_and_index_blocks_in_cache,
             pin_top_level_index_and_filter: table.pin_top_level_index_and_filter,
-            block_cache: (!table.no_block_cache).then(|| Arc::clone(block_cache)),
+            block_cache: (!table.no_block_cache).then(block_cache),
             no_block_cache: table.no_block_cache,
             block_protection_bytes_per_key: self.block_protection_bytes_per_key,
             max_auto_readahead_size: table.max_auto_readahead_size,

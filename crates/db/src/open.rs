@@ -26,8 +26,6 @@ use ironstone_base::statistics::IoActivity;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ironstone_base::sync::{Arc, Condvar, Mutex, Swap};
 use ironstone_base::{ColumnFamilyId, Error, FileKind, FileNumber, Result, file_name};
-use ironstone_cache::CacheOptions;
-use ironstone_sst::BlockCache;
 use ironstone_version::{
     ColumnFamilyConfig, ManifestOptions, ManifestWriter, RecoverOptions, VersionEdit, VersionSet,
     db_id_from_bits, list_column_families, read_identity, write_identity,
@@ -177,7 +175,7 @@ pub(crate) fn open(
         fs: Arc::clone(&env.fs),
         dir: path.to_owned(),
         tables: TableCache::new(usize::try_from(options.max_open_files).ok()),
-        block_cache: BlockCache::new(CacheOptions::default()),
+        block_cache: Arc::default(),
     };
     let mut aside = None;
     let (mut versions, manifest) = if exists {

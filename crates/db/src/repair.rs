@@ -22,12 +22,10 @@ use ironstone_base::sync::Arc;
 use ironstone_base::{
     ColumnFamilyId, Error, FileKind, FileNumber, Result, SequenceNumber, UserComparator, file_name,
 };
-use ironstone_cache::CacheOptions;
 use ironstone_compaction::{
     CompactionPlan, CompactionReason, JobContext, LevelInputs, Partitioning, PlanKind, ScopedThreads,
     run_compaction,
 };
-use ironstone_sst::BlockCache;
 use ironstone_version::{
     ColumnFamilyChange, ColumnFamilyConfig, FileMetaData, ManifestOptions, ManifestReader, ManifestWriter,
     RecoverOptions, VersionEdit, VersionSet, current_manifest, set_current,
@@ -196,7 +194,7 @@ impl Repair<'_> {
             fs: Arc::clone(&self.env.fs),
             dir: self.dir.to_owned(),
             tables: TableCache::new(None),
-            block_cache: BlockCache::new(CacheOptions::default()),
+            block_cache: Arc::default(),
         };
         let cleaner = Arc::default();
         let memory = MemTableMemory::new(None);

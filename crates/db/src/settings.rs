@@ -8,9 +8,10 @@ use crate::options::{
 };
 use crate::table_cache::{TableCache, TableOpener};
 use ironstone_base::statistics::{LevelHistograms, StatsLevel};
-use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::Ordering;
+use ironstone_base::sync::{Arc, OnceLock};
 use ironstone_base::{Error, Result, Statistics};
+use ironstone_cache::CacheOptions;
 use ironstone_compaction::CompactionOptions;
 use ironstone_sst::BlockCache;
 use ironstone_vfs::FileSystem;
@@ -32,8 +33,14 @@ pub(crate) struct TablePlace {
     pub(crate) fs: Arc<dyn FileSystem>,
     pub(crate) dir: PathBuf,
     pub(crate) tables: Arc<TableCache>,
-    /// For the column families that have no block cache of their own.
-    pub(crate) block_cache: Arc<BlockCache>,
+    /// For the column families that have no block cache of their own. Made for the first of them.
+    pub(crate) block_cache: Arc<OnceLock<Arc<BlockCache>>>,
+}
+
+impl TablePlace {
+    fn block_cache(&self) -> Arc<BlockCache> {
+        Arc::clone(self.block_cache.get_or_init(|| BlockCache::new(CacheOptions::default())))
+    }
 }
 
 impl Settings {
@@ -57,7 +64,7 @@ impl Settings {
         let opener = Arc::new(TableOpener {
             fs: Arc::clone(&place.fs),
             dir: place.dir.clone(),
-            table: Arc::new(options.table_options(db, &place.block_cache, read_latencies)?),
+            table: Arc::new(options.table_options(db, || place.block_cache(), read_latencies)?),
             direct: db.use_direct_reads,
             verify_unique_id: db.verify_sst_unique_id_in_manifest,
             cache: Arc::clone(&place.tables),

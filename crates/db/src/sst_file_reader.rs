@@ -48,11 +48,10 @@ impl SstFileReader {
     pub fn open(options: &Options, path: impl AsRef<Path>) -> Result<Self> {
         let hints = OpenHints { direct: options.db.use_direct_reads, sequential: false };
         let file = options.db.env.fs.open_random(path.as_ref(), hints)?;
-        let cache = BlockCache::new(CacheOptions::default());
+        let cache = || BlockCache::new(CacheOptions::default());
         let mut cf = options.cf.clone();
         cf.sanitize();
-        let mut open =
-            OpenOptions::new(Arc::new(cf.table_options(&options.db, &cache, None)?), FileNumber(0));
+        let mut open = OpenOptions::new(Arc::new(cf.table_options(&options.db, cache, None)?), FileNumber(0));
         open.skip_filters = cf.comparator.different_bytes_may_be_equal();
         let size = file.size();
         let table = Arc::new(TableReader::open(file, size, open)?);

@@ -124,8 +124,8 @@ impl SstFileWriter {
         let mut cf = self.options.cf.clone();
         cf.sanitize();
         crate::options::validate(&self.options.db, &cf)?;
-        let cache = BlockCache::new(CacheOptions::default()); // Nothing is read.
-        let table = Arc::new(cf.table_options(&self.options.db, &cache, None)?);
+        let cache = || BlockCache::new(CacheOptions::default()); // Nothing is read.
+        let table = Arc::new(cf.table_options(&self.options.db, cache, None)?);
         let (compression, compression_options) = self.compression();
         let now = self.options.db.env.clock.now_seconds();
         let (id, name) = match &self.column_family {

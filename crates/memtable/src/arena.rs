@@ -5,7 +5,7 @@
 //! block    offsets BLOCK_SPAN - size .. BLOCK_SPAN: small blocks start high, so that all blocks
 //!          end at the same offset and an allocation is one fetch_add
 //! ```
-//! The first block is small; the next ones are a quarter of those before together, up to [`SMALL_ARENA`], then each is twice
+//! The first block is small; the next ones are an eighth of those before together, up to [`SMALL_ARENA`], then each is twice
 //! as large as the one before, up to [`BLOCK_SPAN`]: an idle memtable costs kilobytes, and many small ones little more than
 //! what is in them. A piece of more than [`LARGE`] bytes gets a
 //! block of its own.
@@ -38,7 +38,7 @@ const FIRST_BLOCK: usize = if cfg!(miri) { 1 << 10 } else { 4 << 10 };
 const SMALL: usize = 16 << 10;
 const LARGE: usize = BLOCK_SPAN / 2;
 const FIRST_TABLE: usize = 32;
-/// Up to so many bytes an arena grows by quarters.
+/// Up to so many bytes an arena grows by eighths.
 const SMALL_ARENA: usize = BLOCK_SPAN / 4;
 
 /// A piece of the arena, not initialized.
@@ -203,7 +203,7 @@ impl Arena {
         let size = blocks.next_size.max(reserved.next_power_of_two());
         blocks.total += size;
         blocks.next_size = match blocks.total {
-            ..SMALL_ARENA => (blocks.total / 4).next_multiple_of(FIRST_BLOCK),
+            ..SMALL_ARENA => (blocks.total / 8).next_multiple_of(FIRST_BLOCK),
             _ => (size * 2).min(BLOCK_SPAN),
         };
         let start = BLOCK_SPAN - size;

@@ -385,7 +385,7 @@ impl<V> Arena<V> {
     /// Memory for a chunk.
     fn zeroed(&self, layout: Layout) -> NonNull<u8> {
         let which = std::ptr::from_ref(self).addr() as u64 / size_of::<Shard<V>>() as u64;
-        if let Some(piece) = self.memory.as_ref().and_then(|memory| memory.allocate(layout, which)) {
+        if let Some(piece) = self.memory.as_ref().and_then(|memory| memory.allocate(layout, which, 0)) {
             let start = piece.pointer;
             // SAFETY: the piece is so long, and ours alone.
             unsafe { start.write_bytes(0, layout.size()) };
