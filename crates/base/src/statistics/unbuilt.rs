@@ -25,7 +25,6 @@ impl Ticker {
             PersistentCacheHit | PersistentCacheMiss => "persistent caches",
             SimBlockCacheHit | SimBlockCacheMiss => "simulated caches",
             CompactionAborted => "aborting compactions (`AbortAllCompactions`)",
-            NumberKeysUpdated => "updates in place (each write is an entry of its own)",
             WalPrecreateHit
             | WalPrecreateMiss
             | WalPrecreateWaited

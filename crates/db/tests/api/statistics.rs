@@ -233,6 +233,18 @@ fn writes(statistics: &Arc<Statistics>) {
     });
 }
 
+fn updates_in_place(statistics: &Arc<Statistics>) {
+    let disk = Disk::new();
+    let mut options = counted(&disk, statistics);
+    options.cf.inplace_update_support = true;
+    options.db.set("allow_concurrent_memtable_write", "false").unwrap();
+    let db = disk.open_with(&options);
+    for value in ["longer", "short", "longest"] {
+        db.put("k", value).unwrap();
+    }
+    assert_eq!(statistics.ticker(Ticker::NumberKeysUpdated), 1);
+}
+
 fn flushes(statistics: &Arc<Statistics>) {
     let disk = Disk::new();
     let mut options = counted(&disk, statistics);
@@ -469,12 +481,13 @@ fn long_tails(statistics: &Arc<Statistics>) {
 fn all_tickers_and_histograms_move_unless_their_feature_is_not_built() {
     let statistics = Arc::new(Statistics::new());
     statistics.set_level(StatsLevel::All);
-    let parts: [fn(&Arc<Statistics>); 11] = [
+    let parts: [fn(&Arc<Statistics>); 12] = [
         point_reads,
         cached_meta_blocks,
         iterators,
         readahead,
         writes,
+        updates_in_place,
         flushes,
         compactions,
         space_and_removal,
