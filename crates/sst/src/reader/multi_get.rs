@@ -232,7 +232,9 @@ pub fn read_blocks(tables: &mut [(&TableReader, &mut Vec<MissingBlock>)]) {
         let mut left: Vec<&mut MissingBlock> = blocks.iter_mut().collect();
         if table.file.ring_file().is_some() {
             let counts: Vec<Result<usize>> = counts.by_ref().take(left.len()).collect();
-            table.file.was_read(micros, &counts);
+            if counts.iter().any(|count| !matches!(count, Ok(0))) {
+                table.file.was_read(micros, &counts);
+            }
             left.iter_mut().zip(counts).for_each(|(block, count)| block.read = count);
             left.retain(|block| !matches!(block.read, Ok(count) if count == block.stored.len()));
         }
