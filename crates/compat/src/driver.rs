@@ -9,7 +9,8 @@
 //! ```
 //!
 //! `write` creates the database and its column families if need be and writes the rounds; ACTIONS says what
-//! to do after each: `none`, `flush` or `compact`, separated by commas, the last one for all that follow.
+//! to do after each: `none`, `flush`, `compact` or (Ironstone only) `sync`, which syncs the WAL, separated by commas,
+//! the last one for all that follow.
 //! With `exit=abrupt` the process ends without closing the database, so the last writes are in the WAL only.
 //! `dump` prints one line for each column family, see [`Digest::line`](crate::workload::Digest::line).
 //! `hold` opens the database, prints `held`, and closes it when its input ends. `options` (RocksDB 11.8 only)

@@ -25,6 +25,9 @@ pub struct WriteOptions {
     pub bytes_per_sync: u64,
     /// Sync with `fsync` instead of `fdatasync`.
     pub full_sync: bool,
+    /// Grow so far ahead, in zeros, once it is synced again and again: a sync that finds the size as it was is spared the
+    /// file system's journal. [`WritableFile::close`] cuts the zeros off; a crash leaves them. 0 never does.
+    pub sync_ahead: u64,
 }
 
 /// Reads a file front to back.

@@ -649,8 +649,15 @@ struct MemWritableFile {
     buffer: AppendBuffer,
     /// Where the buffer's first byte belongs.
     written: u64,
+    sync_ahead: u64,
+    /// Where the zeros end that the file was given ahead.
+    end_of_zeros: u64,
+    was_synced: bool,
     closed: bool,
 }
+
+/// Memory is no faster for it; so much shows what a crash leaves.
+const MOST_SYNC_AHEAD: u64 = 4 << 10;
 
 impl MemWritableFile {
     fn new(fs: &MemFileSystem, inode: Arc<Inode>, path: &Path, options: WriteOptions, start: u64) -> Self {
@@ -660,8 +667,32 @@ impl MemWritableFile {
             path: path.into(),
             buffer: AppendBuffer::new(options.buffer_bytes),
             written: start,
+            sync_ahead: options.sync_ahead.min(MOST_SYNC_AHEAD),
+            end_of_zeros: 0,
+            was_synced: false,
             closed: false,
         }
+    }
+
+    fn set_len(&self, kind: OpKind, size: u64) -> Result<()> {
+        let _op = self.fs.begin(kind, &self.path, 0, size)?;
+        let (tracked, now) = (self.fs.shared.tracked, self.fs.shared.now());
+        self.inode.set_len(size, tracked, now).map_err(|errno| failed(&self.path, kind.act(), errno))
+    }
+
+    /// Moves the end of the file ahead if the bytes to be synced have reached it.
+    fn grow_ahead(&mut self) -> Result<()> {
+        let again = std::mem::replace(&mut self.was_synced, true);
+        if self.sync_ahead == 0 || !again || self.written < self.inode.len() {
+            return Ok(());
+        }
+        let end = self.written + self.sync_ahead;
+        match self.set_len(OpKind::Allocate, end) {
+            Ok(()) => self.end_of_zeros = end,
+            Err(error) if error.is_no_space() => self.sync_ahead = 0,
+            Err(error) => return Err(error),
+        }
+        Ok(())
     }
 
     fn check_open(&self) -> Result<()> {
@@ -702,6 +733,7 @@ impl WritableFile for MemWritableFile {
 
     fn sync(&mut self) -> Result<()> {
         self.flush()?;
+        self.grow_ahead()?;
         let mut op = self.fs.begin(OpKind::Sync, &self.path, 0, self.written)?;
         let Some(failure) = op.sync_fault(&self.path) else {
             self.fs.make_durable(&self.inode);
@@ -732,11 +764,8 @@ impl WritableFile for MemWritableFile {
 
     fn truncate(&mut self, size: u64) -> Result<()> {
         self.flush()?;
-        let _op = self.fs.begin(OpKind::Truncate, &self.path, 0, size)?;
-        let (tracked, now) = (self.fs.shared.tracked, self.fs.shared.now());
-        let truncated = self.inode.set_len(size, tracked, now);
-        truncated.map_err(|errno| failed(&self.path, OpKind::Truncate.act(), errno))?;
-        self.written = size;
+        self.set_len(OpKind::Truncate, size)?;
+        (self.written, self.end_of_zeros) = (size, 0);
         Ok(())
     }
 
@@ -744,9 +773,12 @@ impl WritableFile for MemWritableFile {
         if self.closed {
             return Ok(());
         }
-        let flushed = self.flush();
+        let mut closed = self.flush();
+        if closed.is_ok() && self.end_of_zeros > self.written {
+            closed = self.set_len(OpKind::Truncate, self.written);
+        }
         self.closed = true;
-        flushed
+        closed
     }
 
     fn path(&self) -> &Path {

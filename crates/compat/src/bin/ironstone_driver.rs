@@ -178,6 +178,9 @@ fn column_family(db: &Db, name: &str) -> Result<ColumnFamily> {
 }
 
 fn run_action(db: &Db, families: &[ColumnFamily], action: &str) -> Result<()> {
+    if action == "sync" {
+        return db.sync_wal();
+    }
     for family in families {
         if action != "none" {
             db.flush_cf(&FlushOptions::default(), family)?;

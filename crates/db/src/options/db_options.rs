@@ -67,7 +67,9 @@ option_struct! {
         stats_dump_period_sec: u32 = 600, Mutable, V7;
         /// Tell the system that table files are read at random.
         advise_random_on_open: bool = true, Fixed, V7;
-        /// Reserve disk space for files before they are written.
+        /// Reserve disk space for files before they are written: a WAL that is synced again and again grows 1 MiB ahead,
+        /// in zeros, which spares most syncs the file system's journal. Closing it cuts them off; a crash leaves them.
+        /// A secondary instance of RocksDB does not look behind them for what comes later; one of Ironstone does.
         allow_fallocate: bool = true, Fixed, V7;
         /// Read table files past the page cache.
         use_direct_reads: bool = false, Fixed, V7;

@@ -545,8 +545,10 @@ impl CommitPipeline {
             // All that these hold comes to tables before the next write. No sync of theirs is to be trusted.
             io.unsynced.clear();
         } else {
-            if !closed.synced {
-                io.unsynced.push((old_number, old));
+            match closed.synced {
+                // Under the io lock: nobody can have reused the file yet.
+                true => close_synced(old),
+                false => io.unsynced.push((old_number, old)),
             }
             let before = PredecessorWal {
                 number: old_number,
@@ -664,11 +666,17 @@ impl LogIo {
             let number = *number;
             let result = file.sync();
             self.note(result)?;
-            self.unsynced.remove(0);
+            let (_, file) = self.unsynced.remove(0);
+            close_synced(file);
             self.synced_closed.push(number);
         }
         Ok(())
     }
+}
+
+/// Closes a WAL that is durable. If the zeros behind its end cannot be cut off, they stay; readers know them.
+fn close_synced(mut file: Box<dyn WritableFile>) {
+    let _ = file.close();
 }
 
 /// Whether the last write of a thread was logged by another one, together with its own.

@@ -203,6 +203,9 @@ pub(crate) fn memtable_of(
     DbMemTable::new(table, id, options, memory.charge())
 }
 
+/// A few thousand synced writes; a crash leaves as many zeros at most.
+const WAL_SYNC_AHEAD: u64 = 1 << 20;
+
 /// Creates WAL `number`, over the bytes of an old one if there is one to reuse.
 pub(crate) fn create_wal(
     env: &Env,
@@ -215,6 +218,7 @@ pub(crate) fn create_wal(
     let write_options = WriteOptions {
         bytes_per_sync: options.wal_bytes_per_sync,
         full_sync: options.use_fsync,
+        sync_ahead: if options.allow_fallocate { WAL_SYNC_AHEAD } else { 0 },
         ..WriteOptions::default()
     };
     // Records always carry the log's number, not only where files are reused: after a power loss a file

@@ -2,7 +2,7 @@
 
 use crate::disk::{DIR, Disk, forward, fresh, get_in, refused};
 use ironstone::vfs::fault::{Fault, FaultRule};
-use ironstone::vfs::{FileSystem, OpKind};
+use ironstone::vfs::OpKind;
 use ironstone::{
     Code, ColumnFamily, ColumnFamilyDescriptor, CompactRangeOptions, Db, EventListener, FlushOptions,
     ReadOptions, TableFileCreationInfo, TableFileCreationReason, UserComparator, WriteBatch, WriteOptions,
@@ -89,11 +89,11 @@ fn a_damaged_wal_is_not_given_up_while_tables_hold_later_writes() {
         batch.put_cf(&other, "k", number.to_string());
         db.write(&batch, &WriteOptions::synced()).unwrap();
     }
+    let end = db.sorted_wal_files().unwrap().last().unwrap().size as usize;
     db.flush_cf(&FlushOptions::default(), &other).unwrap();
     for strict in [true, false] {
         let after = disk.lose_power();
-        let end = after.fs.size(&wal).unwrap() as usize;
-        after.fs.corrupt(&wal, |bytes| bytes[end / 2..].fill(0x55)).unwrap();
+        after.fs.corrupt(&wal, |bytes| bytes[end / 2..end].fill(0x55)).unwrap();
         let mut options = options.clone();
         options.db.strict_wal_recovery = strict;
         let error = refused(after.open_families(&options, &["other"]), Code::Corruption, ".log");

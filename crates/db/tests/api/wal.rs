@@ -10,6 +10,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How many bytes of the newest WAL hold writes.
+fn wal_size(db: &Db) -> u64 {
+    db.sorted_wal_files().unwrap().last().unwrap().size
+}
+
 // ---- what a write promises ----
 
 #[test]
@@ -105,17 +110,33 @@ const MODES: [WalRecoveryMode; 4] = [
 ];
 
 /// What opening gives under each of [`MODES`], on a disk where `change` has been made to a WAL of four
-/// synced writes; `error` if it is refused, which must be with the name of the WAL.
+/// synced writes; `error` if it is refused, which must be with the name of the WAL. Whether zeros follow, as a crash
+/// leaves them in a WAL that is synced often, makes no difference.
 fn recovered(change: impl Fn(&mut Vec<u8>, &[u64]), strict: bool) -> [String; 4] {
+    let [found, before_zeros] = [false, true].map(|zeros| recovered_once(&change, strict, zeros));
+    assert_eq!(found, before_zeros);
+    found
+}
+
+fn recovered_once(change: &impl Fn(&mut Vec<u8>, &[u64]), strict: bool, zeros: bool) -> [String; 4] {
     MODES.map(|mode| {
         let (disk, db) = fresh();
         let wal = disk.newest(".log");
         let ends = ["a", "b", "c", "d"].map(|key| {
             put_synced(&db, key, "0123456789");
-            disk.fs.size(&wal).unwrap()
+            wal_size(&db)
         });
         let disk = disk.lose_power();
-        disk.fs.corrupt(&wal, |bytes| change(bytes, &ends)).unwrap();
+        let end_of_zeros = disk.fs.size(&wal).unwrap() as usize;
+        assert!(end_of_zeros > ends[3] as usize);
+        let change = |bytes: &mut Vec<u8>| {
+            bytes.truncate(ends[3] as usize);
+            change(bytes, &ends);
+            if zeros {
+                bytes.resize(bytes.len().max(end_of_zeros), 0);
+            }
+        };
+        disk.fs.corrupt(&wal, change).unwrap();
         let mut options = disk.options();
         options.db.wal_recovery_mode = mode;
         options.db.strict_wal_recovery = strict;
@@ -158,6 +179,44 @@ fn zeros_behind_the_last_record_are_reserved_space() {
     let zeros = |bytes: &mut Vec<u8>, _: &[u64]| bytes.resize(bytes.len() + 5000, 0);
     let found = recovered(zeros, true);
     assert_eq!((&*found[0], &*found[2], &*found[3]), ("a b c d", "a b c d", "a b c d"));
+}
+
+/// Most syncs of a WAL that is synced often write data and no size.
+#[test]
+fn a_wal_that_is_synced_often_grows_ahead_and_is_cut_when_it_is_closed() {
+    for allow_fallocate in [true, false] {
+        let disk = Disk::new();
+        let mut options = disk.options();
+        options.db.allow_fallocate = allow_fallocate;
+        let db = disk.open_with(&options);
+        let (first, size) = (disk.newest(".log"), |wal: &Path| disk.fs.size(wal).unwrap());
+        put_synced(&db, "a", "1");
+        assert_eq!(size(&first), wal_size(&db), "one sync may be all");
+        put_synced(&db, "b", "2");
+        assert_eq!(size(&first) > wal_size(&db), allow_fallocate);
+        let ahead = size(&first);
+        (0..20).for_each(|_| put_synced(&db, "c", "3"));
+        assert_eq!(size(&first) == ahead, allow_fallocate, "it need not grow each time");
+        for after in [disk.kill(), disk.lose_power()] {
+            assert_eq!(all(&after.open_with(&options)), "a=1 b=2 c=3");
+        }
+        // The next WAL is told how much the last one held, not how long it was.
+        let held = wal_size(&db);
+        disk.faults.arm();
+        let kept = disk.faults.add(FaultRule::error(FaultError::Io).on(&[OpKind::Remove]).path(".log"));
+        db.flush().unwrap();
+        disk.wait_until("the first WAL is closed", || size(&first) == held);
+        disk.faults.clear();
+        drop(kept);
+        put_synced(&db, "d", "4");
+        put_synced(&db, "e", "5");
+        for after in [disk.kill(), disk.lose_power()] {
+            assert_eq!(all(&after.open_with(&options)), "a=1 b=2 c=3 d=4 e=5");
+        }
+        let (second, held) = (disk.newest(".log"), wal_size(&db));
+        db.close().unwrap();
+        assert_eq!(size(&second), held);
+    }
 }
 
 #[test]

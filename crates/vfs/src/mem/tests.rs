@@ -440,6 +440,32 @@ fn no_lock_outlives_the_machine() {
 }
 
 #[test]
+fn a_file_grows_ahead_of_its_syncs() {
+    let (fs, path) = (new_fs(), Path::new("/a"));
+    let mut file = fs.create(path, WriteOptions { sync_ahead: 100, ..WriteOptions::default() }).unwrap();
+    sync_dir(&fs, "/");
+    for (written, size) in [(60, 60), (120, 220), (180, 220), (240, 340)] {
+        file.append(&[7; 60]).unwrap();
+        file.sync().unwrap();
+        assert_eq!((file.size(), fs.size(path).unwrap()), (written, size));
+    }
+    let crashed = fs.crash(CrashPolicy::DropUnsynced, 1);
+    assert_eq!(read(&crashed, "/a").unwrap(), [vec![7; 240], vec![0; 100]].concat());
+    file.close().unwrap();
+    assert_eq!(read(&fs, "/a").unwrap(), [7; 240]);
+
+    // A disk without room for it takes the writes.
+    let mut file = fs.create(path, WriteOptions { sync_ahead: 100, ..WriteOptions::default() }).unwrap();
+    fs.set_capacity(Some(300));
+    for _ in 0..5 {
+        file.append(&[8; 50]).unwrap();
+        file.sync().unwrap();
+    }
+    file.close().unwrap();
+    assert_eq!(read(&fs, "/a").unwrap(), [8; 250]);
+}
+
+#[test]
 fn a_full_disk_takes_what_fits() {
     for fs in [MemFileSystem::new(), MemFileSystem::volatile()] {
         fs.set_capacity(Some(1000));

@@ -26,6 +26,43 @@ fn reserved_space_is_given_back_at_close() {
 }
 
 #[test]
+fn a_file_that_is_synced_again_grows_ahead_until_it_is_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (fs, path) = (OsFileSystem::new(), dir.path().join("000001.log"));
+    let options = WriteOptions { sync_ahead: 8192, ..WriteOptions::default() };
+    let append = |file: &mut Box<dyn WritableFile>, bytes: &[u8]| {
+        file.append(bytes).unwrap();
+        file.sync().unwrap();
+        fs.size(&path).unwrap()
+    };
+    let mut file = fs.create(&path, options).unwrap();
+    assert_eq!(append(&mut file, b"one"), 3);
+    if append(&mut file, b"two") == 6 {
+        println!("SKIP: this file system reserves nothing");
+        return;
+    }
+    assert_eq!((fs.size(&path).unwrap(), file.size()), (6 + 8192, 6));
+    assert_eq!(append(&mut file, &[b'3'; 8000]), 6 + 8192);
+    assert_eq!(append(&mut file, b""), 6 + 8192, "nothing to sync");
+    assert_eq!(append(&mut file, &[b'4'; 200]), 6 + 8200 + 8192);
+    let written = [b"onetwo".as_slice(), &[b'3'; 8000], &[b'4'; 200]].concat();
+    assert_eq!(fs.read_all(&path).unwrap(), [&*written, &[0; 8192]].concat());
+    file.close().unwrap();
+    assert_eq!(fs.read_all(&path).unwrap(), written);
+
+    // The bytes of an earlier life stay, as does what lies behind them.
+    let reused = dir.path().join("000002.log");
+    let mut file = fs.reuse(&path, &reused, options).unwrap();
+    for _ in 0..3 {
+        file.append(b"new").unwrap();
+        file.sync().unwrap();
+    }
+    assert_eq!(fs.size(&reused).unwrap(), written.len() as u64);
+    file.close().unwrap();
+    assert_eq!(fs.read_all(&reused).unwrap(), [b"newnewnew", &written[9..]].concat());
+}
+
+#[test]
 fn a_fifo_is_refused_and_does_not_block() {
     let dir = tempfile::tempdir().unwrap();
     let (fs, path) = (OsFileSystem::new(), dir.path().join("CURRENT"));

@@ -143,6 +143,27 @@ impl Target {
         }
     }
 
+    /// Adds `sync_ahead` bytes that read as zeros behind `end`, and says whether the file system does that.
+    fn extend(&mut self, end: u64) -> Result<bool> {
+        let fd = self.fd()?;
+        let len = self.options.sync_ahead;
+        if len == 0 || !self.dirty {
+            return Ok(false);
+        }
+        let _timer = PerfTimer::io(IoMetric::AllocateNanos);
+        match retry_on_intr(|| rustix::fs::fallocate(fd, FallocateFlags::empty(), end, len)) {
+            Ok(()) => {
+                self.allocated_end = self.allocated_end.max(end + len);
+                Ok(true)
+            }
+            Err(Errno::IO) => Err(self.fail("allocate space for", Errno::IO)),
+            Err(_) => {
+                self.options.sync_ahead = 0;
+                Ok(false)
+            }
+        }
+    }
+
     fn set_len(&mut self, size: u64) -> Result<()> {
         let truncated = retry_on_intr(|| rustix::fs::ftruncate(self.fd.as_ref().ok_or(Errno::BADF)?, size));
         truncated.map_err(|errno| self.fail(&format!("truncate to {size} bytes"), errno))?;
@@ -180,6 +201,10 @@ pub(super) struct OsWritableFile {
     written: u64,
     /// A reused file has old bytes behind what was written, which are not to be cut off.
     end_of_old: u64,
+    /// Where the zeros end that the file was given ahead.
+    end_of_zeros: u64,
+    /// Whether it was synced before. A file that is synced once does not grow ahead.
+    was_synced: bool,
 }
 
 impl OsWritableFile {
@@ -190,12 +215,24 @@ impl OsWritableFile {
             buffer: AppendBuffer::new(options.buffer_bytes),
             written: start,
             end_of_old: 0,
+            end_of_zeros: 0,
+            was_synced: false,
         }
     }
 
     /// Writes over a file of `len` bytes, from its start on.
     pub(super) fn over(fd: OwnedFd, path: &Path, options: WriteOptions, len: u64) -> Self {
         Self { end_of_old: len, ..Self::new(fd, path, options, 0) }
+    }
+
+    /// Moves the end of the file ahead if the bytes to be synced have reached it.
+    fn grow_ahead(&mut self) -> Result<()> {
+        let again = std::mem::replace(&mut self.was_synced, true);
+        let is_due = self.written >= self.end_of_zeros.max(self.end_of_old);
+        if again && is_due && self.target.extend(self.written)? {
+            self.end_of_zeros = self.target.allocated_end;
+        }
+        Ok(())
     }
 }
 
@@ -219,6 +256,7 @@ impl WritableFile for OsWritableFile {
 
     fn sync(&mut self) -> Result<()> {
         self.flush()?;
+        self.grow_ahead()?;
         self.target.sync()
     }
 
@@ -234,7 +272,7 @@ impl WritableFile for OsWritableFile {
         self.flush()?;
         self.target.set_len(size)?;
         self.written = size;
-        self.end_of_old = 0;
+        (self.end_of_old, self.end_of_zeros) = (0, 0);
         self.target.write_back_started = self.target.write_back_started.min(page_floor(size));
         Ok(())
     }
