@@ -8,6 +8,7 @@ use crate::block::{Block, MetaCursor};
 use crate::block_builder::BlockBuilder;
 use ironstone_base::Corrupt;
 use ironstone_base::coding::{get_varint64, put_varint64};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// The name of the property that marks files made outside of a database, and their version.
@@ -230,24 +231,24 @@ impl TableProperties {
         let mut properties = Self::default();
         let mut cursor = MetaCursor::new(block);
         while let Some((name, value_at, value)) = cursor.next()? {
-            let name = String::from_utf8_lossy(name).into_owned();
+            let name = text_of(name);
             if name == EXTERNAL_SST_GLOBAL_SEQNO && value.len() == 8 {
                 properties.external_sst_file_global_seqno_offset = block_offset + value_at as u64;
             }
-            properties.insert(name, value)?;
+            properties.insert(&name, value)?;
         }
         Ok(properties)
     }
 
-    fn insert(&mut self, name: String, mut value: &[u8]) -> Result<(), Corrupt> {
-        if let Some(number) = self.number_mut(&name) {
+    fn insert(&mut self, name: &str, mut value: &[u8]) -> Result<(), Corrupt> {
+        if let Some(number) = self.number_mut(name) {
             *number = get_varint64(&mut value).ok_or(Corrupt("properties: a number is not a varint"))?;
-        } else if let Some(text) = self.text_mut(&name) {
-            *text = String::from_utf8_lossy(value).into_owned();
+        } else if let Some(text) = self.text_mut(name) {
+            *text = text_of(value).into_owned();
         } else if name == SEQNO_TIME_MAPPING {
             self.seqno_to_time_mapping = value.to_vec();
         } else {
-            self.user_collected.insert(name, value.to_vec());
+            self.user_collected.insert(name.to_owned(), value.to_vec());
         }
         Ok(())
     }
@@ -281,6 +282,11 @@ impl TableProperties {
         self.for_each_text(|name, text| lines.push((name.to_owned(), text.to_owned())));
         lines
     }
+}
+
+/// As `String::from_utf8_lossy`, which looks at one byte after the other where this looks at many.
+pub(crate) fn text_of(bytes: &[u8]) -> Cow<'_, str> {
+    str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }
 
 #[cfg(test)]

@@ -115,6 +115,21 @@ pub fn groups(amounts: &Amounts) -> Vec<Group> {
         cached(&[("writelatency", "slowest of random writes", "--work writelatency")]),
         cached(&[("compact", "one compaction of everything, 1 thread", "--work compact")]),
         cached(&[(
+            "compact-lz4",
+            "one compaction of everything, 1 thread, LZ4",
+            "--work compact --compression lz4",
+        )]),
+        cached(&[(
+            "compact-800",
+            "one compaction of everything, values of 800 bytes, 1 thread",
+            "--work compact --value-bytes 800",
+        )]),
+        cached(&[(
+            "compact-800-lz4",
+            "one compaction of everything, values of 800 bytes, 1 thread, LZ4",
+            "--work compact --value-bytes 800 --compression lz4",
+        )]),
+        cached(&[(
             "manydatabases",
             "200 databases that share 512 MiB: filled, read, settled",
             "--work manydatabases --shared-mib 512 --value-bytes 1000",

@@ -1,8 +1,8 @@
 //! Column families come, go, and stay apart.
 
 use crate::disk::{DIR, Disk, forward, fresh, get_in, refused};
-use ironstone::vfs::fault::{Fault, FaultRule};
 use ironstone::vfs::OpKind;
+use ironstone::vfs::fault::{Fault, FaultRule};
 use ironstone::{
     Code, ColumnFamily, ColumnFamilyDescriptor, CompactRangeOptions, Db, EventListener, FlushOptions,
     ReadOptions, TableFileCreationInfo, TableFileCreationReason, UserComparator, WriteBatch, WriteOptions,

@@ -153,7 +153,7 @@ impl Tail<'_> {
         let mut cursor = MetaCursor::new(&block);
         let mut named = Vec::new();
         while let Some((name, _, mut value)) = cursor.next().map_err(|bad| corrupt(bad.0))? {
-            let name = String::from_utf8_lossy(name).into_owned();
+            let name = properties::text_of(name).into_owned();
             let handle = BlockHandle::decode(&mut value).map_err(|bad| corrupt(bad.0))?;
             named.push((name, handle));
         }
