@@ -13,8 +13,10 @@ pub(crate) mod resume;
 use crate::engine::{Engine, State};
 use crate::listener::BackgroundErrorReason;
 use crate::options::DbOptions;
+use crate::table_cache::{TableSlot, open_in_turn};
 use crate::thread_list::{ThreadId, ThreadType};
 use crate::write::switch::Which;
+use ironstone_base::statistics::IoActivity;
 use ironstone_base::sync::atomic::Ordering;
 use ironstone_base::sync::{Arc, Condvar, Mutex, MutexGuard, thread};
 use ironstone_base::{Error, Result, Severity};
@@ -140,6 +142,22 @@ impl Workers {
             }
         }));
         workers
+    }
+
+    /// Starts a thread that opens `slots`.
+    pub(crate) fn open_tables(&mut self, engine: &Arc<Engine>, slots: Vec<Arc<TableSlot>>) {
+        let engine = Arc::clone(engine);
+        self.threads.push(thread::spawn_named("ironstone:open", move || {
+            let _activity = engine.statistics.is_some().then(|| IoActivity::DbOpen.begin());
+            let closing = || engine.cancelled.load(Ordering::Relaxed);
+            open_in_turn(slots, closing, |number, error| {
+                let mut state = engine.state.lock();
+                // A compaction may have replaced it meanwhile.
+                if state.versions.live_files().contains(&number) {
+                    engine.stop_writes(&mut state, error, BackgroundErrorReason::AsyncFileOpen);
+                }
+            });
+        }));
     }
 
     /// Starts the threads that the options ask for and that were never started.

@@ -12,6 +12,7 @@ use crate::read::read_options::ReadOptions;
 use crate::read::source::{IteratorSource, Places};
 use crate::read::view::SuperVersion;
 use crate::snapshot::Snapshot;
+use crate::table_cache::TableSlot;
 use crate::thread_list::ThreadOperation;
 use crate::write::commit::{LogLevel, LoggedByOther};
 use crate::write_batch::WriteBatch;
@@ -107,6 +108,13 @@ impl Db {
     pub(crate) fn start_missing_workers(&self) {
         if let Some(workers) = &mut *self.workers.lock() {
             workers.start_missing(&self.engine);
+        }
+    }
+
+    /// Opens `slots` in the background.
+    pub(crate) fn open_tables(&self, slots: Vec<Arc<TableSlot>>) {
+        if let Some(workers) = &mut *self.workers.lock() {
+            workers.open_tables(&self.engine, slots);
         }
     }
 

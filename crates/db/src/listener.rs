@@ -219,6 +219,8 @@ pub enum BackgroundErrorReason {
     WriteCallback,
     /// The MANIFEST was written for something else: a column family, a file from outside.
     ManifestWrite,
+    /// A table was opened after the database was, with `open_files_async`.
+    AsyncFileOpen,
     /// A background thread panicked.
     Internal,
 }
@@ -230,6 +232,7 @@ impl std::fmt::Display for BackgroundErrorReason {
             Self::Compaction => "compaction",
             Self::WriteCallback => "writing the WAL",
             Self::ManifestWrite => "writing the MANIFEST",
+            Self::AsyncFileOpen => "opening a table",
             Self::Internal => "a background job",
         })
     }

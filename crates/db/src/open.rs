@@ -14,7 +14,7 @@ use crate::options::{ColumnFamilyOptions, DbOptions, Options};
 use crate::settings::{Settings, TablePlace};
 use crate::snapshot::SnapshotList;
 use crate::state_lock::StateLock;
-use crate::table_cache::{TableCache, open_all};
+use crate::table_cache::{TableCache, check_files, open_all};
 use crate::thread_list::ThreadList;
 use crate::write::commit::{CommitPipeline, LogLevel};
 use crate::write::controller::WriteController;
@@ -213,11 +213,17 @@ pub(crate) fn open(
         };
         families.insert(family.id, builder.build(family.id, &descriptor.options, &family.name, &versions)?);
     }
+    let mut open_later = Vec::new();
     if options.paranoid_checks {
         let views: Vec<_> = families.values().map(|family| family.data.view()).collect();
         let levels = views.iter().flat_map(|view| &view.levels);
         let slots: Vec<_> = levels.flat_map(|level| level.tables.iter().cloned()).collect();
-        open_all(&slots)?;
+        if options.open_files_async {
+            check_files(&slots)?;
+            open_later = slots;
+        } else {
+            open_all(&slots)?;
+        }
     }
 
     let mut recovery = recover_wals::Recovery {
@@ -355,6 +361,9 @@ pub(crate) fn open(
         background::purge::remove_strangers(&engine, replayed.lost_wal, aside.as_ref())?;
     }
     let db = Db::start(Arc::clone(&engine));
+    if !open_later.is_empty() {
+        db.open_tables(open_later);
+    }
     if !read_only {
         engine.track_tables();
         if let Some(manager) = &engine.write_buffer_manager {

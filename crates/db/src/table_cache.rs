@@ -4,12 +4,12 @@ use arc_swap::ArcSwapOption;
 use ironstone_base::statistics::{Histogram, IoActivity, Ticker};
 use ironstone_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use ironstone_base::sync::{Arc, Mutex, Weak, thread};
-use ironstone_base::{FileNumber, Result, SequenceNumber, file_name};
+use ironstone_base::{Error, FileNumber, Result, SequenceNumber, file_name};
 use ironstone_sst::{KeyHash, OpenOptions, TableOptions, TableReader};
 use ironstone_version::FileMetaData;
 use ironstone_vfs::{FileSystem, OpenHints, RandomAccessFile, StatsTimer};
 use std::collections::{HashMap, VecDeque};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// All tables of a database that some version refers to, and a bound on how many are open.
 pub(crate) struct TableCache {
@@ -181,6 +181,32 @@ pub(crate) fn open_all(slots: &[Arc<TableSlot>]) -> Result<()> {
     failure.into_inner().map_or(Ok(()), Err)
 }
 
+/// Opens `slots` one after the other until `stop` says so, and hands `failed` what cannot be opened.
+pub(crate) fn open_in_turn(
+    slots: Vec<Arc<TableSlot>>,
+    stop: impl Fn() -> bool,
+    failed: impl Fn(FileNumber, Error),
+) {
+    for slot in slots.into_iter().take_while(|_| !stop()) {
+        if let Err(error) = slot.reader() {
+            failed(slot.meta.number, error);
+        }
+    }
+}
+
+/// Whether the files of `slots` are there in their sizes.
+pub(crate) fn check_files(slots: &[Arc<TableSlot>]) -> Result<()> {
+    slots.iter().try_for_each(|slot| slot.opener.check_file(&slot.meta))
+}
+
+fn check_size(path: &Path, found: u64, meta: &FileMetaData) -> Result<()> {
+    if found == meta.file_size {
+        return Ok(());
+    }
+    let what = format!("table has {found} bytes, but the MANIFEST says {}", meta.file_size);
+    Err(Error::corruption_at(path, found.min(meta.file_size), what))
+}
+
 impl TableSlot {
     /// The size of the file.
     pub(crate) fn file_size(&self) -> u64 {
@@ -275,14 +301,7 @@ impl TableOpener {
             statistics.record(Ticker::NoFileOpens, 1);
         }
         let _timer = StatsTimer::start(statistics, Histogram::TableOpenIoMicros);
-        if file.size() != meta.file_size {
-            let found = file.size();
-            return Err(ironstone_base::Error::corruption_at(
-                file.path(),
-                found.min(meta.file_size),
-                format!("table has {found} bytes, but the MANIFEST says {}", meta.file_size),
-            ));
-        }
+        check_size(file.path(), file.size(), meta)?;
         let mut options = OpenOptions::new(Arc::clone(&self.table), meta.number);
         options.level = level;
         options.largest_sequence = Some(SequenceNumber(meta.largest_seqno.0));
@@ -291,6 +310,19 @@ impl TableOpener {
         options.skip_filters = self.table.comparator.different_bytes_may_be_equal();
         options.expected_unique_id = self.verify_unique_id.then_some(meta.unique_id);
         TableReader::open(file, meta.file_size, options)
+    }
+
+    /// Whether the file is there in its size.
+    fn check_file(&self, meta: &FileMetaData) -> Result<()> {
+        let path = file_name::table(&self.dir, meta.number);
+        match self.fs.size(&path) {
+            Err(missing) if missing.is_path_not_found() => {
+                let legacy = file_name::leveldb_table(&self.dir, meta.number);
+                let size = self.fs.size(&legacy).map_err(|_| missing)?;
+                check_size(&legacy, size, meta)
+            }
+            size => check_size(&path, size?, meta),
+        }
     }
 
     /// Opens the file under its name, or under the one that LevelDB gave it.

@@ -33,6 +33,8 @@ pub fn random_db_options(rng: &mut impl Rng, env: &Env) -> DbOptions {
         compaction_readahead_size: *[2 << 20, 8192].choose(rng).expect("not empty"),
         prefix_seek_opt_in_only: rng.random_bool(0.2),
         max_bgerror_resume_count: *[i32::MAX, 0].choose(rng).expect("not empty"),
+        open_files_async: rng.random_bool(0.2),
+        allow_fallocate: rng.random_bool(0.8),
         recycle_log_file_num: *[0, 0, 2].choose(rng).expect("not empty"),
         // Nobody waits so long, and a simulated wait is not allowed to end by itself for ever.
         max_compaction_trigger_wakeup_seconds: 0,

@@ -83,6 +83,12 @@ option_struct! {
         error_if_exists: bool = false, Fixed, V7;
         /// Stop at the first sign of damage instead of going on with what is left.
         paranoid_checks: bool = true, Fixed, V7;
+        /// Look only whether tables are there in their sizes when the database is opened, and open them in the background
+        /// afterwards: a database of 10,000 tables is there at once. A table that cannot be opened is then an error of the
+        /// reads that need it, and one of the background (`BackgroundErrorReason::AsyncFileOpen`), after which nothing is
+        /// written. A database that is opened for reading only opens each table at the first read of it; a secondary
+        /// instance opens all at once all the same, since its primary may remove them.
+        open_files_async: bool = false, Fixed, Later;
         /// Count the entries of a flush on both sides and compare.
         flush_verify_memtable_count: bool = true, Fixed, V7;
         /// Count the entries of a compaction on both sides and compare.
@@ -159,7 +165,6 @@ option_struct! {
         ignored("allow_mmap_writes", "bool", "false", Change::Fixed, Since::V7, "files are written, not mapped");
         ignored("use_direct_io_for_compaction_reads", "bool", "false", Change::Fixed, Since::Later, "only use of the page cache depends on it");
         ignored("is_fd_close_on_exec", "bool", "true", Change::Fixed, Since::V7, "files are always closed on exec");
-        ignored("open_files_async", "bool", "false", Change::Fixed, Since::Later, "only the speed of opening depends on it");
         ignored("skip_stats_update_on_db_open", "bool", "false", Change::Fixed, Since::V7, "opening reads no statistics from tables");
         ignored("use_adaptive_mutex", "bool", "false", Change::Fixed, Since::V7, "locks always spin before they sleep");
         ignored("max_file_opening_threads", "int", "16", Change::Fixed, Since::V7, "only the speed of opening depends on it");

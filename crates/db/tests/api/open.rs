@@ -1,12 +1,18 @@
 //! Opening, creating, locking, reading only, closing, destroying.
 
 use crate::disk::{DIR, Disk, all, fresh, get, put_synced, refused};
+use ironstone::statistics::Ticker;
+use ironstone::vfs::fault::{Fault, FaultRule};
 use ironstone::vfs::mem::CrashPolicy;
-use ironstone::vfs::{FileSystem, WriteOptions as FileOptions};
+use ironstone::vfs::{FileSystem, OpKind, WriteOptions as FileOptions};
 use ironstone::{
-    Code, CompactRangeOptions, Db, Options, ReadOptions, UserComparator, WriteBatch, WriteOptions,
+    BackgroundErrorReason, Code, CompactRangeOptions, Db, EventListener, Options, ReadOptions, Statistics,
+    UserComparator, WriteBatch, WriteOptions,
 };
+use ironstone_base::sync::Mutex;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 fn write_file(disk: &Disk, path: &str, bytes: &[u8]) {
     let mut file = disk.fs.create(Path::new(path), FileOptions::default()).unwrap();
@@ -309,6 +315,88 @@ fn a_table_that_is_not_the_one_that_was_written_is_noticed() {
     refused(disk.try_open(&disk.options()), Code::Corruption, "the MANIFEST says");
     disk.fs.corrupt(&tables[0], |bytes| *bytes = first.clone()).unwrap();
     assert_eq!(all(&disk.open()), "a=v b=v");
+}
+
+/// Three tables, by age, of a database that is closed; with a key in each.
+fn three_tables() -> (Disk, Vec<PathBuf>) {
+    let (disk, db) = fresh();
+    for key in ["a", "b", "c"] {
+        db.put(key, "v").unwrap();
+        db.flush().unwrap();
+    }
+    drop(db);
+    let tables = disk.files(".sst");
+    assert_eq!(tables.len(), 3);
+    (disk, tables)
+}
+
+#[test]
+fn tables_are_opened_after_the_database_if_that_is_wished() {
+    let (disk, tables) = three_tables();
+    let mut options = disk.options();
+    options.db.open_files_async = true;
+    let statistics = Arc::new(Statistics::new());
+    options.db.statistics = Some(Arc::clone(&statistics));
+    let opened = || statistics.ticker(Ticker::NoFileOpens);
+    disk.faults.arm();
+    let slow = Fault::Delay(Duration::from_millis(100));
+    disk.faults.add(FaultRule::new(slow).on(&[OpKind::Read]).path(".sst"));
+    let db = disk.open_with(&options);
+    assert!(opened() < 3, "the database is there before its tables are open");
+    assert_eq!(get(&db, "c"), "v", "and is read");
+    drop(db); // Does not wait for the others.
+    disk.faults.clear();
+
+    let before = opened();
+    let db = disk.open_with(&options);
+    disk.wait_until("all tables are open", || opened() == before + 3);
+    assert_eq!(all(&db), "a=v b=v c=v");
+    assert_eq!(opened(), before + 3);
+    db.put("d", "v").unwrap();
+    drop((db, tables));
+
+    // Nobody waits for tables that are only read.
+    let before = opened();
+    let db = disk.open_read_only(&options, &[]).unwrap();
+    assert_eq!(opened(), before);
+    assert_eq!(all(&db), "a=v b=v c=v d=v");
+}
+
+#[test]
+fn tables_that_are_opened_later_are_missed_at_once_and_judged_later() {
+    let (disk, tables) = three_tables();
+    let mut options = disk.options();
+    options.db.open_files_async = true;
+    let missing = disk.kill();
+    missing.fs.remove(&tables[1]).unwrap();
+    let name = tables[1].to_str().unwrap();
+    let error = missing.try_open(&options).unwrap_err();
+    assert!(error.is_path_not_found() && error.to_string().contains(name), "{error}");
+    let short = disk.kill();
+    short.fs.corrupt(&tables[1], |bytes| bytes.truncate(bytes.len() - 1)).unwrap();
+    refused(short.try_open(&options), Code::Corruption, name);
+
+    disk.fs.corrupt(&tables[1], |bytes| bytes.iter_mut().rev().take(40).for_each(|byte| *byte ^= 1)).unwrap();
+    refused(disk.try_open(&disk.options()), Code::Corruption, name);
+    let listener = Arc::new(Failures::default());
+    options.db.listeners = vec![Arc::clone(&listener) as Arc<dyn EventListener>];
+    let db = disk.open_with(&options);
+    assert_eq!(get(&db, "a"), "v", "what is healthy is read");
+    assert!(db.get("b").unwrap_err().to_string().contains(name));
+    disk.wait_until("the background finds it", || db.put("d", "v").is_err());
+    let error = db.put("d", "v").unwrap_err();
+    assert!(error.is_corruption() && error.to_string().contains(name), "{error}");
+    disk.wait_until("the listener is told", || !listener.0.lock().is_empty());
+    assert_eq!(*listener.0.lock(), [BackgroundErrorReason::AsyncFileOpen]);
+}
+
+#[derive(Default)]
+struct Failures(Mutex<Vec<BackgroundErrorReason>>);
+
+impl EventListener for Failures {
+    fn on_background_error(&self, reason: BackgroundErrorReason, _: &ironstone::Error) {
+        self.0.lock().push(reason);
+    }
 }
 
 #[test]
