@@ -59,6 +59,8 @@ pub enum Chore {
     Flush(usize),
     /// Switches the memtable of one and does not wait.
     StartFlush(usize),
+    /// Switches the memtables of all and does not wait.
+    StartFlushAll,
     /// Rewrites all tables of one.
     Compact(usize),
     /// Wants the tables of one compacted, and does not wait.
@@ -142,6 +144,10 @@ pub struct Plan {
     pub value_size: usize,
     /// One in so many writes is synced; 0 for none.
     pub sync_one_in: u32,
+    /// Whether flushes take all column families at once.
+    pub atomic_flush: bool,
+    /// Whether writes go around the WAL, which only makes sense with that.
+    pub unlogged: bool,
 }
 
 impl Plan {
@@ -174,7 +180,20 @@ impl Plan {
             nested: rng.random_bool(0.25).then(|| rng.random_range(0..60)),
             value_size: *[8, 200, 1500].choose(&mut rng).expect("not empty"),
             sync_one_in: *[0, 1, 3, 3, 10].choose(&mut rng).expect("not empty"),
+            atomic_flush: false,
+            unlogged: false,
         };
+        plan.atomic_flush = rng.random_bool(0.35);
+        plan.unlogged = plan.atomic_flush && rng.random_bool(0.6);
+        if plan.unlogged {
+            plan.sync_one_in = 0;
+            // A flush of one column family alone takes that one ahead of the others.
+            plan.chores.iter_mut().for_each(|chore| match chore {
+                Chore::Flush(_) | Chore::RemoveTables(..) => *chore = Chore::FlushAll,
+                Chore::StartFlush(_) => *chore = Chore::StartFlushAll,
+                _ => {}
+            });
+        }
         plan.families = families.min(caps.families);
         plan.writers.truncate(caps.writers);
         plan.writers.iter_mut().for_each(|batches| *batches = (*batches).min(caps.batches));
@@ -185,7 +204,12 @@ impl Plan {
 
     /// The options of the database.
     pub fn db_options(&self, env: &Env) -> DbOptions {
-        random_db_options(&mut self.generator(1), env)
+        let mut options = random_db_options(&mut self.generator(1), env);
+        options.atomic_flush = self.atomic_flush;
+        if self.unlogged {
+            options.recycle_log_file_num = 0; // The two exclude each other.
+        }
+        options
     }
     /// The options of column family `number`.
     pub fn family_options(&self, number: usize) -> ColumnFamilyOptions {

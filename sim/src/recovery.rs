@@ -89,6 +89,9 @@ fn without_logs(
             ));
         }
     }
+    if plan.unlogged {
+        history.check(&found, false).map_err(|problem| format!("without logs: {problem}"))?;
+    }
     let mut batch = WriteBatch::new();
     for cf in &cfs {
         batch.put_cf(cf, state::number_key(99), "1");

@@ -235,7 +235,7 @@ impl Stage {
             }
             let one_in = self.plan.sync_one_in;
             let sync = one_in > 0 && rng.random_ratio(1, one_in);
-            let options = WriteOptions { sync, ..WriteOptions::default() };
+            let options = WriteOptions { sync, disable_wal: self.plan.unlogged, ..WriteOptions::default() };
             let id = (writer, number);
             self.history.with(|history| history.issue(id, changes));
             let result = self.db.write(&batch, &options);
@@ -283,10 +283,13 @@ impl Stage {
     fn do_chore(&self, chore: Chore) -> (ironstone::Result<()>, bool) {
         let all: Vec<&ColumnFamily> = self.cfs.iter().collect();
         let of = |family: usize| &self.cfs[family.min(self.cfs.len() - 1)];
+        let no_wait = FlushOptions { wait: false, ..FlushOptions::default() };
+        let logged = !self.plan.unlogged;
         match chore {
             Chore::FlushAll => (self.db.flush_cfs(&FlushOptions::default(), &all), true),
             Chore::Flush(family) => (self.db.flush_cf(&FlushOptions::default(), of(family)), false),
-            Chore::StartFlush(family) => (self.db.flush_cf(&FlushOptions { wait: false }, of(family)), false),
+            Chore::StartFlush(family) => (self.db.flush_cf(&no_wait, of(family)), false),
+            Chore::StartFlushAll => (self.db.flush_cfs(&no_wait, &all), false),
             Chore::Compact(family) => {
                 (self.db.compact_range(&CompactRangeOptions::default(), of(family), None, None), false)
             }
@@ -297,8 +300,8 @@ impl Stage {
                 let refused = |error: &Error| error.code() == Code::InvalidArgument;
                 (promoted.or_else(|error| if refused(&error) { Ok(()) } else { Err(error) }), false)
             }
-            Chore::FlushWal(sync) => (self.db.flush_wal(sync), sync),
-            Chore::SyncWal => (self.db.sync_wal(), !self.buffered),
+            Chore::FlushWal(sync) => (self.db.flush_wal(sync), sync && logged),
+            Chore::SyncWal => (self.db.sync_wal(), !self.buffered && logged),
             Chore::Pause => {
                 let paused = self.db.pause_background_work();
                 self.clock.sleep(Duration::from_millis(1));
@@ -519,7 +522,8 @@ impl Stage {
         }
         faults.clear();
         // A flush in the background may have met the failure, and nobody wrote after it.
-        failed.fetch_or(db.background_error().is_some(), Ordering::SeqCst);
+        let stopped = db.background_error().is_some();
+        failed.fetch_or(stopped, Ordering::SeqCst);
         let closing = db.close();
         let flushed = closing.is_ok();
         failed.fetch_or(!flushed, Ordering::SeqCst);
@@ -540,7 +544,9 @@ impl Stage {
             matches!(plan.trouble, Trouble::Sync(_)) && (failed.load(Ordering::SeqCst) || in_background);
         // What manual flushing keeps in the process is handed over by a close that succeeds.
         let closed = plan.closes && !crashed && flushed;
-        let all = policy == CrashPolicy::KeepAll && !lossy && (closed || !buffered);
+        // What no WAL holds stays if closing could flush it.
+        let kept = if plan.unlogged { closed && !stopped } else { closed || !buffered };
+        let all = policy == CrashPolicy::KeepAll && !lossy && kept;
         let done = Done {
             batches: history.len(),
             operations: disk.op_count(),

@@ -8,6 +8,7 @@ use crate::column_family::ColumnFamily;
 use crate::engine::State;
 use crate::info_log::{info, warning};
 use crate::listener::BackgroundErrorReason;
+use crate::memtables::FlushReason;
 use crate::open::FamilyBuilder;
 use crate::options::ColumnFamilyOptions;
 use crate::write::switch::Which;
@@ -23,11 +24,14 @@ use ironstone_version::{ColumnFamilyConfig, FileMetaData, UNKNOWN_FILE_CHECKSUM_
 pub struct FlushOptions {
     /// Return only when the tables are durable. Default true.
     pub wait: bool,
+    /// Install the tables of all column families of the call in one step, as with
+    /// [`atomic_flush`](crate::DbOptions::atomic_flush). Default false.
+    pub force_atomic_flush: bool,
 }
 
 impl Default for FlushOptions {
     fn default() -> Self {
-        Self { wait: true }
+        Self { wait: true, force_atomic_flush: false }
     }
 }
 
@@ -83,9 +87,7 @@ impl Db {
         engine.write_failure()?;
         let mut options = options.clone();
         options.sanitize();
-        if engine.options().allow_ingest_behind {
-            options.keep_last_level();
-        }
+        options.sanitize_for(&engine.options());
         crate::options::validate(&engine.options(), &options)?;
         let options = &options;
         if name.is_empty() {
@@ -191,11 +193,15 @@ impl Db {
     pub fn flush_cf(&self, options: &FlushOptions, cf: &ColumnFamily) -> Result<()> {
         self.flush_cfs(options, &[cf])
     }
-    /// Writes the memtables of several column families to tables.
+    /// Writes the memtables of several column families to tables: one after the other, or with
+    /// [`force_atomic_flush`](FlushOptions::force_atomic_flush) and with `atomic_flush` all of them or none.
     pub fn flush_cfs(&self, options: &FlushOptions, cfs: &[&ColumnFamily]) -> Result<()> {
         cfs.iter().try_for_each(|cf| self.check_handle(cf))?;
         let ids: Vec<_> = cfs.iter().map(|cf| cf.id()).collect();
-        let which = Which::Of(ids.clone());
+        let which = match options.force_atomic_flush {
+            true => Which::Together(ids.clone()),
+            false => Which::Of(ids.clone(), FlushReason::Manual),
+        };
         if options.wait {
             return flush_and_wait(self.engine(), &which, &ids);
         }
@@ -221,7 +227,8 @@ impl Db {
         end: Option<&[u8]>,
     ) -> Result<()> {
         self.check_handle(cf)?;
-        flush_and_wait(self.engine(), &Which::Of(vec![cf.id()]), &[cf.id()])?;
+        let which = Which::Of(vec![cf.id()], FlushReason::ManualCompaction);
+        flush_and_wait(self.engine(), &which, &[cf.id()])?;
         manual::compact_range(self.engine(), cf, begin, end, options)
     }
     /// Compacts the tables `files` of `cf` into `output_level`, on this thread.

@@ -12,6 +12,7 @@ pub(crate) mod resume;
 
 use crate::engine::{Engine, State};
 use crate::listener::BackgroundErrorReason;
+use crate::memtables::FlushReason;
 use crate::options::DbOptions;
 use crate::table_cache::{TableSlot, open_in_turn};
 use crate::thread_list::{ThreadId, ThreadType};
@@ -305,5 +306,5 @@ fn flush_before_closing(engine: &Arc<Engine>) -> Result<()> {
     if unlogged.is_empty() {
         return Ok(());
     }
-    flush::flush_and_wait(engine, &Which::Of(unlogged.clone()), &unlogged)
+    flush::flush_and_wait(engine, &Which::Of(unlogged.clone(), FlushReason::Shutdown), &unlogged)
 }

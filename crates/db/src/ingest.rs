@@ -22,7 +22,7 @@ use crate::engine::{Engine, State};
 use crate::file_copy::{copy_file, link_or_copy, sync_file};
 use crate::info_log::{info, warning};
 use crate::listener::{BackgroundErrorReason, ExternalFileIngestionInfo};
-use crate::memtables::DbMemTable;
+use crate::memtables::{DbMemTable, FlushReason};
 use crate::read::view::SuperVersion;
 use crate::sst_file_writer::EXTERNAL_VERSION;
 use crate::write::switch::Which;
@@ -545,7 +545,7 @@ fn place(engine: &Arc<Engine>, jobs: &mut [Job]) -> Result<()> {
     // Most of what is in the way goes while everybody can still write.
     let ids = overlapping(engine, jobs, SequenceNumber::MAX)?;
     if !ids.is_empty() {
-        flush_and_wait(engine, &Which::Of(ids.clone()), &ids)?;
+        flush_and_wait(engine, &Which::Of(ids.clone(), FlushReason::ExternalFileIngestion), &ids)?;
     }
     // From here on no memtable is switched but by us: a flush that took writes from behind the reserved numbers
     // would wait for us, and we for it.

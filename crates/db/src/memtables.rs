@@ -34,6 +34,8 @@ pub(crate) struct DbMemTable {
     /// From the first range tombstone of an iterator on: no entry has a larger sequence number. 0: not kept. Raised before
     /// an entry is added, and so before readers may see it; begun under the log lock, before later writes get their numbers.
     newest: AtomicU64,
+    /// How many range tombstones make it full; 0: any number may be in it.
+    max_range_deletions: u64,
     /// What it counts as among the memtables of all databases.
     charge: Option<Charge>,
 }
@@ -63,6 +65,7 @@ impl DbMemTable {
             grown: AtomicBool::new(false),
             older_end: AtomicU64::new(u64::MAX),
             newest: AtomicU64::new(0),
+            max_range_deletions: options.memtable_max_range_deletions.into(),
             charge,
         })
     }
@@ -124,6 +127,10 @@ impl DbMemTable {
     /// Whether some write in it is in no WAL.
     pub(crate) fn has_unlogged_writes(&self) -> bool {
         self.unlogged.load(Ordering::Relaxed)
+    }
+    /// Whether no write has it as its place, applied or not. Certain under the log lock only.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.table.is_empty() && self.first_wal().is_none() && !self.has_unlogged_writes()
     }
 
     /// Whether it bounds how many merge operands of a key it holds.
@@ -224,6 +231,9 @@ impl DbMemTable {
             is_new = add_entry();
         } else if self.table.comparator().user.compare(key, value).is_lt() {
             self.table.add_range_tombstone(sequence, key, value, protection);
+            if self.has_too_many_ranges() {
+                self.full.store(true, Ordering::Relaxed);
+            }
         }
         let used = self.table.memory_usage();
         if used >= self.next_mark.load(Ordering::Relaxed) {
@@ -273,6 +283,10 @@ impl DbMemTable {
     pub(crate) fn is_full(&self) -> bool {
         self.full.load(Ordering::Relaxed)
     }
+    /// Whether it is full for its range tombstones (`memtable_max_range_deletions`).
+    pub(crate) fn has_too_many_ranges(&self) -> bool {
+        self.max_range_deletions > 0 && self.table.num_range_tombstones() >= self.max_range_deletions
+    }
 }
 
 /// By how much a memtable grows before somebody looks.
@@ -310,6 +324,8 @@ pub(crate) struct ImmutableMemTable {
     /// The WAL that was started when the memtable was switched: older ones are not needed for it.
     pub(crate) next_wal: FileNumber,
     pub(crate) reason: FlushReason,
+    /// Its table is to be installed together with those of all memtables that were switched with it.
+    pub(crate) atomic: bool,
 }
 
 /// Why a memtable was closed.
@@ -317,6 +333,8 @@ pub(crate) struct ImmutableMemTable {
 pub(crate) enum FlushReason {
     /// It was full.
     WriteBufferFull,
+    /// It had as many range tombstones as it may have.
+    MemtableMaxRangeDeletions,
     /// The memtables of all databases together took too much.
     WriteBufferManager,
     /// The WALs together were too large.
@@ -325,6 +343,14 @@ pub(crate) enum FlushReason {
     ErrorRecovery,
     /// Somebody asked for it.
     Manual,
+    /// Its keys are to be compacted.
+    ManualCompaction,
+    /// Files are ingested over its keys.
+    ExternalFileIngestion,
+    /// The files of the database are copied.
+    GetLiveFiles,
+    /// The database closes.
+    Shutdown,
 }
 
 impl FlushReason {
@@ -332,10 +358,15 @@ impl FlushReason {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::WriteBufferFull => "Write Buffer Full",
+            Self::MemtableMaxRangeDeletions => "Memtable Max Range Deletions",
             Self::WriteBufferManager => "Write Buffer Manager",
             Self::WalFull => "WAL Full",
             Self::ErrorRecovery => "Error Recovery",
             Self::Manual => "Manual Flush",
+            Self::ManualCompaction => "Manual Compaction",
+            Self::ExternalFileIngestion => "External File Ingestion",
+            Self::GetLiveFiles => "Get Live Files",
+            Self::Shutdown => "Shut down",
         }
     }
 }

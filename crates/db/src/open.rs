@@ -107,9 +107,7 @@ pub(crate) fn open(
     }
     for descriptor in &mut descriptors {
         notes.extend(descriptor.options.sanitize());
-        if options.allow_ingest_behind {
-            notes.extend(descriptor.options.keep_last_level());
-        }
+        notes.extend(descriptor.options.sanitize_for(&options));
         crate::options::validate(&options, &descriptor.options)?;
     }
     let started = env.clock.monotonic_nanos();

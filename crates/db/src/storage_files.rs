@@ -4,6 +4,7 @@ use crate::Db;
 use crate::admin::checksum_func_name;
 use crate::background::flush::flush_and_wait;
 use crate::engine::Engine;
+use crate::memtables::FlushReason;
 use crate::table_cache::TableSlot;
 use crate::write::switch::Which;
 use ironstone_base::sync::Arc;
@@ -178,7 +179,7 @@ fn flush_if_wanted(engine: &Arc<Engine>, wal_size_for_flush: u64) -> Result<()> 
     if ids.is_empty() {
         return Ok(());
     }
-    match flush_and_wait(engine, &Which::Of(ids.clone()), &ids) {
+    match flush_and_wait(engine, &Which::Of(ids.clone(), FlushReason::GetLiveFiles), &ids) {
         // One of them: what is left is flushed.
         Err(error) if error.code() == ironstone_base::Code::ColumnFamilyDropped => {
             flush_if_wanted(engine, wal_size_for_flush)

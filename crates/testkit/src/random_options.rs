@@ -29,6 +29,7 @@ pub fn random_db_options(rng: &mut impl Rng, env: &Env) -> DbOptions {
         max_manifest_file_size: *[1 << 30, 2_000].choose(rng).expect("not empty"),
         avoid_flush_during_recovery: rng.random_bool(0.3),
         manual_wal_flush: rng.random_bool(0.1),
+        atomic_flush: rng.random_bool(0.2),
         writable_file_max_buffer_size: *[1 << 20, 4096].choose(rng).expect("not empty"),
         compaction_readahead_size: *[2 << 20, 8192].choose(rng).expect("not empty"),
         prefix_seek_opt_in_only: rng.random_bool(0.2),

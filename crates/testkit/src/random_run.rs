@@ -478,9 +478,14 @@ impl RandomRun {
 
     fn flush(&mut self) -> Result<(), Failure> {
         let family = self.any_family();
-        self.note(|| format!("flush {family}"));
-        let wait = FlushOptions { wait: self.rng.random_bool(0.7) };
-        self.db().flush_cf(&wait, &self.family(&family)).map_err(|error| format!("flush: {error}"))
+        let options =
+            FlushOptions { wait: self.rng.random_bool(0.7), force_atomic_flush: self.rng.random_bool(0.2) };
+        self.note(|| format!("flush {family}: {options:?}"));
+        let flushed = match options.force_atomic_flush {
+            true => self.db().flush_cfs(&options, &self.db().column_families().iter().collect::<Vec<_>>()),
+            false => self.db().flush_cf(&options, &self.family(&family)),
+        };
+        flushed.map_err(|error| format!("flush: {error}"))
     }
 
     fn compact(&mut self) -> Result<(), Failure> {

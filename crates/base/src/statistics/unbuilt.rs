@@ -121,13 +121,6 @@ impl Ticker {
             ManifestValidationFailureCount => {
                 "verification of the MANIFEST at closing (`verify_manifest_content_on_close`)"
             }
-            FlushReasonMemtableMaxRangeDeletions => {
-                "flushes by the number of range tombstones (`memtable_max_range_deletions`)"
-            }
-            AtomicFlushRequestReasonWriteBufferFull
-            | AtomicFlushRequestReasonWriteBufferManager
-            | AtomicFlushRequestReasonMemtableMaxRangeDeletions
-            | AtomicFlushRequestReasonOther => "atomic flush of column families",
             _ => return None,
         })
     }

@@ -22,6 +22,7 @@ use ironstone_compaction::{
 use ironstone_iter::BoxedIterator;
 use ironstone_version::{FileMetaData, VersionEdit, VersionSet};
 use ironstone_vfs::Env;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// How far the flush of a column family's memtables has come.
@@ -65,30 +66,73 @@ impl Taken {
     }
 }
 
-/// Takes the oldest memtables of a column family that is due, if there is one.
+/// Takes the immutable memtables of a column family that is due, if there is one, with those that are to be installed
+/// together with them.
 pub(crate) fn next(engine: &Engine, state: &mut State) -> Option<Job> {
     if state.background_error.is_some() {
         return None;
     }
+    let ids = due_together(&state.families, engine.options().atomic_flush)?;
     let State { families, versions, .. } = state;
-    let family = families.values_mut().find(|family| is_due(family))?;
-    let taken = Taken::of(family, versions);
+    let chosen = families.values_mut().filter(|family| ids.contains(&family.data.id));
+    let all: Vec<_> = chosen.map(|family| Taken::of(family, versions)).collect();
     engine.flush_begins(state);
     let job_id = engine.next_job();
     Some(Box::new(move |engine, thread| {
-        let result = flush(engine, job_id, &taken, thread);
+        let result = flush(engine, job_id, &all, thread);
         let mut state = engine.state.lock();
         engine.flush_ended(&mut state);
-        taken.let_go(&mut state);
+        all.iter().for_each(|taken| taken.let_go(&mut state));
         // Closing waits for it, and is told.
         if let Err(error) = result
-            && !taken.data.is_dropped()
+            && !all.iter().all(|taken| taken.data.is_dropped())
         {
             engine.stop_writes(&mut state, error, BackgroundErrorReason::Flush);
         }
         drop(state);
         engine.cleaner.poke();
     }))
+}
+
+/// The column families that the next flush takes, if one can start: one that is due, and those that have memtables which
+/// were switched with one of its own for an atomic flush; all that have any, if every flush is atomic (`all`).
+fn due_together(families: &BTreeMap<ColumnFamilyId, Family>, all: bool) -> Option<Vec<ColumnFamilyId>> {
+    let due = || families.values().filter(|family| is_due(family)).map(|family| family.data.id);
+    let can_start = |ids: &Vec<ColumnFamilyId>| ids.iter().all(|id| families[id].flushing.is_none());
+    if all {
+        due().next()?;
+        let waiting = families.values().filter(|family| !family.imm.is_empty()).map(|family| family.data.id);
+        // One at a time: what was switched later must not be in tables sooner.
+        let none_runs = families.values().all(|family| family.flushing.is_none());
+        return none_runs.then(|| waiting.collect());
+    }
+    due().map(|id| switched_together(families, id)).find(can_start)
+}
+
+/// The column family `first`, and all that are tied to it by atomic flushes that wait.
+fn switched_together(
+    families: &BTreeMap<ColumnFamilyId, Family>,
+    first: ColumnFamilyId,
+) -> Vec<ColumnFamilyId> {
+    let points = |family: &Family| {
+        let atomic = family.imm.iter().filter(|imm| imm.atomic);
+        atomic.map(|imm| imm.next_wal).collect::<Vec<_>>()
+    };
+    let mut ids = vec![first];
+    let mut looked_at = 0;
+    while let Some(id) = ids.get(looked_at) {
+        looked_at += 1;
+        let shared = points(&families[id]);
+        if shared.is_empty() {
+            continue;
+        }
+        for family in families.values().filter(|family| !ids.contains(&family.data.id)).collect::<Vec<_>>() {
+            if points(family).iter().any(|point| shared.contains(point)) {
+                ids.push(family.data.id);
+            }
+        }
+    }
+    ids
 }
 
 /// Whether a flush of the column family can start and should.
@@ -185,9 +229,9 @@ struct Flushed {
     nanos: u64,
 }
 
-fn flush(engine: &Engine, job_id: u64, taken: &Taken, thread: Option<ThreadId>) -> Result<()> {
-    let operation = engine.begin_operation(thread, ThreadOperation::Flush, &taken.data.name);
-    let flushed = write_table(engine, job_id, taken, &operation)?;
+fn flush(engine: &Engine, job_id: u64, all: &[Taken], thread: Option<ThreadId>) -> Result<()> {
+    let operation = engine.begin_operation(thread, ThreadOperation::Flush, &all[0].data.name);
+    let written = write_tables(engine, job_id, all, &operation)?;
     // With several column families, a batch may span this flush and writes that are only in an older
     // WAL: those must not be lost while this becomes durable.
     if engine.state.lock().families.len() > 1 {
@@ -201,7 +245,7 @@ fn flush(engine: &Engine, job_id: u64, taken: &Taken, thread: Option<ThreadId>) 
     if engine.pipeline.syncs_before_next() {
         engine.pipeline.sync_log()?;
     }
-    install(engine, &[flushed], &operation)
+    install(engine, &written, &operation)
 }
 
 /// Writes all immutable memtables of all column families to tables, on this thread, and makes these
@@ -219,8 +263,7 @@ pub(crate) fn flush_all_at_once(engine: &Engine) -> Result<()> {
         waiting.map(|family| Taken::of(family, versions)).collect()
     };
     let operation = engine.begin_operation(None, ThreadOperation::Flush, "");
-    let write = |taken: &Taken| write_table(engine, engine.next_job(), taken, &operation);
-    let written = all.iter().map(write).collect::<Result<Vec<_>>>();
+    let written = write_tables(engine, engine.next_job(), &all, &operation);
     let result = written.and_then(|all| install(engine, &all, &operation));
     drop(operation);
     let mut state = engine.state.lock();
@@ -230,6 +273,33 @@ pub(crate) fn flush_all_at_once(engine: &Engine) -> Result<()> {
     engine.progress.notify_all();
     engine.cleaner.poke();
     result
+}
+
+/// Writes a table for each of `all`: every one, or none stays. Nothing is installed.
+fn write_tables(
+    engine: &Engine,
+    job_id: u64,
+    all: &[Taken],
+    operation: &Operation<'_>,
+) -> Result<Vec<Flushed>> {
+    let mut written = Vec::new();
+    for taken in all {
+        match write_table(engine, job_id, taken, operation) {
+            Ok(flushed) => written.push(flushed),
+            Err(error) => {
+                remove_tables(engine, &written);
+                return Err(error);
+            }
+        }
+    }
+    Ok(written)
+}
+
+/// Removes tables that no version ever names.
+fn remove_tables<'a>(engine: &Engine, flushed: impl IntoIterator<Item = &'a Flushed>) {
+    for file in flushed.into_iter().filter_map(|flushed| flushed.file.as_ref()) {
+        super::purge::remove_stray(engine, file.number);
+    }
 }
 
 /// Writes `taken` to a table. Nothing is installed.
@@ -310,6 +380,9 @@ fn count_memtables(statistics: &Statistics, memory: u64, reason: FlushReason) {
         FlushReason::WriteBufferManager => {
             (Ticker::FlushReasonWriteBufferManager, Histogram::FlushWriteBufferManagerMemtableMemoryBytes)
         }
+        FlushReason::MemtableMaxRangeDeletions => {
+            return statistics.record(Ticker::FlushReasonMemtableMaxRangeDeletions, 1);
+        }
         _ => return,
     };
     statistics.record(of_reason.0, 1);
@@ -329,7 +402,11 @@ fn install(engine: &Engine, all: &[Flushed], operation: &Operation<'_>) -> Resul
     // Another flush may have become durable since this one began: only now is it known which WALs are needed.
     let edits = |state: &State| {
         let mut edits: Vec<_> = all.iter().map(|flushed| flushed.edit.clone()).collect();
-        state.note_wals(&mut edits[0], flushed_of);
+        // In one that is not left out because its column family is gone.
+        let there = |edit: &&mut VersionEdit| state.families.contains_key(&edit.column_family);
+        if let Some(edit) = edits.iter_mut().find(there) {
+            state.note_wals(edit, flushed_of);
+        }
         edits
     };
     let mut left_out = Vec::new();
@@ -351,10 +428,7 @@ fn install(engine: &Engine, all: &[Flushed], operation: &Operation<'_>) -> Resul
     if installed.as_ref().is_err_and(|error| error.code() == Code::ColumnFamilyDropped) {
         left_out.extend(all);
     }
-    // Their column families were dropped meanwhile: no version ever names them.
-    for file in left_out.iter().filter_map(|flushed| flushed.file.as_ref()) {
-        super::purge::remove_stray(engine, file.number);
-    }
+    remove_tables(engine, left_out.iter().copied()); // Their column families were dropped meanwhile.
     installed?;
     let is_in = |flushed: &&Flushed| !left_out.iter().any(|out| std::ptr::eq(*out, *flushed));
     all.iter().filter(is_in).for_each(|flushed| report(engine, flushed));

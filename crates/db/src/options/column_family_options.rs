@@ -45,6 +45,8 @@ option_struct! {
         inplace_update_support: bool = false, Fixed, V7;
         /// So many locks guard the values of a memtable against that; at least 1.
         inplace_update_num_locks: usize = 10_000, Mutable, V7;
+        /// A memtable of so many range tombstones is closed and flushed; 0: their number does not matter.
+        memtable_max_range_deletions: u32 = 0, Mutable, Later;
         /// How many memtables there may be, the open one included, before writes stop.
         max_write_buffer_number: i32 = 2, Mutable, V7;
         /// So many closed memtables are flushed together.
@@ -176,7 +178,6 @@ option_struct! {
         ignored("experimental_mempurge_threshold", "double", "0.000000", Change::Mutable, Since::V7, "memtables are always flushed");
         ignored("bottommost_file_compaction_delay", "uint32", "0", Change::Mutable, Since::Later, "it only puts work off");
         ignored("uncache_aggressiveness", "uint32", "0", Change::Mutable, Since::Later, "only the cache's hit rate depends on it");
-        ignored("memtable_max_range_deletions", "uint32", "0", Change::Mutable, Since::Later, "it only adds flushes");
         ignored("memtable_op_scan_flush_trigger", "uint32", "0", Change::Mutable, Since::Later, "it only adds flushes");
         ignored("memtable_avg_op_scan_flush_trigger", "uint32", "0", Change::Mutable, Since::Later, "it only adds flushes");
         ignored("max_write_buffer_size_to_maintain", "int64", "0", Change::Fixed, Since::V7, "only transactions use it");

@@ -81,6 +81,10 @@ option_struct! {
         create_missing_column_families: bool = false, Fixed, V7;
         /// Refuse to open a database that exists.
         error_if_exists: bool = false, Fixed, V7;
+        /// Flushes take all column families that have something, and install their tables in one step: also what no WAL
+        /// holds is then at one point of the order of writes in all of them, whenever the database dies. `flush_cfs` does
+        /// so with the column families that it is given.
+        atomic_flush: bool = false, Fixed, V7;
         /// Stop at the first sign of damage instead of going on with what is left.
         paranoid_checks: bool = true, Fixed, V7;
         /// Look only whether tables are there in their sizes when the database is opened, and open them in the background
@@ -197,7 +201,6 @@ option_struct! {
         refused("verify_manifest_content_on_close", "bool", &["false"], Change::Mutable, Since::Later, "verification of the MANIFEST at closing");
         refused("persist_stats_to_disk", "bool", &["false"], Change::Fixed, Since::V7, "statistics persisted in the database");
         refused("wal_compression", "CompressionType", &["kNoCompression"], Change::Fixed, Since::V7, "compressed WALs");
-        refused("atomic_flush", "bool", &["false"], Change::Fixed, Since::V7, "atomic flush of column families");
         OptionSpec {
             name: "rate_limiter_bytes_per_sec",
             kind: "uint64",

@@ -235,9 +235,9 @@ fn errors_name_file_line_and_option() {
         assert!(error.starts_with("Invalid argument: /db/OPTIONS-000007"), "{error}");
         assert!(error.contains(expected), "{error}");
     }
-    let error = parse(&format!("{head}atomic_flush=true\n"));
+    let error = parse(&format!("{head}allow_2pc=true\n"));
     assert_eq!(error.code(), Code::NotSupported);
-    let expected = "/db/OPTIONS-000007 line 4: atomic_flush=true: atomic flush of column families";
+    let expected = "/db/OPTIONS-000007 line 4: allow_2pc=true: two-phase commit";
     assert_eq!(error.message(), expected);
     assert!(parse(&format!("{head}a=\u{0}\n")).to_string().contains("line 4"));
 }

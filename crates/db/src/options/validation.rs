@@ -65,6 +65,10 @@ pub fn validate(db: &DbOptions, cf: &ColumnFamilyOptions) -> Result<()> {
             says: "unordered_write and enable_pipelined_write exclude each other",
         },
         Rule {
+            broken: db.atomic_flush && is_true(db, "enable_pipelined_write"),
+            says: "atomic_flush and enable_pipelined_write exclude each other",
+        },
+        Rule {
             broken: !db.write_dbid_to_manifest && !db.write_identity_file,
             says: "write_dbid_to_manifest or write_identity_file has to be true",
         },
@@ -257,9 +261,22 @@ impl ColumnFamilyOptions {
 }
 
 impl ColumnFamilyOptions {
+    /// Brings numbers into the range that options of the database leave.
+    pub(crate) fn sanitize_for(&mut self, db: &DbOptions) -> Vec<String> {
+        let (mut notes, cf) = (Vec::new(), self);
+        if db.allow_ingest_behind {
+            notes.extend(cf.keep_last_level());
+        }
+        if db.atomic_flush {
+            // A column family that waits for more would be behind the others.
+            adjust!(notes, cf.min_write_buffer_number_to_merge, 1, "atomic_flush is on");
+        }
+        notes
+    }
+
     /// Makes sure that there is a level to spare for files that are ingested behind, which is asked for by an option
     /// of the column family or of the database.
-    pub(crate) fn keep_last_level(&mut self) -> Vec<String> {
+    fn keep_last_level(&mut self) -> Vec<String> {
         let (mut notes, cf) = (Vec::new(), self);
         if cf.compaction_style != CompactionStyle::Fifo {
             adjust!(notes, cf.num_levels, cf.num_levels.max(3), "files ingested behind have the last level");
@@ -303,6 +320,7 @@ mod tests {
         let cases = [
             ("use_direct_reads=true;allow_mmap_reads=true", ["use_direct_reads", "allow_mmap_reads"]),
             ("unordered_write=true;enable_pipelined_write=1", ["unordered_write", "enable_pipelined_write"]),
+            ("atomic_flush=true;enable_pipelined_write=true", ["atomic_flush", "enable_pipelined_write"]),
             ("inplace_update_support=true", ["inplace_update_support", "allow_concurrent_memtable_write"]),
             ("index_type=kHashSearch", ["index_type", "prefix_extractor"]),
             ("no_block_cache=true;cache_index_and_filter_blocks=true", ["no_block_cache", "cache_index"]),

@@ -7,6 +7,7 @@ use crate::memtables::{DbMemTable, FlushReason, ImmutableMemTable};
 use crate::options::ColumnFamilyOptions;
 use crate::write::commit::Reserved;
 use crate::write_buffer_manager::MemTableMemory;
+use ironstone_base::statistics::Ticker;
 use ironstone_base::sync::atomic::Ordering;
 use ironstone_base::sync::{Arc, MutexGuard};
 use ironstone_base::{ColumnFamilyId, FileNumber, InternalKeyComparator, Result, file_name};
@@ -20,13 +21,42 @@ pub(crate) enum Which {
     /// Those that are full, and those that hold the oldest WAL if the WALs are too large together.
     Due,
     /// These, unless they are empty.
-    Of(Vec<ColumnFamilyId>),
+    Of(Vec<ColumnFamilyId>, FlushReason),
+    /// These, unless they are empty, for a flush of all of them or none.
+    Together(Vec<ColumnFamilyId>),
     /// This one, unless it is empty, since memtables take too much memory.
     Largest(ColumnFamilyId),
     /// These, empty or not.
     Exactly(Vec<ColumnFamilyId>),
     /// All, empty or not: the WAL is given up.
     All,
+}
+
+impl Which {
+    /// Why `memtable` is among them.
+    fn reason(&self, memtable: &DbMemTable) -> FlushReason {
+        match self {
+            Self::All => FlushReason::ErrorRecovery,
+            Self::Largest(_) => FlushReason::WriteBufferManager,
+            Self::Due if memtable.has_too_many_ranges() => FlushReason::MemtableMaxRangeDeletions,
+            Self::Due if memtable.is_full() => FlushReason::WriteBufferFull,
+            Self::Due => FlushReason::WalFull,
+            Self::Of(_, reason) => *reason,
+            Self::Together(_) => FlushReason::Manual,
+            Self::Exactly(_) => FlushReason::ExternalFileIngestion,
+        }
+    }
+}
+
+/// What happens to memtables at one point of the order of writes.
+struct Switch<'a> {
+    which: &'a Which,
+    /// They are switched,
+    ids: Vec<ColumnFamilyId>,
+    /// and these, unless no write has them as its place by then.
+    if_touched: Vec<ColumnFamilyId>,
+    /// For an atomic flush: its reason.
+    atomic: Option<FlushReason>,
 }
 
 /// A WAL file, new or reused.
@@ -65,17 +95,9 @@ impl Engine {
             self.pipeline.sync_log()?; // So that little is left to sync when everybody has to wait for it.
         }
         let mut state = self.state.lock();
-        let chosen = self.chosen(&state, which);
-        let give_up = matches!(which, Which::All);
-        let reason = |memtable: &DbMemTable| match which {
-            Which::All => FlushReason::ErrorRecovery,
-            Which::Largest(_) => FlushReason::WriteBufferManager,
-            Which::Due if memtable.is_full() => FlushReason::WriteBufferFull,
-            Which::Due => FlushReason::WalFull,
-            Which::Of(_) | Which::Exactly(_) => FlushReason::Manual,
-        };
-        let reserved = match self.rotate(&mut state, number, wal, &chosen, (give_up, &reason), reserve) {
-            Ok(reserved) => reserved,
+        let switch = self.plan_switch(&state, which);
+        let (switched, reserved) = match self.rotate(&mut state, number, wal, &switch, reserve) {
+            Ok(rotated) => rotated,
             Err(error) => {
                 if self.pipeline.failure().is_some() {
                     self.stop_writes(&mut state, error.clone(), BackgroundErrorReason::WriteCallback);
@@ -83,10 +105,48 @@ impl Engine {
                 return Err(error);
             }
         };
-        chosen.iter().filter_map(|id| state.families.get(id)).for_each(|family| self.note_sealed(family));
+        switched.iter().filter_map(|id| state.families.get(id)).for_each(|family| self.note_sealed(family));
+        if let Some(reason) = switch.atomic.filter(|_| !switched.is_empty()) {
+            self.count_atomic_flush(reason);
+        }
         self.update_stall(&mut state);
         self.work.notify_all();
-        Ok((chosen, reserved))
+        Ok((switched, reserved))
+    }
+
+    /// Widens `which` to all that an atomic flush takes.
+    fn plan_switch<'a>(&self, state: &MutexGuard<'_, State>, which: &'a Which) -> Switch<'a> {
+        let ids = self.chosen(state, which);
+        let by_option = self.options().atomic_flush && !matches!(which, Which::All);
+        if ids.is_empty() || !(by_option || matches!(which, Which::Together(_))) {
+            return Switch { which, ids, if_touched: Vec::new(), atomic: None };
+        }
+        let chosen = ids.iter().filter_map(|id| state.families.get(id));
+        let reasons: Vec<_> = chosen.map(|family| which.reason(&family.mem)).collect();
+        let first = [FlushReason::MemtableMaxRangeDeletions, FlushReason::WriteBufferFull];
+        let first = first.into_iter().find(|reason| reasons.contains(reason));
+        // A batch may be taking places in several memtables just now: under the log lock it has all or none.
+        let candidates: Vec<_> = match which {
+            Which::Of(ids, FlushReason::Manual) | Which::Together(ids) => {
+                ids.iter().copied().filter(|id| state.families.contains_key(id)).collect()
+            }
+            _ => state.families.keys().copied().collect(),
+        };
+        let ids = if matches!(which, Which::Exactly(_)) { ids } else { Vec::new() };
+        let if_touched = candidates.into_iter().filter(|id| !ids.contains(id)).collect();
+        Switch { which, ids, if_touched, atomic: first.or(reasons.first().copied()) }
+    }
+
+    fn count_atomic_flush(&self, reason: FlushReason) {
+        let ticker = match reason {
+            FlushReason::WriteBufferFull => Ticker::AtomicFlushRequestReasonWriteBufferFull,
+            FlushReason::WriteBufferManager => Ticker::AtomicFlushRequestReasonWriteBufferManager,
+            FlushReason::MemtableMaxRangeDeletions => {
+                Ticker::AtomicFlushRequestReasonMemtableMaxRangeDeletions
+            }
+            _ => Ticker::AtomicFlushRequestReasonOther,
+        };
+        self.count(ticker, 1);
     }
 
     fn note_sealed(&self, family: &Family) {
@@ -102,14 +162,15 @@ impl Engine {
 
     fn chosen(&self, state: &MutexGuard<'_, State>, which: &Which) -> Vec<ColumnFamilyId> {
         let families = state.families.values();
-        let is_empty = |memtable: &DbMemTable| memtable.table().is_empty() && memtable.first_wal().is_none();
         let oldest = if matches!(which, Which::Due) { self.oldest_wal_if_too_many(state) } else { None };
         families
             .filter(|family| match which {
                 Which::All => true,
                 Which::Exactly(ids) => ids.contains(&family.data.id),
-                Which::Largest(id) => *id == family.data.id && !is_empty(&family.mem),
-                Which::Of(ids) => ids.contains(&family.data.id) && !is_empty(&family.mem),
+                Which::Largest(id) => *id == family.data.id && !family.mem.is_untouched(),
+                Which::Of(ids, _) | Which::Together(ids) => {
+                    ids.contains(&family.data.id) && !family.mem.is_untouched()
+                }
                 Which::Due => {
                     let holds = |wal| family.mem.first_wal().is_some_and(|first| first <= wal);
                     family.mem.is_full() || oldest.is_some_and(holds)
@@ -141,18 +202,17 @@ impl Engine {
         }
     }
 
-    /// Continues the log in `wal` and switches the memtables of `ids` at the same point of the order.
+    /// Continues the log in `wal` and switches memtables at the same point of the order. Answers whose.
     fn rotate(
         &self,
         state: &mut MutexGuard<'_, State>,
         number: FileNumber,
         wal: NewWal,
-        ids: &[ColumnFamilyId],
-        (give_up, reason): (bool, &dyn Fn(&DbMemTable) -> FlushReason),
+        switch: &Switch<'_>,
         reserve: u64,
-    ) -> Result<Option<Reserved<'_>>> {
-        let mut fresh = Vec::new();
-        for id in ids {
+    ) -> Result<(Vec<ColumnFamilyId>, Option<Reserved<'_>>)> {
+        let (mut fresh, mut switched) = (Vec::new(), Vec::new());
+        for id in switch.ids.iter().chain(&switch.if_touched) {
             let data = &state.family(*id)?.data;
             fresh.push(new_memtable(data));
         }
@@ -161,19 +221,26 @@ impl Engine {
             number,
             wal.file,
             wal.recycled,
-            give_up,
+            matches!(switch.which, Which::All),
             reserve,
             |active, last_sequence| {
                 // Readers get the new memtables before the first write does: I6.
                 for memtable in fresh {
-                    active.insert(memtable.cf(), Arc::clone(&memtable));
-                    let family = families.get_mut(&memtable.cf()).expect("looked up above");
+                    let id = memtable.cf();
+                    let family = families.get_mut(&id).expect("looked up above");
+                    if family.mem.is_untouched() && !switch.ids.contains(&id) {
+                        continue;
+                    }
+                    active.insert(id, Arc::clone(&memtable));
                     let memtable = std::mem::replace(&mut family.mem, memtable);
                     memtable.seal();
-                    let reason = reason(&memtable);
-                    let sealed = ImmutableMemTable { memtable, last_sequence, next_wal: number, reason };
+                    let reason = switch.atomic.unwrap_or_else(|| switch.which.reason(&memtable));
+                    let atomic = switch.atomic.is_some();
+                    let sealed =
+                        ImmutableMemTable { memtable, last_sequence, next_wal: number, reason, atomic };
                     family.imm.push_back(sealed);
                     family.install_view(versions);
+                    switched.push(id);
                 }
             },
         );
@@ -182,7 +249,7 @@ impl Engine {
         wals.insert(old.number, closed);
         wals.insert(number, WalState::default());
         self.pipeline.write_beginning()?;
-        Ok(reserved)
+        Ok((switched, reserved))
     }
 }
 

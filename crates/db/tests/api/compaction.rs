@@ -337,7 +337,10 @@ fn a_read_error_stops_a_compaction_and_loses_nothing() {
 #[test]
 fn waiting_ends_after_flushes_that_nobody_waited_for() {
     let (disk, db) = fresh();
-    let request = || db.flush_cf(&FlushOptions { wait: false }, db.default_column_family()).unwrap();
+    let request = || {
+        db.flush_cf(&FlushOptions { wait: false, ..FlushOptions::default() }, db.default_column_family())
+            .unwrap()
+    };
     request();
     db.wait_for_compact().unwrap();
     disk.faults.arm();
@@ -359,7 +362,8 @@ fn background_work_can_be_paused() {
     db.pause_background_work().unwrap();
     for number in 0..3 {
         db.put("a", number.to_string()).unwrap();
-        db.flush_cf(&FlushOptions { wait: false }, db.default_column_family()).unwrap();
+        db.flush_cf(&FlushOptions { wait: false, ..FlushOptions::default() }, db.default_column_family())
+            .unwrap();
     }
     assert_eq!(shape(&db), Vec::<usize>::new());
     assert!(db.int_property("rocksdb.num-immutable-mem-table").unwrap() > 0);

@@ -67,7 +67,7 @@ fn readers_see_whole_batches_in_order_while_everything_goes_on() {
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
                 let cf = db.default_column_family();
-                db.flush_cf(&FlushOptions { wait: true }, cf).unwrap();
+                db.flush_cf(&FlushOptions { wait: true, ..FlushOptions::default() }, cf).unwrap();
                 db.compact_range(&CompactRangeOptions::default(), cf, Some(b"log3"), Some(b"log5")).unwrap();
             }
         });

@@ -200,7 +200,7 @@ fn a_range_alone_makes_a_table() {
     put_all(&db, "v");
     db.flush().unwrap();
     db.delete_range("a", "f").unwrap();
-    db.flush_cf(&FlushOptions { wait: true }, db.default_column_family()).unwrap();
+    db.flush_cf(&FlushOptions { wait: true, ..FlushOptions::default() }, db.default_column_family()).unwrap();
     assert_eq!(shape(&db), [2]);
     assert_eq!(now(&db), "fghij");
 }

@@ -75,7 +75,8 @@ fn a_flush_waits_for_writers_and_keeps_what_a_snapshot_of_meanwhile_sees() {
         assert_eq!(db.latest_sequence(), before, "nothing is visible ahead of the slow write");
         assert_eq!(get(&db, "k"), "old");
 
-        db.flush_cf(&FlushOptions { wait: false }, db.default_column_family()).unwrap();
+        db.flush_cf(&FlushOptions { wait: false, ..FlushOptions::default() }, db.default_column_family())
+            .unwrap();
         let begun = || property("rocksdb.num-running-flushes") == 1 || !shape(&db).is_empty();
         disk.wait_until("the flush has begun", begun);
         sleep_ms(50);
@@ -101,7 +102,10 @@ fn a_flush_leaves_the_wals_of_memtables_that_were_switched_meanwhile() {
     disk.faults.arm();
     let slow = FaultRule::new(Fault::Delay(Duration::from_millis(300))).on(&[OpKind::Sync]).path(".sst");
     let slow = disk.faults.add(slow.forever());
-    let switch = || db.flush_cf(&FlushOptions { wait: false }, db.default_column_family()).unwrap();
+    let switch = || {
+        db.flush_cf(&FlushOptions { wait: false, ..FlushOptions::default() }, db.default_column_family())
+            .unwrap()
+    };
     db.put("a", "1").unwrap();
     switch();
     disk.wait_until("the first flush syncs its table", || slow.hits() == 1);
@@ -123,7 +127,8 @@ fn a_reader_leaves_the_table_of_a_flush_that_runs() {
     disk.faults.arm();
     let slow = FaultRule::new(Fault::Delay(Duration::from_millis(200))).on(&[OpKind::Sync]).path(".sst");
     let slow = disk.faults.add(slow);
-    db.flush_cf(&FlushOptions { wait: false }, db.default_column_family()).unwrap();
+    db.flush_cf(&FlushOptions { wait: false, ..FlushOptions::default() }, db.default_column_family())
+        .unwrap();
     disk.wait_until("the flush syncs its table", || slow.hits() == 1);
     let table = disk.newest(".sst");
     let reader = disk.open_read_only(&disk.options(), &[]).unwrap();

@@ -30,7 +30,7 @@ fn fill_memtables(db: &Db) {
     db.pause_background_work().unwrap();
     for number in 0..2 {
         db.put(format!("k{number}"), "v").unwrap();
-        db.flush_cf(&FlushOptions { wait: false }, cf).unwrap();
+        db.flush_cf(&FlushOptions { wait: false, ..FlushOptions::default() }, cf).unwrap();
     }
 }
 
@@ -71,7 +71,8 @@ fn too_many_files_in_level_0_stop_writes_until_they_are_compacted() {
     for number in 0..3 {
         db.put("k", number.to_string()).unwrap();
         if number == 2 {
-            db.flush_cf(&FlushOptions { wait: false }, db.default_column_family()).unwrap();
+            db.flush_cf(&FlushOptions { wait: false, ..FlushOptions::default() }, db.default_column_family())
+                .unwrap();
         } else {
             db.flush().unwrap();
         }

@@ -215,7 +215,8 @@ fn writes(statistics: &Arc<Statistics>) {
     db.pause_background_work().unwrap();
     for number in 0..2 {
         db.put(format!("k{number}"), "v").unwrap();
-        db.flush_cf(&FlushOptions { wait: false }, db.default_column_family()).unwrap();
+        db.flush_cf(&FlushOptions { wait: false, ..FlushOptions::default() }, db.default_column_family())
+            .unwrap();
     }
     std::thread::scope(|scope| {
         scope.spawn(|| db.put("patient", "v").unwrap());
@@ -463,6 +464,31 @@ fn copies_and_files(statistics: &Arc<Statistics>) {
     db.put_cf(&unlogged, db.default_column_family(), "c", "1").unwrap();
 }
 
+fn atomic_flushes(statistics: &Arc<Statistics>) {
+    let atomic = |disk: &Disk| {
+        let mut options = counted(disk, statistics);
+        options.db.atomic_flush = true;
+        options
+    };
+    let disk = Disk::new();
+    let mut options = atomic(&disk);
+    options.cf.write_buffer_size = 64 << 10;
+    options.cf.memtable_max_range_deletions = 1;
+    let db = disk.open_with(&options);
+    (0..300).for_each(|number| db.put(format!("key{number:06}"), [b'v'; 1000]).unwrap());
+    db.flush().unwrap();
+    db.delete_range("a", "b").unwrap();
+    db.put("key", "value").unwrap();
+    db.wait_for_compact().unwrap();
+
+    let disk = Disk::new();
+    let mut options = atomic(&disk);
+    options.db.db_write_buffer_size = 256 << 10;
+    let db = disk.open_with(&options);
+    (0..600).for_each(|number| db.put(format!("key{number:06}"), [b'v'; 1000]).unwrap());
+    disk.wait_until("a flush", || !db.live_files().is_empty());
+}
+
 /// A table whose tail is longer than its MANIFEST says: blocks of it are read one by one.
 fn long_tails(statistics: &Arc<Statistics>) {
     let disk = Disk::new();
@@ -481,7 +507,7 @@ fn long_tails(statistics: &Arc<Statistics>) {
 fn all_tickers_and_histograms_move_unless_their_feature_is_not_built() {
     let statistics = Arc::new(Statistics::new());
     statistics.set_level(StatsLevel::All);
-    let parts: [fn(&Arc<Statistics>); 12] = [
+    let parts: [fn(&Arc<Statistics>); 13] = [
         point_reads,
         cached_meta_blocks,
         iterators,
@@ -489,6 +515,7 @@ fn all_tickers_and_histograms_move_unless_their_feature_is_not_built() {
         writes,
         updates_in_place,
         flushes,
+        atomic_flushes,
         compactions,
         space_and_removal,
         failures,

@@ -298,7 +298,8 @@ fn writes_after_a_recovery_with_a_torn_tail_are_kept_when_wals_are() {
     disk.faults.arm();
     let slow = Fault::Delay(Duration::from_millis(300));
     let rule = disk.faults.add(FaultRule::new(slow).on(&[OpKind::Sync]).path(".sst"));
-    db.flush_cf(&FlushOptions { wait: false }, db.default_column_family()).unwrap();
+    db.flush_cf(&FlushOptions { wait: false, ..FlushOptions::default() }, db.default_column_family())
+        .unwrap();
     disk.wait_until("the flush syncs its table", || rule.hits() > 0);
     for number in 0..8 {
         db.put(format!("k{number}"), "0123456789").unwrap();
@@ -357,7 +358,8 @@ fn two_wals(options: &Options, disk: &Disk) -> (Db, [std::path::PathBuf; 2], u64
     let size = disk.fs.size(&first).unwrap();
     db.put("b", "2").unwrap();
     db.pause_background_work().unwrap();
-    db.flush_cf(&FlushOptions { wait: false }, db.default_column_family()).unwrap();
+    db.flush_cf(&FlushOptions { wait: false, ..FlushOptions::default() }, db.default_column_family())
+        .unwrap();
     db.put("c", "3").unwrap();
     let second = disk.newest(".log");
     assert_ne!(first, second);
@@ -683,7 +685,8 @@ fn a_flush_under_way_does_not_outrun_a_log_that_is_given_up() {
     disk.faults.arm();
     let slow = Fault::Delay(Duration::from_millis(300));
     let rule = disk.faults.add(FaultRule::new(slow).on(&[OpKind::Sync]).path(".sst"));
-    db.flush_cf(&FlushOptions { wait: false }, db.default_column_family()).unwrap();
+    db.flush_cf(&FlushOptions { wait: false, ..FlushOptions::default() }, db.default_column_family())
+        .unwrap();
     disk.wait_until("the flush syncs its table", || rule.hits() > 0);
     disk.faults.add(FaultRule::error(FaultError::NoSpace).on(&[OpKind::Append]).path(".log"));
     refused(db.put("b", "2"), Code::IoError, ".log");

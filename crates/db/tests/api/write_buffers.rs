@@ -118,7 +118,8 @@ fn writers_wait_for_memory_if_they_are_to() {
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| db.put("patient", "v"));
         db.continue_background_work().unwrap();
-        db.flush_cf(&FlushOptions { wait: true }, db.default_column_family()).unwrap();
+        db.flush_cf(&FlushOptions { wait: true, ..FlushOptions::default() }, db.default_column_family())
+            .unwrap();
         waiting.join().unwrap().unwrap();
     });
     assert_eq!(db.iter().unwrap().entries().count(), accepted + 1);

@@ -47,7 +47,7 @@ fn memtables_that_wait_for_their_flush() {
     db.pause_background_work().unwrap();
     for _ in 0..2 {
         db.put_cf(&WriteOptions::default(), &other, "k", "v").unwrap();
-        db.flush_cf(&FlushOptions { wait: false }, &other).unwrap();
+        db.flush_cf(&FlushOptions { wait: false, ..FlushOptions::default() }, &other).unwrap();
     }
     let of_other = || stall(&db, Some("other"), WriteStallCause::MemtableLimit);
     let begun = of_other();
