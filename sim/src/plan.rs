@@ -73,6 +73,8 @@ pub enum Chore {
     SyncWal,
     /// Keeps background work from starting for a while.
     Pause,
+    /// Aborts the compactions of one, or all, and resumes them after a while.
+    Abort(Option<usize>),
     /// Creates a column family that nobody writes to, and drops it again.
     CreateAndDrop,
     /// Sets the wall clock, in microseconds since 1970.
@@ -230,7 +232,7 @@ impl Plan {
 
 fn chore(rng: &mut StdRng, families: usize) -> Chore {
     let family = rng.random_range(0..families);
-    match rng.random_range(0..18) {
+    match rng.random_range(0..20) {
         0..3 => Chore::FlushAll,
         3 => Chore::Flush(family),
         4..6 => Chore::StartFlush(family),
@@ -245,6 +247,7 @@ fn chore(rng: &mut StdRng, families: usize) -> Chore {
         14 => Chore::JumpTo(*[0, 1, 1 << 40, 1 << 50, u64::MAX >> 12].choose(rng).expect("not empty")),
         15 => Chore::IngestBehind(family),
         16 => Chore::RemoveTables(family, rng.random()),
+        17 => Chore::Abort(rng.random_bool(0.5).then_some(family)),
         _ => Chore::SetOptions(family),
     }
 }

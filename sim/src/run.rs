@@ -307,6 +307,17 @@ impl Stage {
                 self.clock.sleep(Duration::from_millis(1));
                 (paused.and_then(|()| self.db.continue_background_work()), false)
             }
+            Chore::Abort(Some(family)) => {
+                let aborted = self.db.abort_compactions(of(family));
+                self.clock.sleep(Duration::from_millis(1));
+                (aborted.and_then(|()| self.db.resume_compactions(of(family))), false)
+            }
+            Chore::Abort(None) => {
+                self.db.abort_all_compactions();
+                self.clock.sleep(Duration::from_millis(1));
+                self.db.resume_all_compactions();
+                (Ok(()), false)
+            }
             Chore::CreateAndDrop => {
                 let created = self.db.create_column_family(EXTRA, &ColumnFamilyOptions::default());
                 (created.and_then(|cf| self.db.drop_column_family(&cf)), false)

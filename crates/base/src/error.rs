@@ -73,6 +73,7 @@ pub enum SubCode {
     TxnNotPrepared = 13,
     IoFenced = 14,
     MergeOperatorFailed = 15,
+    CompactionAborted = 19,
 }
 
 /// How far a background failure stops the database. Numbers are RocksDB's (`Status::Severity`).

@@ -227,6 +227,7 @@ impl Db {
         end: Option<&[u8]>,
     ) -> Result<()> {
         self.check_handle(cf)?;
+        self.engine().check_not_aborted(&cf.0)?;
         let which = Which::Of(vec![cf.id()], FlushReason::ManualCompaction);
         flush_and_wait(self.engine(), &which, &[cf.id()])?;
         manual::compact_range(self.engine(), cf, begin, end, options)

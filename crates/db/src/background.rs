@@ -3,6 +3,7 @@
 //! Threads of three kinds wait for work: some that only flush, so that writers never wait behind a
 //! compaction; some that compact; and one that removes files and tries to go on after a full disk.
 
+pub(crate) mod abort;
 pub(crate) mod compaction;
 pub(crate) mod flush;
 pub(crate) mod job;

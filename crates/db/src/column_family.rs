@@ -1,6 +1,7 @@
 //! Column families, as everybody but the state lock sees them.
 
 use crate::background::Cleaner;
+use crate::background::abort::Aborts;
 use crate::memtables::DbMemTable;
 use crate::properties::report::Shown;
 use crate::read::view::{LevelView, PokeWhenDropped, SuperVersion};
@@ -46,6 +47,8 @@ pub(crate) struct ColumnFamilyData {
     /// Where its memtables have their memory from.
     pub(crate) memory: Arc<MemTableMemory>,
     pub(crate) dropped: AtomicBool,
+    /// Of its compactions.
+    pub(crate) aborts: Aborts,
     /// What readers see. Replaced under the state lock, loaded without any.
     view: Swap<SuperVersion>,
     installations: AtomicU64,
@@ -80,6 +83,7 @@ impl ColumnFamilyData {
             settings: Swap::new(settings),
             memory,
             dropped: AtomicBool::new(false),
+            aborts: Aborts::default(),
             view: Swap::new(view),
             installations: AtomicU64::new(0),
             cleaner,

@@ -2,6 +2,7 @@
 
 use crate::PinnedValue;
 use crate::background::Cleaner;
+use crate::background::abort::Aborts;
 use crate::background::flush::Flushing;
 use crate::background::resume::may_pass;
 use crate::column_family::ColumnFamilyData;
@@ -89,6 +90,8 @@ pub(crate) struct Engine {
     /// Raised when jobs must end early. Pairs with the executor's polling; Relaxed suffices, since
     /// only promptness depends on it.
     pub(crate) cancelled: AtomicBool,
+    /// Of the compactions of all column families.
+    pub(crate) aborts: Aborts,
     pub(crate) counters: Counters,
     pub(crate) db_id: String,
     pub(crate) session_id: String,
@@ -164,6 +167,8 @@ pub(crate) struct Family {
     /// How much its writers are held up, as far as listeners were told.
     pub(crate) stall: StallClock,
     pub(crate) running: RunningCompactions,
+    /// How many of those are compactions, and not files that are ingested.
+    pub(crate) compacting: usize,
     /// How many manual compactions wait until nothing else runs: automatic ones hold back for them.
     pub(crate) exclusive_waits: usize,
     /// Estimated bytes that compaction still has to rewrite.
@@ -188,6 +193,7 @@ impl Family {
             exclusive_waits: 0,
             pending_bytes: 0,
             suggested: BTreeSet::new(),
+            compacting: 0,
             compaction_due: true,
         }
     }
@@ -423,15 +429,21 @@ impl Engine {
         self.flushes_run.store(state.running_flushes > 0, Ordering::Relaxed);
     }
 
-    /// Waits while a flush runs, unless compaction is behind itself, and answers for how many nanoseconds:
-    /// writers wait for a flush sooner than for a compaction.
-    pub(crate) fn give_way_to_flushes(&self) -> u64 {
+    /// Waits while a flush runs, unless compaction is behind itself or a compaction of `data` is to stop, and answers for
+    /// how many nanoseconds: writers wait for a flush sooner than for a compaction.
+    pub(crate) fn give_way_to_flushes(&self, data: &ColumnFamilyData) -> u64 {
         if !self.flushes_run.load(Ordering::Relaxed) {
             return 0;
         }
         let started = self.env.clock.monotonic_nanos();
         let mut state = self.state.lock();
-        while state.running_flushes > 0 && !state.compaction_is_pressing && !state.closing {
+        let waits = |state: &State| {
+            state.running_flushes > 0
+                && !state.compaction_is_pressing
+                && !state.closing
+                && !self.is_aborted(data)
+        };
+        while waits(&state) {
             self.progress.wait(&mut state);
         }
         self.env.clock.monotonic_nanos() - started

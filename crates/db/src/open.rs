@@ -5,6 +5,7 @@ pub(crate) mod destroy;
 pub(crate) mod recover_wals;
 pub(crate) mod secondary;
 
+use crate::background::abort::Aborts;
 use crate::background::{self, Cleaner};
 use crate::column_family::{ColumnFamily, ColumnFamilyData};
 use crate::engine::{Counters, Engine, Family, State, WalState};
@@ -347,6 +348,7 @@ pub(crate) fn open(
         memory,
         purged_manifest: AtomicU64::new(0),
         cancelled: AtomicBool::new(false),
+        aborts: Aborts::default(),
         counters: Counters::default(),
         db_id,
         session_id,

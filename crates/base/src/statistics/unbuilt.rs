@@ -24,7 +24,6 @@ impl Ticker {
             | CompressedSecondaryCachePromotionSkips => "secondary caches",
             PersistentCacheHit | PersistentCacheMiss => "persistent caches",
             SimBlockCacheHit | SimBlockCacheMiss => "simulated caches",
-            CompactionAborted => "aborting compactions (`AbortAllCompactions`)",
             WalPrecreateHit
             | WalPrecreateMiss
             | WalPrecreateWaited

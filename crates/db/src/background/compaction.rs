@@ -1,6 +1,7 @@
 //! Compaction: takes plans from the picker, carries them out, installs the results.
 
 use super::Job;
+use super::abort::is_abort;
 use super::job::{Inputs, Outputs, build_options, write_options};
 use crate::column_family::ColumnFamilyData;
 use crate::engine::{Engine, State};
@@ -41,7 +42,10 @@ pub(crate) struct Claimed {
 
 /// Takes the most urgent compaction that can run now, if there is one.
 pub(crate) fn next(engine: &Engine, state: &mut State) -> Option<Job> {
-    if state.background_error.is_some() || (state.running_automatic > 0 && !state.compaction_is_pressing) {
+    if state.background_error.is_some()
+        || engine.aborts.are_wanted()
+        || (state.running_automatic > 0 && !state.compaction_is_pressing)
+    {
         return None;
     }
     let claimed = pick(engine, state)?;
@@ -58,6 +62,7 @@ pub(crate) fn next(engine: &Engine, state: &mut State) -> Option<Job> {
         if let Err(error) = result
             && !engine.cancelled.load(Ordering::Relaxed)
             && !data.is_dropped()
+            && !is_abort(&error)
         {
             engine.stop_writes(&mut state, error, BackgroundErrorReason::Compaction);
         }
@@ -69,7 +74,9 @@ fn pick(engine: &Engine, state: &mut State) -> Option<Claimed> {
     let State { families, versions, .. } = state;
     let mut due: Vec<_> = families
         .values_mut()
-        .filter(|family| family.compaction_due && family.exclusive_waits == 0)
+        .filter(|family| {
+            family.compaction_due && family.exclusive_waits == 0 && !family.data.aborts.are_wanted()
+        })
         .filter(|family| !family.data.settings().options.disable_auto_compactions)
         .collect();
     due.sort_by_key(|family| std::cmp::Reverse(family.pending_bytes));
@@ -84,6 +91,7 @@ fn pick(engine: &Engine, state: &mut State) -> Option<Claimed> {
                         let files = plan.input_files().count() as u64;
                         statistics.measure(Histogram::NumFilesInSingleCompaction, files);
                     }
+                    family.compacting += 1;
                     let (id, data) = (family.running.add(&plan), Arc::clone(&family.data));
                     return Some(Claimed { data, _version: version, plan, id, _space: space });
                 }
@@ -162,9 +170,13 @@ pub(crate) fn carry_out(
     let mut state = engine.state.lock();
     if let Some(family) = state.families.get_mut(&claimed.data.id) {
         family.running.remove(claimed.id);
+        family.compacting -= 1;
         family.compaction_due = true;
     }
     drop(state);
+    if result.as_ref().is_err_and(is_abort) {
+        engine.count(Ticker::CompactionAborted, 1);
+    }
     drop(claimed); // Else the cleaner might find its input files held, and nobody would tell it again.
     engine.cleaner.poke();
     engine.work.notify_all();
@@ -234,7 +246,8 @@ fn rewrite(
     let gave_way = AtomicU64::new(0);
     let cancelled = || {
         engine.check_cancelled()?;
-        gave_way.fetch_add(engine.give_way_to_flushes(), Ordering::Relaxed);
+        gave_way.fetch_add(engine.give_way_to_flushes(data), Ordering::Relaxed);
+        engine.check_not_aborted(data)?;
         if claimed.data.is_dropped() {
             return Err(Error::new(Code::ColumnFamilyDropped, data.name.clone()));
         }

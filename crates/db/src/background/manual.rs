@@ -66,6 +66,7 @@ pub(crate) fn compact_range(
     let cancel: Vec<&AtomicBool> = options.canceled.iter().map(|flag| &**flag).collect();
     loop {
         check(&state, &cancel)?;
+        engine.check_not_aborted(&cf.0)?;
         let context = pick_context(engine);
         let State { families, versions, .. } = &mut *state;
         let family = families.get_mut(&cf.id()).ok_or_else(|| dropped(cf))?;
@@ -132,6 +133,7 @@ pub(crate) fn compact_files(
 ) -> Result<()> {
     let mut state = engine.state.lock();
     check(&state, &[])?;
+    engine.check_not_aborted(&cf.0)?;
     let context = pick_context(engine);
     let State { families, versions, .. } = &mut *state;
     let family = families.get_mut(&cf.id()).ok_or_else(|| dropped(cf))?;
@@ -227,6 +229,7 @@ fn claim(
 ) -> Result<Claimed> {
     let space = reserve_space(engine, &plan)?;
     let id = family.running.add(&plan);
+    family.compacting += 1;
     Ok(Claimed { data: Arc::clone(&family.data), _version: version, plan, id, _space: space })
 }
 

@@ -2,6 +2,7 @@
 
 mod disk;
 
+mod abort;
 mod atomic_flush;
 mod backup;
 mod backup_restore;

@@ -5,7 +5,7 @@ use ironstone::statistics::{Histogram, StatsLevel, Ticker};
 use ironstone::vfs::fault::{Fault, FaultError, FaultRule};
 use ironstone::vfs::{Clock, ManualClock, OpKind, SystemClock};
 use ironstone::{
-    BackupEngine, BackupEngineOptions, BlockCache, CacheOptions, Code, CompactFilesOptions,
+    BackupEngine, BackupEngineOptions, BlockCache, BottommostPolicy, CacheOptions, Code, CompactFilesOptions,
     CompactRangeOptions, CompactionFilter, CompactionStyle, CompressionKind, Db,
     FileChecksumGenCrc32cFactory, FileNumber, FilterDecision, FilterPolicy, FlushOptions, GenericRateLimiter,
     IngestOptions, MergeOperator, Options, ReadOptions, SstFileManager, SstFileManagerOptions, SstFileWriter,
@@ -489,6 +489,38 @@ fn atomic_flushes(statistics: &Arc<Statistics>) {
     disk.wait_until("a flush", || !db.live_files().is_empty());
 }
 
+struct TakesItsTime(std::sync::atomic::AtomicBool);
+
+impl CompactionFilter for TakesItsTime {
+    fn name(&self) -> &str {
+        "TakesItsTime"
+    }
+    fn filter(&self, _level: usize, _key: &[u8], _value: &[u8]) -> FilterDecision {
+        self.0.store(true, std::sync::atomic::Ordering::SeqCst);
+        SystemClock::new().sleep(Duration::from_millis(1));
+        FilterDecision::Keep
+    }
+}
+
+fn aborted_compactions(statistics: &Arc<Statistics>) {
+    let disk = Disk::new();
+    let mut options = counted(&disk, statistics);
+    let filter = Arc::new(TakesItsTime(false.into()));
+    options.cf.compaction_filter = Some(filter.clone());
+    let db = disk.open_with(&options);
+    (0..10_000).for_each(|number| db.put(format!("key{number:06}"), "").unwrap());
+    let whole = CompactRangeOptions {
+        bottommost_level_compaction: BottommostPolicy::Force,
+        ..CompactRangeOptions::default()
+    };
+    std::thread::scope(|scope| {
+        let compacting = scope.spawn(|| db.compact_range(&whole, db.default_column_family(), None, None));
+        disk.wait_until("a compaction", || filter.0.load(std::sync::atomic::Ordering::SeqCst));
+        db.abort_all_compactions();
+        compacting.join().unwrap().unwrap_err();
+    });
+}
+
 /// A table whose tail is longer than its MANIFEST says: blocks of it are read one by one.
 fn long_tails(statistics: &Arc<Statistics>) {
     let disk = Disk::new();
@@ -507,7 +539,7 @@ fn long_tails(statistics: &Arc<Statistics>) {
 fn all_tickers_and_histograms_move_unless_their_feature_is_not_built() {
     let statistics = Arc::new(Statistics::new());
     statistics.set_level(StatsLevel::All);
-    let parts: [fn(&Arc<Statistics>); 13] = [
+    let parts: [fn(&Arc<Statistics>); 14] = [
         point_reads,
         cached_meta_blocks,
         iterators,
@@ -517,6 +549,7 @@ fn all_tickers_and_histograms_move_unless_their_feature_is_not_built() {
         flushes,
         atomic_flushes,
         compactions,
+        aborted_compactions,
         space_and_removal,
         failures,
         copies_and_files,
