@@ -1,6 +1,6 @@
 //! What one simulation does: all of it follows from a seed, and from what it is cut down to.
 
-use ironstone::{ColumnFamilyOptions, DbOptions, merge_operators};
+use ironstone::{ColumnFamilyOptions, CompactionStyle, DbOptions, DbPath, merge_operators};
 use ironstone_testkit::random_options::{random_db_options, random_family_options};
 use ironstone_vfs::Env;
 use ironstone_vfs::OpKind;
@@ -218,6 +218,11 @@ impl Plan {
         let mut options = random_family_options(&mut self.generator(2 + number as u64));
         options.inplace_update_support = false; // Readers have snapshots.
         options.merge_operator = Some(merge_operators::put());
+        if options.compaction_style != CompactionStyle::Fifo
+            && self.generator(50 + number as u64).random_bool(0.2)
+        {
+            options.cf_paths = vec![DbPath::new("/upper", 20_000), DbPath::new(format!("/lower{number}"), 0)];
+        }
         options
     }
     /// A generator for the choices of thing number `thing`.

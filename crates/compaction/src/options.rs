@@ -258,6 +258,21 @@ impl CompactionOptions {
         }
         path as u32
     }
+    /// The path that a file of `bytes` goes to with universal compaction: the first that has room for it, and with those
+    /// before it for as much as may be written before it is merged again.
+    pub fn path_of_size(&self, bytes: u64) -> u32 {
+        let Some((_, but_last)) = self.path_target_sizes.split_last() else { return 0 };
+        let rest = 100u64.saturating_sub(u64::from(self.universal.size_ratio));
+        let to_come = (u128::from(bytes) * u128::from(rest) / 100) as u64;
+        let mut before = 0u64;
+        for (path, &target) in but_last.iter().enumerate() {
+            if target > bytes && before.saturating_add(target - bytes) > to_come {
+                return path as u32;
+            }
+            before = before.saturating_add(target);
+        }
+        but_last.len() as u32
+    }
     /// The codec and its parameters for files that a compaction puts into `level`. `bottommost`: no level
     /// below holds files.
     pub fn compression_of_level(
@@ -304,5 +319,53 @@ impl CompactionOptions {
         let steps = index.saturating_sub(1);
         let multiplier = u64::from(self.target_file_size_multiplier.max(1));
         (0..steps).fold(self.target_file_size_base.max(1), |size, _| size.saturating_mul(multiplier))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_paths(sizes: &[u64]) -> CompactionOptions {
+        CompactionOptions {
+            path_target_sizes: sizes.to_vec(),
+            max_bytes_for_level_base: 100,
+            max_bytes_for_level_multiplier: 10.0,
+            ..CompactionOptions::default()
+        }
+    }
+
+    #[test]
+    fn a_level_goes_to_the_first_path_that_takes_it_and_those_above() {
+        let paths =
+            |sizes: &[u64]| (0..5).map(|level| with_paths(sizes).path_of_level(level)).collect::<Vec<_>>();
+        assert_eq!(paths(&[]), [0; 5]);
+        assert_eq!(paths(&[1]), [0; 5]);
+        assert_eq!(
+            paths(&[200, 0]),
+            [0, 0, 1, 1, 1],
+            "levels 0 and 1 are taken to be as large as each other"
+        );
+        assert_eq!(paths(&[199, 0]), [0, 1, 1, 1, 1]);
+        assert_eq!(paths(&[1200, 10_000, 0]), [0, 0, 0, 1, 2]);
+        assert_eq!(
+            paths(&[50, 100, 1000, 1]),
+            [1, 2, 3, 3, 3],
+            "what is too small for level 0 is passed over"
+        );
+    }
+
+    #[test]
+    fn a_run_goes_to_the_first_path_that_takes_it_and_what_comes_before_it_is_merged_again() {
+        let paths = |sizes: &[u64]| [1, 100, 500, 5000].map(|bytes| with_paths(sizes).path_of_size(bytes));
+        assert_eq!(paths(&[]), [0; 4]);
+        assert_eq!(paths(&[1]), [0; 4]);
+        // 100 leave room for 99 more (size_ratio is 1) from 200 on.
+        assert_eq!(paths(&[200, 0]), [0, 0, 1, 1]);
+        assert_eq!(paths(&[199, 0]), [0, 1, 1, 1]);
+        // What the first path has room for counts for the second.
+        assert_eq!(paths(&[199, 801, 0]), [0, 1, 1, 2]);
+        assert_eq!(paths(&[199, 795, 0]), [0, 1, 2, 2]);
+        assert_eq!(paths(&[u64::MAX, u64::MAX, 0]), [0; 4]);
     }
 }

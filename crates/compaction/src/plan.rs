@@ -132,6 +132,13 @@ pub struct CompactionPlan {
 }
 
 impl CompactionPlan {
+    /// Lets the outputs go to another path. Files that would have been moved and lie elsewhere are rewritten.
+    pub fn set_output_path(&mut self, path_id: u32) {
+        self.output_path_id = path_id;
+        if self.kind == PlanKind::TrivialMove && self.input_files().any(|(_, file)| file.path_id != path_id) {
+            self.kind = PlanKind::Rewrite;
+        }
+    }
     /// The upper level.
     pub fn start_level(&self) -> usize {
         self.inputs.first().map_or(self.output_level, |inputs| inputs.level)

@@ -11,6 +11,7 @@ use crate::listener::BackgroundErrorReason;
 use crate::memtables::FlushReason;
 use crate::open::FamilyBuilder;
 use crate::options::ColumnFamilyOptions;
+use crate::table_paths::make_dirs;
 use crate::write::switch::Which;
 use ironstone_base::file_name::{self, FileKind};
 use ironstone_base::sync::Arc;
@@ -18,6 +19,7 @@ use ironstone_base::sync::atomic::Ordering;
 use ironstone_base::{Code, ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
 use ironstone_compaction::KeyRange;
 use ironstone_version::{ColumnFamilyConfig, FileMetaData, UNKNOWN_FILE_CHECKSUM_FUNC_NAME};
+use std::path::PathBuf;
 
 /// How memtables are flushed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,6 +44,8 @@ pub struct LiveFile {
     pub column_family: String,
     /// The level that it lies on.
     pub level: usize,
+    /// The directory that it is in.
+    pub directory: PathBuf,
     /// The number in its name.
     pub number: FileNumber,
     /// Its length in bytes.
@@ -93,6 +97,7 @@ impl Db {
         if name.is_empty() {
             return Err(Error::invalid_argument("a column family must have a name"));
         }
+        make_dirs(&*engine.env.fs, &options.cf_paths)?;
         let config = ColumnFamilyConfig {
             name: name.to_owned(),
             comparator: options.comparator.clone(),
@@ -397,10 +402,12 @@ impl Db {
         let mut files = Vec::new();
         for family in state.families.values() {
             let Some(versions) = state.versions.column_family(family.data.id) else { continue };
+            let paths = family.data.paths();
             for (level, file) in versions.current.all_files() {
                 files.push(LiveFile {
                     column_family: family.data.name.clone(),
                     level,
+                    directory: paths.dir(file.path_id).to_owned(),
                     number: file.number,
                     size: file.file_size,
                     smallest: file.smallest.user_key().to_vec(),

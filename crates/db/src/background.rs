@@ -280,7 +280,7 @@ pub(crate) fn close(engine: &Arc<Engine>, workers: Workers) -> Result<()> {
     let closed = engine.pipeline.close();
     purge::remove_obsolete(engine);
     if let Some(manager) = &engine.options().sst_file_manager {
-        manager.forget_below(&engine.dir);
+        engine.place.dirs().iter().for_each(|dir| manager.forget_below(dir));
     }
     crate::info_log::info!(engine.log, "closed");
     drop(engine.lock.lock().take());

@@ -16,7 +16,7 @@ use crate::Db;
 use crate::background::job::write_options;
 use crate::file_copy::{copy_watched, read_through};
 use crate::open::make_durable_dir;
-use crate::storage_files::{Captured, KeptFiles, StorageFile, capture};
+use crate::storage_files::{Captured, KeptFiles, StorageFile, capture, check_one_directory};
 use crate::table_cache::TableSlot;
 use ironstone_base::statistics::Ticker;
 use ironstone_base::sync::Arc;
@@ -296,6 +296,7 @@ impl BackupEngine {
         if options.exclude_files_callback.is_some() && self.options.schema_version < 2 {
             return Err(Error::invalid_argument("exclude_files_callback requires schema_version >= 2"));
         }
+        check_one_directory(db.engine(), "backups")?;
         let latest = self.backups.keys().chain(self.corrupt.keys()).max();
         let id = latest.map_or(1, |latest| latest + 1);
         let private = format!("{PRIVATE}/{id}");

@@ -5,7 +5,7 @@ use crate::background::job::write_options;
 use crate::file_copy::{copy_file, link_or_copy};
 use crate::info_log::info;
 use crate::open::make_durable_dir;
-use crate::storage_files::{KeptFiles, StorageFile, capture};
+use crate::storage_files::{KeptFiles, StorageFile, capture, check_one_directory};
 use ironstone_base::statistics::Ticker;
 use ironstone_base::{Error, FileKind, Result, SequenceNumber};
 use ironstone_vfs::FileSystem;
@@ -46,6 +46,7 @@ impl Db {
     /// ones are copied.
     pub fn checkpoint_with(&self, path: impl AsRef<Path>, log_size_for_flush: u64) -> Result<SequenceNumber> {
         let engine = self.engine();
+        check_one_directory(engine, "checkpoints")?;
         let fs = &*engine.env.fs;
         let path = fs.absolute(path.as_ref())?;
         if fs.exists(&path)? {

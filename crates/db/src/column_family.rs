@@ -6,6 +6,7 @@ use crate::memtables::DbMemTable;
 use crate::properties::report::Shown;
 use crate::read::view::{LevelView, PokeWhenDropped, SuperVersion};
 use crate::settings::Settings;
+use crate::table_paths::TablePaths;
 use crate::totals::Totals;
 use crate::write_buffer_manager::MemTableMemory;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -61,6 +62,10 @@ pub(crate) struct ColumnFamilyData {
 }
 
 impl ColumnFamilyData {
+    /// Where its tables are.
+    pub(crate) fn paths(&self) -> TablePaths {
+        self.settings().opener.paths.clone()
+    }
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn new(
         id: ColumnFamilyId,

@@ -9,6 +9,7 @@ use crate::info_log::{info, warning};
 use crate::open::make_durable_dir;
 use crate::options::ColumnFamilyOptions;
 use crate::storage_files::KeptFiles;
+use crate::table_paths::{TablePaths, make_dirs};
 use crate::{CompactRangeOptions, Db, FlushOptions, WriteBatch, WriteOptions};
 use ironstone_base::sync::Arc;
 use ironstone_base::{Error, FileKind, Result, SequenceNumber, UserComparator, file_name};
@@ -99,12 +100,13 @@ impl Db {
             Arc::clone(&family.ok_or_else(|| dropped(cf))?.current)
         };
         let writing = write_options(&engine.options());
+        let paths = cf.0.paths();
         let add = |(level, file): (usize, &Arc<FileMetaData>)| {
             if file.oldest_blob_file_number.0 != 0 {
                 return Err(Error::not_supported("exporting a column family with blob files"));
             }
-            let table = file_name::table(&engine.dir, file.number);
-            let legacy = file_name::leveldb_table(&engine.dir, file.number);
+            let table = paths.of_file(file);
+            let legacy = paths.leveldb_name_of(file);
             let from = if fs.exists(&table)? { table } else { legacy };
             let name = file_name::table(Path::new(""), file.number);
             link_or_copy(fs, &from, &staging.join(&name), file.file_size, writing)?;
@@ -244,13 +246,16 @@ fn bring_in(
 ) -> Result<Vec<(usize, Arc<FileMetaData>)>> {
     let fs = &*engine.env.fs;
     let writing = write_options(&engine.options());
+    make_dirs(fs, &options.cf_paths)?;
+    let paths = TablePaths::of(&engine.dir, &engine.options(), options);
+    let dir = paths.dir(0);
     let mut all = Vec::new();
     for family in exported {
         let mut files = Vec::new();
         for file in &family.files {
             check(engine, options, file)?;
             let number = engine.new_file_number();
-            let path = file_name::table(&engine.dir, number);
+            let path = file_name::table(dir, number);
             ours.push(path.clone());
             if !import.move_files {
                 copy_file(fs, &file.path, &path, file.size, writing)?;
@@ -264,7 +269,7 @@ fn bring_in(
         all.push(files);
     }
     check_ranges(&options.comparator, &all)?;
-    fs.open_directory(&engine.dir)?.sync()?;
+    fs.open_directory(dir)?.sync()?;
     Ok(all.into_iter().flatten().collect())
 }
 

@@ -31,7 +31,7 @@ use ironstone_base::statistics::Histogram;
 use ironstone_base::sync::Arc;
 use ironstone_base::{
     Code, ColumnFamilyId, Error, FileNumber, InternalKeyBuf, Result, SequenceNumber, UserComparator,
-    ValueType, file_name,
+    ValueType,
 };
 use ironstone_compaction::{CompactionId, LevelShape};
 use ironstone_iter::InternalIterator;
@@ -40,6 +40,7 @@ use ironstone_sst::unique_id::unique_id;
 use ironstone_sst::{FileChecksum, OpenOptions, TableOptions, TableReadOptions, TableReader};
 use ironstone_version::{FileMetaData, VersionEdit};
 use ironstone_vfs::{OpenHints, PerfTimer, StatsTimer};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// How files are brought in. Names, meanings and defaults are RocksDB's.
@@ -284,7 +285,7 @@ impl Job {
             let info = ExternalFileIngestionInfo {
                 cf_name: self.data.name.clone(),
                 external_path: file.source.clone(),
-                internal_path: ironstone_base::file_name::table(&engine.dir, number),
+                internal_path: self.data.paths().table(number, 0),
                 level: file.level,
                 global_seqno: file.sequence,
             };
@@ -489,11 +490,14 @@ fn bounds(reader: &Arc<TableReader>) -> Result<Option<(Bound, Bound)>> {
 fn bring_in(engine: &Engine, jobs: &mut [Job]) -> Result<()> {
     let fs = &*engine.env.fs;
     let writing = write_options(&engine.options());
+    let mut dirs = BTreeSet::new();
     for job in jobs {
+        let paths = job.data.paths();
+        dirs.insert(paths.dir(0).to_owned());
         for file in &mut job.files {
             let number = engine.new_file_number();
             file.number = Some(number);
-            let path = file_name::table(&engine.dir, number);
+            let path = paths.table(number, 0);
             let options = &job.options;
             if !options.move_files && !options.link_files {
                 copy_file(fs, &file.source, &path, file.size, writing)?;
@@ -507,14 +511,16 @@ fn bring_in(engine: &Engine, jobs: &mut [Job]) -> Result<()> {
             }
         }
     }
-    fs.open_directory(&engine.dir)?.sync()
+    dirs.iter().try_for_each(|dir| fs.open_directory(dir)?.sync())
 }
 
 /// What was brought in and is named by no MANIFEST goes away again.
 fn remove_ours(engine: &Engine, jobs: &[Job]) {
-    let files = jobs.iter().flat_map(|job| &job.files).filter(|file| !file.committed);
-    for number in files.filter_map(|file| file.number) {
-        let path = file_name::table(&engine.dir, number);
+    let of_job = |job: &Job| {
+        let (paths, files) = (job.data.paths(), job.files.iter().filter(|file| !file.committed));
+        files.filter_map(|file| Some(paths.table(file.number?, 0))).collect::<Vec<_>>()
+    };
+    for path in jobs.iter().flat_map(of_job) {
         if let Err(error) = engine.env.fs.remove(&path)
             && !error.is_path_not_found()
         {

@@ -1,6 +1,7 @@
 //! Fills the small option structs of the layers from the database's options.
 
 use crate::options::{ColumnFamilyOptions, DbOptions};
+use crate::table_paths::paths_of;
 use crate::write::controller::StallLimits;
 use crate::write_buffer_manager::MemTableMemory;
 use ironstone_base::Result;
@@ -50,6 +51,7 @@ impl ColumnFamilyOptions {
             bottommost_compression_options: self.bottommost_compression_opts.clone(),
             allow_ingest_behind: (db.allow_ingest_behind || self.cf_allow_ingest_behind)
                 && self.compaction_style != CompactionStyle::Fifo,
+            path_target_sizes: paths_of(db, self).iter().map(|path| path.target_size).collect(),
             max_subcompactions: db.max_subcompactions.max(1) as usize,
             ..CompactionOptions::default()
         }

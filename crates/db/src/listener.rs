@@ -31,12 +31,13 @@
 //! ```
 
 use crate::info_log::{InfoLog, warning};
+use crate::table_paths::TablePaths;
 use ironstone_base::sync::{Arc, Mutex};
 use ironstone_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
 use ironstone_compaction::{CompactionReason, CompactionStats, TableFileCreationReason};
 use ironstone_version::FileMetaData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Is told what happens. All methods do nothing unless they are overridden. Names and occasions are RocksDB's.
 ///
@@ -109,9 +110,9 @@ pub struct TableInfo {
 }
 
 impl TableInfo {
-    pub(crate) fn of(dir: &Path, level: usize, file: &FileMetaData) -> Self {
+    pub(crate) fn of(paths: &TablePaths, level: usize, file: &FileMetaData) -> Self {
         Self {
-            path: ironstone_base::file_name::table(dir, file.number),
+            path: paths.of_file(file),
             number: file.number,
             level,
             size: file.file_size,

@@ -16,6 +16,7 @@ use crate::settings::{Settings, TablePlace};
 use crate::snapshot::SnapshotList;
 use crate::state_lock::StateLock;
 use crate::table_cache::{TableCache, check_files, open_all};
+use crate::table_paths::make_dirs;
 use crate::thread_list::ThreadList;
 use crate::write::commit::{CommitPipeline, LogLevel};
 use crate::write::controller::WriteController;
@@ -170,12 +171,11 @@ pub(crate) fn open(
         comparator: descriptor.options.comparator.clone(),
         num_levels: descriptor.options.num_levels as usize,
     };
-    let place = TablePlace {
-        fs: Arc::clone(&env.fs),
-        dir: path.to_owned(),
-        tables: TableCache::new(usize::try_from(options.max_open_files).ok()),
-        block_cache: Arc::default(),
-    };
+    let place = TablePlace::new(&env.fs, path, TableCache::new(usize::try_from(options.max_open_files).ok()));
+    if !read_only {
+        make_dirs(&*env.fs, &options.db_paths)?;
+        descriptors.iter().try_for_each(|descriptor| make_dirs(&*env.fs, &descriptor.options.cf_paths))?;
+    }
     let mut aside = None;
     let (mut versions, manifest) = if exists {
         let recover = RecoverOptions {

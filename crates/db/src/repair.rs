@@ -15,6 +15,7 @@ use crate::open::{DEFAULT_COLUMN_FAMILY, FamilyBuilder, session_id};
 use crate::options::{ColumnFamilyOptions, DbOptions};
 use crate::settings::TablePlace;
 use crate::table_cache::TableCache;
+use crate::table_paths::{TablePaths, paths_of};
 use crate::write_buffer_manager::MemTableMemory;
 use crate::{ColumnFamilyDescriptor, Db};
 use hints::Hints;
@@ -119,6 +120,10 @@ fn repair(
     descriptors: &[ColumnFamilyDescriptor],
     unknown: Option<&ColumnFamilyOptions>,
 ) -> Result<RepairReport> {
+    let of_families = descriptors.iter().map(|descriptor| &descriptor.options).chain(unknown);
+    if !options.db_paths.is_empty() || of_families.into_iter().any(|cf| !paths_of(options, cf).is_empty()) {
+        return Err(Error::not_supported("repair of a database with db_paths or cf_paths"));
+    }
     let mut options = options.clone();
     options.sanitize();
     options.wal_recovery_mode = WalRecoveryMode::SkipAnyCorruptedRecords;
@@ -190,12 +195,7 @@ impl Repair<'_> {
         };
         let (mut versions, mut manifest) = self.begin_manifest(&begun, &hints, &wanted, &ambiguous, next)?;
 
-        let place = TablePlace {
-            fs: Arc::clone(&self.env.fs),
-            dir: self.dir.to_owned(),
-            tables: TableCache::new(None),
-            block_cache: Arc::default(),
-        };
+        let place = TablePlace::new(&self.env.fs, self.dir, TableCache::new(None));
         let cleaner = Arc::default();
         let memory = MemTableMemory::new(None);
         let builder = FamilyBuilder {
@@ -467,7 +467,7 @@ impl Repair<'_> {
             env: self.env,
             comparator: &data.comparator,
             tables: &readers,
-            outputs: &Outputs { dir: begun, next: &next },
+            outputs: &Outputs { paths: &TablePaths::single(begun), next: &next },
             build: &build,
             write: write_options(self.options),
             snapshots: &[],

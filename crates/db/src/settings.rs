@@ -7,15 +7,16 @@ use crate::options::{
     ColumnFamilyOptions, DbOptions, OptionError, OptionStruct, SetRules, set_by_rules, validate,
 };
 use crate::table_cache::{TableCache, TableOpener};
+use crate::table_paths::TablePaths;
 use ironstone_base::statistics::{LevelHistograms, StatsLevel};
 use ironstone_base::sync::atomic::Ordering;
-use ironstone_base::sync::{Arc, OnceLock};
-use ironstone_base::{Error, Result, Statistics};
+use ironstone_base::sync::{Arc, Mutex, OnceLock};
+use ironstone_base::{Error, FileNumber, Result, Statistics, file_name};
 use ironstone_cache::CacheOptions;
 use ironstone_compaction::CompactionOptions;
 use ironstone_sst::BlockCache;
 use ironstone_vfs::FileSystem;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The options in force, with what the layers need of them. Replaced as a whole when one of them changes;
 /// a job or an iterator keeps those that it began with.
@@ -33,11 +34,43 @@ pub(crate) struct TablePlace {
     pub(crate) fs: Arc<dyn FileSystem>,
     pub(crate) dir: PathBuf,
     pub(crate) tables: Arc<TableCache>,
+    /// All directories that may hold tables: the database's own, and those that its options name.
+    pub(crate) dirs: Arc<Mutex<Vec<PathBuf>>>,
     /// For the column families that have no block cache of their own. Made for the first of them.
     pub(crate) block_cache: Arc<OnceLock<Arc<BlockCache>>>,
 }
 
 impl TablePlace {
+    pub(crate) fn new(fs: &Arc<dyn FileSystem>, dir: &Path, tables: Arc<TableCache>) -> Self {
+        Self {
+            fs: Arc::clone(fs),
+            dir: dir.to_owned(),
+            tables,
+            dirs: Arc::new(Mutex::new(vec![dir.to_owned()])),
+            block_cache: Arc::default(),
+        }
+    }
+    fn note(&self, paths: &TablePaths) {
+        let mut dirs = self.dirs.lock();
+        for dir in paths.dirs() {
+            if !dirs.contains(dir) {
+                dirs.push(dir.clone());
+            }
+        }
+    }
+    pub(crate) fn dirs(&self) -> Vec<PathBuf> {
+        self.dirs.lock().clone()
+    }
+    /// Where table `number` is, whoever it belongs to, and under which of its names. Numbers are those of the database.
+    pub(crate) fn find(&self, number: FileNumber) -> PathBuf {
+        let dirs = self.dirs();
+        let names = dirs
+            .iter()
+            .flat_map(|dir| [file_name::table(dir, number), file_name::leveldb_table(dir, number)]);
+        let mut there = names.filter(|path| !matches!(self.fs.exists(path), Ok(false)));
+        there.next().unwrap_or_else(|| file_name::table(&self.dir, number))
+    }
+
     fn block_cache(&self) -> Arc<BlockCache> {
         Arc::clone(self.block_cache.get_or_init(|| BlockCache::new(CacheOptions::default())))
     }
@@ -61,9 +94,11 @@ impl Settings {
                 .filter(|statistics| has_timers(statistics))
                 .map(|_| Arc::new(LevelHistograms::new(options.num_levels.max(1) as usize))),
         };
+        let paths = TablePaths::of(&place.dir, db, &options);
+        place.note(&paths);
         let opener = Arc::new(TableOpener {
             fs: Arc::clone(&place.fs),
-            dir: place.dir.clone(),
+            paths,
             table: Arc::new(options.table_options(db, || place.block_cache(), read_latencies)?),
             direct: db.use_direct_reads,
             verify_unique_id: db.verify_sst_unique_id_in_manifest,

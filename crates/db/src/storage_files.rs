@@ -99,6 +99,14 @@ impl<'a> KeptFiles<'a> {
     }
 }
 
+/// Copies have one directory: they would name files in others that are not theirs.
+pub(crate) fn check_one_directory(engine: &Engine, what: &str) -> Result<()> {
+    match engine.place.dirs().len() {
+        1 => Ok(()),
+        _ => Err(Error::not_supported(format!("{what} of a database with db_paths or cf_paths"))),
+    }
+}
+
 impl Drop for KeptFiles<'_> {
     fn drop(&mut self) {
         self.0.enable_file_deletions();
@@ -126,7 +134,7 @@ pub(crate) fn capture(engine: &Arc<Engine>, wal_size_for_flush: u64) -> Result<C
         for family in state.families.values() {
             for level in &family.data.view().levels {
                 for (file, slot) in level.files.files().iter().zip(&level.tables) {
-                    let path = file_name::table(&engine.dir, file.number);
+                    let path = slot.path();
                     let mut table = StorageFile::new(&path, FileKind::Table(file.number), file.file_size);
                     table.file_checksum.clone_from(&file.file_checksum);
                     table.file_checksum_func_name = checksum_func_name(file);
@@ -190,7 +198,7 @@ fn flush_if_wanted(engine: &Arc<Engine>, wal_size_for_flush: u64) -> Result<()> 
 
 fn as_leveldb_named_it(engine: &Engine, table: &mut StorageFile) -> Result<()> {
     let FileKind::Table(number) = table.kind else { return Ok(()) };
-    let legacy = file_name::leveldb_table(&engine.dir, number);
+    let legacy = file_name::leveldb_table(&table.directory, number);
     if !engine.env.fs.exists(&table.path())? && engine.env.fs.exists(&legacy)? {
         table.name = legacy.file_name().unwrap_or_default().to_string_lossy().into_owned();
     }

@@ -1,10 +1,11 @@
 //! Open tables. Readers reach a table through its slot, without a lock or a lookup by number.
 
+use crate::table_paths::TablePaths;
 use arc_swap::ArcSwapOption;
 use ironstone_base::statistics::{Histogram, IoActivity, Ticker};
 use ironstone_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use ironstone_base::sync::{Arc, Mutex, Weak, thread};
-use ironstone_base::{Error, FileNumber, Result, SequenceNumber, file_name};
+use ironstone_base::{Error, FileNumber, Result, SequenceNumber};
 use ironstone_sst::{KeyHash, OpenOptions, TableOptions, TableReader};
 use ironstone_version::FileMetaData;
 use ironstone_vfs::{FileSystem, OpenHints, RandomAccessFile, StatsTimer};
@@ -26,7 +27,7 @@ pub(crate) struct TableCache {
 /// How the tables of one column family are opened.
 pub(crate) struct TableOpener {
     pub(crate) fs: Arc<dyn FileSystem>,
-    pub(crate) dir: PathBuf,
+    pub(crate) paths: TablePaths,
     pub(crate) table: Arc<TableOptions>,
     pub(crate) direct: bool,
     /// Compare the unique id in each file with that in the MANIFEST.
@@ -212,6 +213,10 @@ impl TableSlot {
     pub(crate) fn file_size(&self) -> u64 {
         self.meta.file_size
     }
+    /// Where it is.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.opener.paths.of_file(&self.meta)
+    }
     /// The level that it is opened for.
     #[inline]
     pub(crate) fn level(&self) -> u32 {
@@ -295,7 +300,7 @@ impl TableOpener {
     }
 
     fn open_counted(&self, meta: &FileMetaData, level: u32, hints: OpenHints) -> Result<TableReader> {
-        let file = self.open_file(meta.number, hints)?;
+        let file = self.open_file(meta, hints)?;
         let statistics = self.table.statistics.as_deref();
         if let Some(statistics) = statistics {
             statistics.record(Ticker::NoFileOpens, 1);
@@ -314,10 +319,10 @@ impl TableOpener {
 
     /// Whether the file is there in its size.
     fn check_file(&self, meta: &FileMetaData) -> Result<()> {
-        let path = file_name::table(&self.dir, meta.number);
+        let path = self.paths.of_file(meta);
         match self.fs.size(&path) {
             Err(missing) if missing.is_path_not_found() => {
-                let legacy = file_name::leveldb_table(&self.dir, meta.number);
+                let legacy = self.paths.leveldb_name_of(meta);
                 let size = self.fs.size(&legacy).map_err(|_| missing)?;
                 check_size(&legacy, size, meta)
             }
@@ -326,10 +331,10 @@ impl TableOpener {
     }
 
     /// Opens the file under its name, or under the one that LevelDB gave it.
-    fn open_file(&self, number: FileNumber, hints: OpenHints) -> Result<Box<dyn RandomAccessFile>> {
-        match self.fs.open_random(&file_name::table(&self.dir, number), hints) {
+    fn open_file(&self, meta: &FileMetaData, hints: OpenHints) -> Result<Box<dyn RandomAccessFile>> {
+        match self.fs.open_random(&self.paths.of_file(meta), hints) {
             Err(missing) if missing.is_path_not_found() => {
-                self.fs.open_random(&file_name::leveldb_table(&self.dir, number), hints).map_err(|_| missing)
+                self.fs.open_random(&self.paths.leveldb_name_of(meta), hints).map_err(|_| missing)
             }
             opened => opened,
         }

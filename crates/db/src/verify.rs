@@ -5,7 +5,7 @@ use crate::table_cache::TableSlot;
 use crate::thread_list::ThreadOperation;
 use ironstone_base::statistics::{Histogram, IoActivity, StatsLevel, Ticker};
 use ironstone_base::sync::Arc;
-use ironstone_base::{Error, Result, file_name};
+use ironstone_base::{Error, Result};
 use ironstone_sst::FileChecksum;
 use ironstone_version::FileMetaData;
 use ironstone_vfs::StatsTimer;
@@ -39,12 +39,12 @@ impl Db {
                 "file checksums cannot be verified without file_checksum_gen_factory",
             ));
         };
-        self.each_live_table(|_, file| {
+        self.each_live_table(|slot, file| {
             let function = &*file.file_checksum_func_name;
             if file.file_checksum.is_empty() {
                 return Ok(());
             }
-            let path = file_name::table(&engine.dir, file.number);
+            let path = slot.path();
             let timer = engine.statistics.as_deref().map(|statistics| {
                 let detailed = statistics.enabled(StatsLevel::ExceptTimeForMutex);
                 let of_activity = detailed.then_some(Histogram::FileReadVerifyFileChecksumsMicros);

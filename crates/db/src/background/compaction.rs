@@ -187,7 +187,8 @@ pub(crate) fn carry_out(
 
 fn job_info(engine: &Engine, job_id: u64, claimed: &Claimed) -> CompactionJobInfo {
     let Claimed { data, plan, .. } = claimed;
-    let described = |level, file: &Arc<FileMetaData>| TableInfo::of(&engine.dir, level, file);
+    let paths = data.paths();
+    let described = |level, file: &Arc<FileMetaData>| TableInfo::of(&paths, level, file);
     let (mut input_files, mut output_files) = (Vec::new(), Vec::new());
     if !engine.listeners.is_empty() {
         input_files.extend(plan.input_files().map(|(level, file)| described(level, file)));
@@ -243,6 +244,7 @@ fn rewrite(
     let (settings, options) = (data.settings(), engine.options.load_full());
     let build = build_options(data, &settings, &engine.db_id, &engine.session_id, &options);
     let next_number = || engine.new_file_number();
+    let paths = data.paths();
     let gave_way = AtomicU64::new(0);
     let cancelled = || {
         engine.check_cancelled()?;
@@ -260,7 +262,7 @@ fn rewrite(
         env: &engine.env,
         comparator: &data.comparator,
         tables: &Inputs { opener: &settings.opener, direct: options.use_direct_io_for_flush_and_compaction },
-        outputs: &Outputs { dir: &engine.dir, next: &next_number },
+        outputs: &Outputs { paths: &paths, next: &next_number },
         build: &build,
         write: write_options(&options),
         snapshots: &snapshots,
@@ -290,8 +292,7 @@ fn rewrite(
     for file in &files {
         engine.tell_created(data, job_id, TableFileCreationReason::Compaction, file);
     }
-    let outputs: Vec<_> =
-        files.iter().map(|file| TableInfo::of(&engine.dir, plan.output_level, file)).collect();
+    let outputs: Vec<_> = files.iter().map(|file| TableInfo::of(&paths, plan.output_level, file)).collect();
     let edit = plan.edit(data.id, files);
     let installed = install(engine, data.id, edit, operation);
     if installed.as_ref().is_err_and(|error| error.code() == Code::ColumnFamilyDropped) {

@@ -9,6 +9,7 @@ use crate::info_log::info;
 use crate::listener::{BackgroundErrorReason, FlushJobInfo, TableInfo};
 use crate::memtables::{DbMemTable, FlushReason, ImmutableMemTable};
 use crate::options::DbOptions;
+use crate::table_paths::TablePaths;
 use crate::thread_list::{Operation, ThreadId, ThreadOperation, ThreadStage};
 use crate::write::switch::Which;
 use ironstone_base::statistics::{Histogram, IoActivity, Ticker};
@@ -23,7 +24,6 @@ use ironstone_iter::BoxedIterator;
 use ironstone_version::{FileMetaData, VersionEdit, VersionSet};
 use ironstone_vfs::Env;
 use std::collections::BTreeMap;
-use std::path::Path;
 
 /// How far the flush of a column family's memtables has come.
 pub(crate) struct Flushing {
@@ -147,7 +147,7 @@ pub(crate) fn is_due(family: &Family) -> bool {
 /// One flush: what it reads and how it writes.
 pub(crate) struct FlushOf<'a> {
     pub(crate) env: &'a Env,
-    pub(crate) dir: &'a Path,
+    pub(crate) paths: &'a TablePaths,
     pub(crate) options: &'a DbOptions,
     pub(crate) data: &'a ColumnFamilyData,
     pub(crate) db_id: &'a str,
@@ -175,7 +175,7 @@ impl FlushOf<'_> {
             env: self.env,
             comparator: &self.data.comparator,
             tables: &Inputs { opener: &settings.opener, direct: false }, // To read back what was written.
-            outputs: &Outputs { dir: self.dir, next: next_number },
+            outputs: &Outputs { paths: self.paths, next: next_number },
             build: &build,
             write: write_options(self.options),
             snapshots: self.snapshots,
@@ -332,7 +332,7 @@ fn write_table(engine: &Engine, job_id: u64, taken: &Taken, operation: &Operatio
     let snapshots = engine.snapshots.sequences();
     let job = FlushOf {
         env: &engine.env,
-        dir: &engine.dir,
+        paths: &data.paths(),
         options: &engine.options(),
         data,
         db_id: &engine.db_id,
@@ -463,7 +463,7 @@ fn report(engine: &Engine, flushed: &Flushed) {
     );
     let (name, entries) = (&data.name, info.num_entries);
     info!(engine.log, "[{name}] flushed {entries} entries to {bytes} bytes in {} us", nanos / 1000);
-    let file = file.as_ref().map(|file| TableInfo::of(&engine.dir, 0, file));
+    let file = file.as_ref().map(|file| TableInfo::of(&data.paths(), 0, file));
     let info = FlushJobInfo { file, ..info.clone() };
     engine.listeners.tell(|listener| listener.on_flush_completed(&info));
 }

@@ -6,13 +6,14 @@ use crate::listener::{BackgroundErrorReason, TableFileCreationInfo};
 use crate::options::DbOptions;
 use crate::settings::Settings;
 use crate::table_cache::TableOpener;
+use crate::table_paths::TablePaths;
 use ironstone_base::sync::Arc;
-use ironstone_base::{FileNumber, Result, file_name};
+use ironstone_base::{FileNumber, Result};
 use ironstone_compaction::{OutputFiles, TableFileCreationReason, TableSource};
 use ironstone_sst::{BuildOptions, TableReader};
 use ironstone_version::FileMetaData;
 use ironstone_vfs::WriteOptions;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// What every table of a column family is built with.
 pub(crate) fn build_options(
@@ -52,7 +53,7 @@ pub(crate) fn write_options(options: &DbOptions) -> WriteOptions {
 
 /// Names output files.
 pub(crate) struct Outputs<'a> {
-    pub(crate) dir: &'a Path,
+    pub(crate) paths: &'a TablePaths,
     pub(crate) next: &'a (dyn Fn() -> FileNumber + Sync),
 }
 
@@ -60,8 +61,8 @@ impl OutputFiles for Outputs<'_> {
     fn new_file_number(&self) -> FileNumber {
         (self.next)()
     }
-    fn path(&self, number: FileNumber, _path_id: u32) -> PathBuf {
-        file_name::table(self.dir, number)
+    fn path(&self, number: FileNumber, path_id: u32) -> PathBuf {
+        self.paths.table(number, path_id)
     }
 }
 
@@ -93,7 +94,7 @@ impl Engine {
         file: &FileMetaData,
     ) {
         let (cf_name, size) = (data.name.clone(), file.file_size);
-        let path = file_name::table(&self.dir, file.number);
+        let path = data.paths().of_file(file);
         if let Some(manager) = &self.options().sst_file_manager {
             manager.track(path.clone(), size);
         }
@@ -105,9 +106,11 @@ impl Engine {
     pub(crate) fn track_tables(&self) {
         if let Some(manager) = &self.options().sst_file_manager {
             let state = self.state.lock();
-            for family in state.versions.column_families() {
-                for (_, file) in family.current.all_files() {
-                    manager.track(file_name::table(&self.dir, file.number), file.file_size);
+            for family in state.families.values() {
+                let paths = family.data.paths();
+                let version = state.versions.column_family(family.data.id).map(|family| &family.current);
+                for (_, file) in version.into_iter().flat_map(|version| version.all_files()) {
+                    manager.track(paths.of_file(file), file.file_size);
                 }
             }
         }

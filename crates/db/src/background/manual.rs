@@ -26,6 +26,8 @@ pub struct CompactRangeOptions {
     pub change_level: bool,
     /// Where to: `None` as far up as empty levels reach that are large enough.
     pub target_level: Option<usize>,
+    /// Which of `db_paths` or `cf_paths` the tables go to, from 0. Default 0.
+    pub target_path_id: u32,
     /// Stops the compaction soon after it is set; it then answers `Incomplete`.
     pub canceled: Option<Arc<AtomicBool>>,
 }
@@ -37,6 +39,9 @@ pub struct CompactFilesOptions {
     pub max_subcompactions: Option<usize>,
     /// Move files that overlap nothing instead of rewriting them. Default false.
     pub allow_trivial_move: bool,
+    /// Which of `db_paths` or `cf_paths` the tables go to, from 0; `None`: where compactions by themselves would put
+    /// them.
+    pub output_path_id: Option<u32>,
 }
 
 /// Compacts the keys in `begin..=end`, on the caller's thread.
@@ -52,6 +57,7 @@ pub(crate) fn compact_range(
         let what = format!("target level {target} exceeds the number of levels");
         return Err(Error::invalid_argument(what));
     }
+    check_path(cf, options.target_path_id)?;
     let mut state = engine.state.lock();
     let mut manual = ManualCompaction::new(
         begin,
@@ -84,7 +90,8 @@ pub(crate) fn compact_range(
                 drop(version); // What becomes obsolete meanwhile must not wait for us.
                 wait_for_others(engine, &mut state, cf, manual.is_exclusive());
             }
-            ManualPick::Plan(plan) => {
+            ManualPick::Plan(mut plan) => {
+                plan.set_output_path(options.target_path_id);
                 let claimed = claim(engine, family, version, *plan)?;
                 carry_out_unlocked(engine, &mut state, claimed, &cancel)?;
                 manual.installed();
@@ -131,6 +138,7 @@ pub(crate) fn compact_files(
     output_level: usize,
     options: &CompactFilesOptions,
 ) -> Result<()> {
+    options.output_path_id.map_or(Ok(()), |path_id| check_path(cf, path_id))?;
     let mut state = engine.state.lock();
     check(&state, &[])?;
     engine.check_not_aborted(&cf.0)?;
@@ -143,7 +151,7 @@ pub(crate) fn compact_files(
         max_subcompactions: options.max_subcompactions,
         ..NamedFilesOptions::default()
     };
-    let plan = pick_files(
+    let mut plan = pick_files(
         &version,
         &family.data.settings().compaction,
         &family.running,
@@ -152,6 +160,9 @@ pub(crate) fn compact_files(
         output_level,
         named,
     )?;
+    if let Some(path_id) = options.output_path_id {
+        plan.set_output_path(path_id);
+    }
     let claimed = claim(engine, family, version, plan)?;
     carry_out_unlocked(engine, &mut state, claimed, &[])
 }
@@ -218,6 +229,13 @@ pub(crate) fn delete_tables_in(
         count += plan.input_files().count();
         let claimed = claim(engine, family, version, plan)?;
         carry_out_unlocked(engine, &mut state, claimed, &[])?;
+    }
+}
+
+fn check_path(cf: &ColumnFamily, path_id: u32) -> Result<()> {
+    match path_id as usize >= cf.0.paths().dirs().len() {
+        true => Err(Error::invalid_argument(format!("Invalid target path ID: {path_id}"))),
+        false => Ok(()),
     }
 }
 

@@ -33,9 +33,7 @@ pub(crate) fn remove_obsolete(engine: &Engine) {
     };
     for table in tables {
         engine.place.tables.forget(table.number);
-        let path = file_name::table(&engine.dir, table.number);
-        let legacy = file_name::leveldb_table(&engine.dir, table.number);
-        let path = if matches!(engine.env.fs.exists(&path), Ok(false)) { legacy } else { path };
+        let path = engine.place.find(table.number);
         let status = try_remove(engine, &path);
         engine.log.event("table_file_deletion", serde_json::json!({ "file_number": table.number.0 }));
         let info = TableFileDeletionInfo { path, number: table.number, status };
@@ -92,7 +90,7 @@ fn remove(engine: &Engine, path: &Path) {
 /// Removes a table that no version ever named.
 pub(crate) fn remove_stray(engine: &Engine, number: FileNumber) {
     engine.place.tables.forget(number);
-    remove(engine, &file_name::table(&engine.dir, number));
+    remove(engine, &engine.place.find(number));
 }
 
 fn try_remove(engine: &Engine, path: &Path) -> Result<()> {
@@ -176,13 +174,17 @@ pub(crate) fn remove_strangers(
         let wals: Vec<FileNumber> = state.wals.keys().copied().collect();
         (live, wals, state.versions.live_manifests(), state.versions.min_log_number())
     };
-    let mut dirs = vec![engine.dir.clone()];
-    if engine.wal_dir != engine.dir {
+    let mut dirs = engine.place.dirs();
+    if !dirs.contains(&engine.wal_dir) {
         dirs.push(engine.wal_dir.clone());
     }
     for dir in dirs {
         for name in engine.env.fs.list(&dir)? {
             let kind = FileKind::parse(&name);
+            let has_tables_only = dir != engine.dir && dir != engine.wal_dir;
+            if has_tables_only && !matches!(kind, Some(FileKind::Table(_) | FileKind::Trash)) {
+                continue;
+            }
             if let Some(FileKind::Wal(number)) = kind
                 && number < min_wal
                 && !wals.contains(&number)

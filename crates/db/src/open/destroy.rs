@@ -1,7 +1,7 @@
 //! Removes a database.
 
-use crate::Db;
 use crate::options::DbOptions;
+use crate::{ColumnFamilyDescriptor, Db};
 use ironstone_base::{Error, FileKind, Result, file_name};
 use std::path::{Path, PathBuf};
 
@@ -10,6 +10,15 @@ impl Db {
     /// directories and in its archive, and the directories if nothing else is left in them. Other
     /// files stay. Refused while the database is open. Fine if there is none.
     pub fn destroy(options: &DbOptions, path: impl AsRef<Path>) -> Result<()> {
+        Self::destroy_column_families(options, path, &[])
+    }
+
+    /// The same with the tables that column families have in the `cf_paths` of `descriptors`.
+    pub fn destroy_column_families(
+        options: &DbOptions,
+        path: impl AsRef<Path>,
+        descriptors: &[ColumnFamilyDescriptor],
+    ) -> Result<()> {
         let path = path.as_ref();
         let fs = &*options.env.fs;
         if !fs.exists(path)? {
@@ -40,6 +49,16 @@ impl Db {
                 }
             }
         }
+        let own = descriptors.iter().flat_map(|descriptor| &descriptor.options.cf_paths);
+        let paths: Vec<_> = options.db_paths.iter().chain(own).map(|path| &path.path).collect();
+        for dir in paths.iter().filter(|dir| !dirs.contains(dir) && fs.exists(dir).unwrap_or(false)) {
+            for name in fs.list(dir)? {
+                if matches!(FileKind::parse(&name), Some(FileKind::Table(_) | FileKind::Trash)) {
+                    note(fs.remove(&dir.join(name)));
+                }
+            }
+        }
+        dirs.splice(0..0, paths.into_iter().cloned());
         drop(lock);
         note(fs.remove(&file_name::lock(path)));
         for dir in dirs.iter().rev() {

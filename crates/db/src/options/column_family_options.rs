@@ -4,6 +4,7 @@ use super::spec::option_struct;
 use super::style_options::{FifoCompactionOptions, UniversalCompactionOptions};
 use super::table_options::{self, BlockBasedTableOptions};
 use crate::inplace_callback::InplaceCallback;
+use crate::table_paths::DbPath;
 use ironstone_base::sync::Arc;
 use ironstone_base::{MergeOperator, SliceTransform, UserComparator};
 use ironstone_compaction::{
@@ -220,6 +221,8 @@ option_struct! {
     fields {
         /// Says what a put makes of the value that is there, with `inplace_update_support`.
         inplace_callback: Option<Arc<dyn InplaceCallback>> = None;
+        /// Where its tables are, in the place of the database's [`db_paths`](crate::DbOptions::db_paths).
+        cf_paths: Vec<DbPath> = Vec::new();
         /// The options of its tables.
         table: BlockBasedTableOptions = BlockBasedTableOptions::default();
     }

@@ -6,6 +6,7 @@ use super::value::OptionValue;
 use crate::info_log::InfoLogLevel;
 use crate::listener::EventListener;
 use crate::sst_file_manager::SstFileManager;
+use crate::table_paths::DbPath;
 use crate::write_buffer_manager::WriteBufferManager;
 use ironstone_base::Statistics;
 use ironstone_base::sync::Arc;
@@ -242,6 +243,10 @@ option_struct! {
         sst_file_manager: Option<Arc<SstFileManager>> = None;
         /// Told what happens in the background.
         listeners: Vec<Arc<dyn EventListener>> = Vec::new();
+        /// Where tables are, at most four directories: new ones go to the first, deeper levels (larger files, with universal
+        /// compaction) to those after it, by their target sizes. Empty: the database's own directory. A table that stays
+        /// in one directory stays there when the sizes change. More than one with levelled and universal compaction only.
+        db_paths: Vec<DbPath> = Vec::new();
         /// Files and clock.
         env: Env = Env::os();
         /// Refuse to open when damage to a WAL is provably rot of bytes that had been durable, instead

@@ -2,6 +2,7 @@
 
 use super::column_family_options::UNSET_SECONDS;
 use super::{ColumnFamilyOptions, DbOptions, OptionStruct};
+use crate::table_paths::paths_of;
 use ironstone_base::protection::is_protection_len;
 use ironstone_base::{Error, Result};
 use ironstone_compaction::CompactionStyle;
@@ -9,6 +10,9 @@ use ironstone_sst::{CompressionKind, DataBlockIndexType, IndexType};
 
 /// More levels than any key range fills.
 const MAX_LEVELS: i32 = 64;
+
+/// Path ids are 0 to 3.
+const MAX_PATHS: usize = 4;
 
 struct Rule {
     broken: bool,
@@ -133,6 +137,18 @@ pub fn validate(db: &DbOptions, cf: &ColumnFamilyOptions) -> Result<()> {
     if let Some(rule) = rules.iter().find(|rule| rule.broken) {
         return Err(Error::invalid_argument(rule.says));
     }
+    for (name, paths) in [("db_paths", &db.db_paths), ("cf_paths", &cf.cf_paths)] {
+        if paths.len() > MAX_PATHS {
+            return Err(Error::not_supported(format!("{name}: more than four paths")));
+        }
+        if paths.iter().any(|path| path.path.as_os_str().is_empty()) {
+            return Err(Error::invalid_argument(format!("{name}: a path is empty")));
+        }
+    }
+    if cf.compaction_style == CompactionStyle::Fifo && paths_of(db, cf).len() > 1 {
+        let what = "more than one of db_paths or cf_paths: only with levelled and universal compaction";
+        return Err(Error::not_supported(what));
+    }
     let read_amp = cf.compaction_options_universal.max_read_amp;
     if cf.compaction_style == CompactionStyle::Universal
         && (read_amp < -1 || (read_amp > 0 && read_amp < cf.level0_file_num_compaction_trigger))
@@ -157,7 +173,7 @@ fn codecs_are_built(cf: &ColumnFamilyOptions) -> Result<()> {
 
 /// Changes a number and notes it.
 macro_rules! adjust {
-    ($notes:ident, $options:ident . $field:ident, $value:expr, $why:literal) => {
+    ($notes:ident, $options:ident . $field:ident, $value:expr, $why:expr) => {
         let value = $value;
         if $options.$field != value {
             let name = stringify!($field);
@@ -266,6 +282,10 @@ impl ColumnFamilyOptions {
         let (mut notes, cf) = (Vec::new(), self);
         if db.allow_ingest_behind {
             notes.extend(cf.keep_last_level());
+        }
+        if paths_of(db, cf).len() > 1 {
+            let what = "there is more than one of db_paths or cf_paths";
+            adjust!(notes, cf.level_compaction_dynamic_level_bytes, false, what);
         }
         if db.atomic_flush {
             // A column family that waits for more would be behind the others.

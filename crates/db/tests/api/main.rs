@@ -14,6 +14,7 @@ mod compaction;
 mod compaction_styles;
 mod comparators;
 mod concurrency;
+mod db_paths;
 mod delete_file;
 mod delete_range;
 mod in_flight;
