@@ -91,6 +91,7 @@ pub use options::{
 pub use read::db_iterator::{DbIterator, Entries};
 pub use read::pinned_value::PinnedValue;
 pub use read::read_options::ReadOptions;
+pub use read::row_cache::RowCache;
 pub use repair::RepairReport;
 pub use snapshot::Snapshot;
 pub use sst_file_manager::{SstFileManager, SstFileManagerOptions};

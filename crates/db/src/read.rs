@@ -11,5 +11,6 @@ pub(crate) mod multi_get;
 pub(crate) mod pinned_value;
 pub(crate) mod range_tombstones;
 pub(crate) mod read_options;
+pub(crate) mod row_cache;
 pub(crate) mod source;
 pub(crate) mod view;

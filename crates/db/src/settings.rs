@@ -103,6 +103,7 @@ impl Settings {
             direct: db.use_direct_reads,
             verify_unique_id: db.verify_sst_unique_id_in_manifest,
             cache: Arc::clone(&place.tables),
+            row_cache: db.row_cache.clone(),
         });
         Ok(Self { compaction: options.compaction_options(db), opener, options })
     }

@@ -1,6 +1,7 @@
 //! Open tables. Readers reach a table through its slot, without a lock or a lookup by number.
 
 use crate::table_paths::TablePaths;
+use crate::read::row_cache::{RowCache, TableRows};
 use arc_swap::ArcSwapOption;
 use ironstone_base::statistics::{Histogram, IoActivity, Ticker};
 use ironstone_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -33,6 +34,7 @@ pub(crate) struct TableOpener {
     /// Compare the unique id in each file with that in the MANIFEST.
     pub(crate) verify_unique_id: bool,
     pub(crate) cache: Arc<TableCache>,
+    pub(crate) row_cache: Option<Arc<RowCache>>,
 }
 
 /// The place of one table. Lives as long as some view or job names the file.
@@ -45,6 +47,7 @@ pub(crate) struct TableSlot {
     opening: Mutex<()>,
     /// Set by reads, cleared by the clock hand. Relaxed: only a hint.
     touched: AtomicBool,
+    rows: Option<TableRows>,
 }
 
 impl TableCache {
@@ -76,6 +79,9 @@ impl TableCache {
         if let Some(slot) = slots.get(&meta.number).and_then(Weak::upgrade) {
             return slot;
         }
+        let largest = SequenceNumber(meta.largest_seqno.0);
+        let statistics = || opener.table.statistics.clone();
+        let rows = opener.row_cache.as_ref().map(|cache| TableRows::new(cache, largest, statistics()));
         let slot = Arc::new(TableSlot {
             meta: Arc::clone(meta),
             opener: Arc::clone(opener),
@@ -83,6 +89,7 @@ impl TableCache {
             reader: ArcSwapOption::empty(),
             opening: Mutex::new(()),
             touched: AtomicBool::new(false),
+            rows,
         });
         slots.insert(meta.number, Arc::downgrade(&slot));
         slot
@@ -221,6 +228,11 @@ impl TableSlot {
     #[inline]
     pub(crate) fn level(&self) -> u32 {
         self.level
+    }
+    /// What the row cache has of the table, if there is one.
+    #[inline]
+    pub(crate) fn rows(&self) -> Option<&TableRows> {
+        self.rows.as_ref()
     }
     /// The table, if it is open.
     pub(crate) fn open_reader(&self) -> Option<Arc<TableReader>> {

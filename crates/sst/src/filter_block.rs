@@ -202,6 +202,10 @@ impl KeyHash {
     pub fn of(key: &[u8]) -> Self {
         Self(ironstone_base::hash::hash64(key, 0))
     }
+    /// As a number.
+    pub fn to_bits(self) -> u64 {
+        self.0
+    }
 }
 
 /// What a point read looks for in tables.

@@ -4,9 +4,9 @@ use ironstone::options::{DbOptions, Options};
 use ironstone::{
     BlockCache, CacheOptions, ColumnFamilyOptions, CompactionFilter, CompactionFilterFactory,
     CompactionPriority, CompactionStyle, CompressionKind, FilterContext, FilterDecision, FilterKind,
-    FilterPolicy, GenericRateLimiter, MemTableKind, RateLimiter, RateLimiterOptions, SstFileManager,
-    SstFileManagerOptions, SstPartitionerFixedPrefix, StopStyle, TableFileCreationReason, merge_operators,
-    slice_transform,
+    FilterPolicy, GenericRateLimiter, MemTableKind, RateLimiter, RateLimiterOptions, RowCache,
+    SstFileManager, SstFileManagerOptions, SstPartitionerFixedPrefix, StopStyle, TableFileCreationReason,
+    merge_operators, slice_transform,
 };
 use ironstone_base::checksum::ChecksumKind;
 use ironstone_vfs::Env;
@@ -42,11 +42,18 @@ pub fn random_db_options(rng: &mut impl Rng, env: &Env) -> DbOptions {
         stats_dump_period_sec: 0,
         rate_limiter: random_rate_limiter(rng, env),
         sst_file_manager: random_file_manager(rng),
+        row_cache: random_row_cache(rng),
         ..DbOptions::default()
     };
     // Column families with updates in place need it, and nothing else depends on it.
     options.set("allow_concurrent_memtable_write", "false").expect("it is an option");
     options
+}
+
+/// One with room for some rows.
+fn random_row_cache(rng: &mut impl Rng) -> Option<Arc<RowCache>> {
+    let capacity = *[5_000, 1 << 20].choose(rng).expect("not empty");
+    rng.random_bool(0.3).then(|| RowCache::new(CacheOptions { capacity, ..CacheOptions::default() }))
 }
 
 /// One that removes files bit by bit.

@@ -51,7 +51,8 @@ fn every_benchmark_runs() {
         compact,compactall,waitforcompaction,stats,levelstats,sstables,memstats,resetstats,acquireload";
     for extra in [
         "",
-        "--num_column_families=3 --batch_size=7 --statistics --histogram --seek_nexts=5 --max_scan_distance=9",
+        "--num_column_families=3 --batch_size=7 --statistics --histogram --seek_nexts=5 --max_scan_distance=9 \
+         --row_cache_size=1000000",
     ] {
         let command = format!(
             "--benchmarks={benchmarks} --num=3000 --writes=300 --reads=300 --deletes=300 --write_buffer_size=65536 \
@@ -63,6 +64,20 @@ fn every_benchmark_runs() {
         let lines = out.lines().filter(|line| line.contains(" micros/op ")).count();
         assert_eq!(lines, benchmarks.split(',').count() - 10, "{out}"); // Ten are not timed.
         assert_eq!(out.contains("STATISTICS:"), !extra.is_empty());
+    }
+}
+
+#[test]
+fn caches_are_as_large_as_flags_say() {
+    let parent = tempfile::tempdir().unwrap();
+    for (flag, ticker) in [("--row_cache_size=1000000", "rocksdb.row.cache.hit")] {
+        let command = format!(
+            "--benchmarks=fillseq,flush,readrandom,readrandom --num=300 --reads=2000 --statistics {flag} --db={}",
+            parent.path().join("db").display()
+        );
+        let (out, _) = ours(&flags(&command));
+        let count = out.split(&format!("{ticker} COUNT : ")).nth(1).and_then(|rest| rest.lines().next());
+        assert!(count.unwrap().parse::<u64>().unwrap() > 2000, "{flag}\n{out}");
     }
 }
 

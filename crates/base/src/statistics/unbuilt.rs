@@ -32,7 +32,6 @@ impl Ticker {
             NumberDirectLoadTableProperties => {
                 "properties of tables that are not opened (they are always read from open tables)"
             }
-            RowCacheHit | RowCacheMiss => "row caches",
             ReadAmpEstimateUsefulBytes | ReadAmpTotalReadBytes => {
                 "estimates of read amplification (`read_amp_bytes_per_bit`)"
             }

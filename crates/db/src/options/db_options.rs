@@ -5,6 +5,7 @@ use super::text::OptionError;
 use super::value::OptionValue;
 use crate::info_log::InfoLogLevel;
 use crate::listener::EventListener;
+use crate::read::row_cache::RowCache;
 use crate::sst_file_manager::SstFileManager;
 use crate::table_paths::DbPath;
 use crate::write_buffer_manager::WriteBufferManager;
@@ -239,6 +240,8 @@ option_struct! {
         rate_limiter: Option<Arc<dyn RateLimiter>> = None;
         /// Bounds what memtables take, over all databases that have the same one.
         write_buffer_manager: Option<Arc<WriteBufferManager>> = None;
+        /// Keeps what point reads find in tables, for all databases that have the same one.
+        row_cache: Option<Arc<RowCache>> = None;
         /// Bounds the space of tables and the rate at which files are removed, over all databases that have the same one.
         sst_file_manager: Option<Arc<SstFileManager>> = None;
         /// Told what happens in the background.

@@ -10,6 +10,7 @@
 use super::db_iterator::unbuilt_entry;
 use super::merging::merge_for_read;
 use super::pinned_value::PinnedValue;
+use super::row_cache::{RowInMaking, TableRows};
 use super::view::{LevelView, SuperVersion};
 use crate::memtables::DbMemTable;
 use crate::table_cache::TableSlot;
@@ -196,14 +197,17 @@ impl SuperVersion {
     ) -> Result<Found> {
         let expected = FOUND_LATELY.get();
         let found = self.for_each_table(user_key, at, |Candidate { slot, target, is_last }| {
-            let found = slot.with_reader(|table| {
-                let covered = table.covering(user_key, at);
-                let entry = match is_last && expected {
-                    true => table.get_likely(context, target),
-                    false => table.get(context, target),
-                };
-                from_table(entry?, covered)
-            })?;
+            let found = match slot.rows() {
+                Some(rows) => by_row(rows, slot, context, target)?,
+                None => slot.with_reader(|table| {
+                    let covered = table.covering(user_key, at);
+                    let entry = match is_last && expected {
+                        true => table.get_likely(context, target),
+                        false => table.get(context, target),
+                    };
+                    from_table(entry?, covered)
+                })?,
+            };
             if let Found::Value(_) = &found {
                 perf::count_at_level(LevelMetric::UserKeyReturnCount, slot.level());
                 observer.value_on_level(slot.level());
@@ -252,7 +256,7 @@ impl SuperVersion {
     }
 
     /// Hands `visit` the entries of `user_key` at `at`, newest first, until it breaks or a range tombstone hides
-    /// the rest.
+    /// the rest. It breaks at the first entry that is no merge operand, if not before.
     pub(crate) fn visit_versions<B>(
         &self,
         user_key: &[u8],
@@ -285,13 +289,23 @@ impl SuperVersion {
             return Err(not_in_memtables());
         }
         let answer = self.for_each_table(user_key, at, |Candidate { slot, target, .. }| {
+            if let Some(row) = slot.rows().and_then(|rows| rows.find(target)) {
+                let answer = row.entries().find_map(|entry| visit(entry).break_value());
+                return Ok(
+                    answer.map_or(ControlFlow::Continue(()), |answer| ControlFlow::Break(Some(answer)))
+                );
+            }
             slot.with_reader(|table| {
                 let covered = table.covering(user_key, at);
+                let mut row = RowInMaking::new(slot.rows(), context, table);
                 let mut end: Option<Result<Option<B>>> = None;
                 table.visit(context, target, &mut |entry| {
                     if entry.sequence < covered {
                         end = Some(Ok(None));
                         return false;
+                    }
+                    if let Some(row) = &mut row {
+                        row.add(entry.value_type, &entry.value);
                     }
                     let value = PinnedValue::in_table(entry.value);
                     match known_type(entry.value_type).map(|kind| visit(Versioned { kind, value })) {
@@ -306,7 +320,11 @@ impl SuperVersion {
                         }
                     }
                 })?;
-                Ok(match end.transpose()? {
+                let end = end.transpose()?;
+                if let Some(row) = row {
+                    row.finish(target, end.is_none());
+                }
+                Ok(match end {
                     Some(answer) => ControlFlow::Break(answer),
                     None if covered > SequenceNumber::ZERO => ControlFlow::Break(None),
                     None => ControlFlow::Continue(()),
@@ -325,6 +343,27 @@ impl SuperVersion {
             Err(_) => true, // Not known, for whatever reason: that is what "may" is for.
         }
     }
+}
+
+/// What the table of `slot` says about `target`: by its row if there is one, else it is made.
+#[inline(never)] // Reads without a row cache do without it.
+fn by_row(
+    rows: &TableRows,
+    slot: &Arc<TableSlot>,
+    context: &ReadContext,
+    target: PointTarget<'_>,
+) -> Result<Found> {
+    if let Some(row) = rows.find(target) {
+        return Ok(row.newest());
+    }
+    slot.with_reader(|table| {
+        let covered = table.covering(target.key.user_key(), target.key.sequence());
+        let entry = table.get(context, target)?;
+        if let Some(entry) = &entry {
+            rows.keep_newest(context, table, target, entry);
+        }
+        from_table(entry, covered)
+    })
 }
 
 #[cold]

@@ -4,6 +4,7 @@
 use super::get::{Found, count_hit, from_table, in_memtable, not_in_memtables};
 use super::pinned_value::PinnedValue;
 use super::view::{LevelView, SuperVersion};
+use crate::table_cache::TableSlot;
 use ironstone_base::perf::{self, LevelMetric};
 use ironstone_base::statistics::{BlocksRead, Histogram, Ticker};
 use ironstone_base::sync::Arc;
@@ -11,6 +12,7 @@ use ironstone_base::{InternalKeyBuf, Result, SequenceNumber};
 use ironstone_sst::{
     KeyHash, MissingBlock, PendingGet, PointTarget, ReadContext, ReadTier, TableReader, read_blocks,
 };
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// A key that has not been found yet.
@@ -24,6 +26,12 @@ struct Pending<'a> {
     is_settled: bool,
 }
 
+impl Pending<'_> {
+    fn target(&self) -> PointTarget<'_> {
+        PointTarget { key: self.target.as_key(), hash: self.hash }
+    }
+}
+
 /// Keys, by their places among the pending ones, that one table may hold.
 struct Asked {
     table: usize,
@@ -33,7 +41,8 @@ struct Asked {
 /// What the keys of one table have come to.
 struct Group<'a> {
     reader: Arc<TableReader>,
-    keys: &'a [usize],
+    keys: Cow<'a, [usize]>,
+    slot: &'a Arc<TableSlot>,
     /// Where their gets are.
     gets: Range<usize>,
     /// Blocks that are not in the cache.
@@ -206,18 +215,33 @@ impl SuperVersion {
             if let Some(statistics) = &self.statistics {
                 statistics.measure(Histogram::SstBatchSize, keys.len() as u64);
             }
-            match view.tables[*table].reader() {
+            let slot = &view.tables[*table];
+            let keys = match slot.rows() {
+                Some(rows) => {
+                    let mut left = keys.clone();
+                    left.retain(|&at| match rows.find(pending[at].target()) {
+                        Some(row) => {
+                            answers.push((at, Ok(self.counted(row.newest(), slot.level()))));
+                            false
+                        }
+                        None => true,
+                    });
+                    Cow::Owned(left)
+                }
+                None => Cow::Borrowed(&**keys),
+            };
+            if keys.is_empty() {
+                continue;
+            }
+            match slot.reader() {
                 Ok(reader) => {
                     let start = gets.len();
-                    for &at in keys {
-                        let mut get = PendingGet::new(PointTarget {
-                            key: pending[at].target.as_key(),
-                            hash: pending[at].hash,
-                        });
+                    for &at in &*keys {
+                        let mut get = PendingGet::new(pending[at].target());
                         reader.begin_get(context, &mut get);
                         gets.push(get);
                     }
-                    groups.push(Group { reader, keys, gets: start..gets.len(), missing: Vec::new() });
+                    groups.push(Group { reader, keys, slot, gets: start..gets.len(), missing: Vec::new() });
                 }
                 Err(error) => answers.extend(keys.iter().map(|&at| (at, Err(error.clone())))),
             }
@@ -227,18 +251,16 @@ impl SuperVersion {
         }
         fetch_missing(context, &mut groups, &mut gets);
         let mut gets = gets.into_iter();
-        for Group { reader, keys, .. } in &groups {
+        for Group { reader, keys, slot, .. } in &groups {
             for (&at, get) in keys.iter().zip(&mut gets) {
                 let target = get.target();
                 let covered = reader.covering(target.user_key(), target.sequence());
-                let found = reader.finish_get(context, get).and_then(|entry| from_table(entry, covered));
-                if let Ok(Found::Value(_)) = found {
-                    perf::count_at_level(LevelMetric::UserKeyReturnCount, reader.level());
-                    if let Some(statistics) = &self.statistics {
-                        count_hit(statistics, reader.level());
-                    }
+                let entry = reader.finish_get(context, get);
+                if let (Some(rows), Ok(Some(entry))) = (slot.rows(), &entry) {
+                    rows.keep_newest(context, reader, pending[at].target(), entry);
                 }
-                answers.push((at, found));
+                let found = entry.and_then(|entry| from_table(entry, covered));
+                answers.push((at, found.map(|found| self.counted(found, reader.level()))));
             }
         }
         for (at, answer) in answers {
@@ -249,6 +271,19 @@ impl SuperVersion {
                 key.is_settled = true;
             }
         }
+    }
+}
+
+impl SuperVersion {
+    /// Counts what a table of `level` had.
+    fn counted(&self, found: Found, level: u32) -> Found {
+        if let Found::Value(_) = found {
+            perf::count_at_level(LevelMetric::UserKeyReturnCount, level);
+            if let Some(statistics) = &self.statistics {
+                count_hit(statistics, level);
+            }
+        }
+        found
     }
 }
 

@@ -1,12 +1,13 @@
 //! A value that a read found, where it was found.
 
+use super::row_cache::RowValue;
 use ironstone_base::sync::Arc;
 use ironstone_memtable::PinnedMemValue;
 use ironstone_sst::PinnedBytes;
 use std::fmt;
 use std::ops::Deref;
 
-/// A value, not copied: it keeps the block or the memtable that it lives in. Drop it soon, or copy it
+/// A value, not copied: it keeps the block, the memtable or the cached row that it lives in. Drop it soon, or copy it
 /// with `to_vec`, where many are kept for long.
 #[derive(Clone)]
 pub struct PinnedValue(Place);
@@ -15,6 +16,7 @@ pub struct PinnedValue(Place);
 enum Place {
     Memtable(PinnedMemValue),
     Table(PinnedBytes),
+    Row(RowValue),
     /// Merged while it was read.
     Owned(Arc<[u8]>),
 }
@@ -25,6 +27,9 @@ impl PinnedValue {
     }
     pub(crate) fn in_table(value: PinnedBytes) -> Self {
         Self(Place::Table(value))
+    }
+    pub(crate) fn in_row(value: RowValue) -> Self {
+        Self(Place::Row(value))
     }
     pub(crate) fn owned(value: Vec<u8>) -> Self {
         Self(Place::Owned(value.into()))
@@ -38,6 +43,7 @@ impl Deref for PinnedValue {
         match &self.0 {
             Place::Memtable(value) => value,
             Place::Table(value) => value,
+            Place::Row(value) => value.bytes(),
             Place::Owned(value) => value,
         }
     }

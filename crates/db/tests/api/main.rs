@@ -34,6 +34,7 @@ mod protection;
 mod reads;
 mod refresh;
 mod repair;
+mod row_cache;
 mod secondary;
 mod set_options;
 mod snapshots;

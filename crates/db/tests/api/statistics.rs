@@ -8,8 +8,8 @@ use ironstone::{
     BackupEngine, BackupEngineOptions, BlockCache, BottommostPolicy, CacheOptions, Code, CompactFilesOptions,
     CompactRangeOptions, CompactionFilter, CompactionStyle, CompressionKind, Db,
     FileChecksumGenCrc32cFactory, FileNumber, FilterDecision, FilterPolicy, FlushOptions, GenericRateLimiter,
-    IngestOptions, MergeOperator, Options, ReadOptions, SstFileManager, SstFileManagerOptions, SstFileWriter,
-    Statistics, WriteBufferManager, WriteOptions, merge_operators, slice_transform,
+    IngestOptions, MergeOperator, Options, ReadOptions, RowCache, SstFileManager, SstFileManagerOptions,
+    SstFileWriter, Statistics, WriteBufferManager, WriteOptions, merge_operators, slice_transform,
 };
 use std::path::PathBuf;
 use std::sync::{Arc, Barrier};
@@ -49,6 +49,8 @@ fn point_reads(statistics: &Arc<Statistics>) {
     options.cf.compression = CompressionKind::Lz4;
     options.cf.compression_per_level = Vec::new();
     options.cf.bottommost_compression = Some(CompressionKind::Lz4);
+    let rows = CacheOptions { capacity: 1 << 20, ..CacheOptions::default() };
+    options.db.row_cache = Some(RowCache::new(rows));
     let db = disk.open_with(&options);
     put_and_flush(&db, &["deep", "zzz"], &"v".repeat(1000));
     compact_to(&db, 6);

@@ -8,7 +8,7 @@ use ironstone::statistics::StatsLevel;
 use ironstone::{
     BlockCache, CacheOptions, ChecksumKind, ColumnFamilyOptions, CompactionPriority, CompressionKind,
     DataBlockIndexType, DbOptions, Error, FilterPolicy, IndexShortening, IndexType, InfoLogLevel,
-    MemTableKind, Result, Statistics, merge_operators, options, slice_transform,
+    MemTableKind, Result, RowCache, Statistics, merge_operators, options, slice_transform,
 };
 use ironstone_base::sync::Arc;
 use std::path::Path;
@@ -83,6 +83,11 @@ impl EngineOptions {
                 StatsLevel::from_number(level).ok_or_else(|| bad("stats_level", flags.stats_level))?;
             statistics.set_level(level);
             self.db.statistics = Some(Arc::new(statistics));
+        }
+        if let Some(capacity) = usize::try_from(flags.row_cache_size).ok().filter(|&bytes| bytes > 0) {
+            let num_shard_bits = flags.cache_numshardbits;
+            let rows = CacheOptions { capacity, num_shard_bits, ..CacheOptions::default() };
+            self.db.row_cache = Some(RowCache::new(rows));
         }
         if flags.use_stderr_info_logger {
             self.db.info_log = Some(Arc::new(StderrLog));

@@ -150,6 +150,8 @@ flags! {
         cache_size: i64 = 32 << 20;
         #[doc = "log2 of the number of shards of the block cache; negative: by its size"]
         cache_numshardbits: i32 = -1;
+        #[doc = "Bytes of the row cache; 0: no such cache"]
+        row_cache_size: i64 = 0;
         #[doc = "The kind of block cache; the engine has one, which all names of RocksDB's stand for"]
         cache_type: String = "hyper_clock_cache".to_owned();
         #[doc = "Bits of the filter per key; 0 or below: no filter"]
@@ -511,7 +513,6 @@ flags! {
         refused("optimistic_transaction_db", Bool, "false", "transactions");
         refused("persistent_entries_batch_size", Uint64, "0", "entries that are deleted again");
         refused("read_cache_path", Text, "", "a cache on a device");
-        refused("row_cache_size", Int64, "0", "a row cache");
         refused("secondary_cache_uri", Text, "", "caches by URI");
         refused("secondary_path", Text, "", "secondary instances");
         refused("simcache_size", Int64, "-1", "a simulated cache");
