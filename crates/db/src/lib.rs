@@ -126,7 +126,7 @@ pub use ironstone_memtable::MemTableKind;
 pub use ironstone_sst::{
     BlockCache, DataBlockIndexType, FileChecksum, FileChecksumContext, FileChecksumGenCrc32cFactory,
     FileChecksumGenFactory, FileChecksumGenerator, FilterKind, FilterPolicy, IndexShortening, IndexType,
-    ReadTier, TableProperties,
+    ReadTier, SimCache, TableFilter, TableProperties,
 };
 pub use ironstone_vfs as vfs;
 pub use ironstone_wal::WalRecoveryMode;

@@ -21,6 +21,7 @@ mod prefetch;
 pub mod properties;
 mod readahead;
 pub mod reader;
+pub mod sim_cache;
 pub mod table_iter;
 mod timed_file;
 pub mod unique_id;
@@ -36,8 +37,9 @@ pub use filter_block::{KeyHash, PointTarget};
 pub use ironstone_compress::{CompressionKind, CompressionOptions};
 pub use options::{
     BuildOptions, DataBlockIndexType, IndexShortening, IndexType, OpenOptions, ReadContext, ReadTier,
-    TableOptions, TableReadOptions,
+    TableFilter, TableOptions, TableReadOptions,
 };
 pub use properties::TableProperties;
 pub use reader::{MissingBlock, PendingGet, TableEntry, TableReader, read_blocks};
+pub use sim_cache::SimCache;
 pub use table_iter::TableIter;

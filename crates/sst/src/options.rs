@@ -3,6 +3,8 @@
 use crate::cached_block::BlockCache;
 use crate::file_checksum::FileChecksumGenFactory;
 use crate::filter::FilterPolicy;
+use crate::properties::TableProperties;
+use crate::sim_cache::SimCache;
 use ironstone_base::checksum::ChecksumKind;
 use ironstone_base::statistics::LevelHistograms;
 use ironstone_base::sync::Arc;
@@ -135,6 +137,8 @@ pub struct TableOptions {
     pub pin_top_level_index_and_filter: bool,
     /// Where uncompressed blocks are kept.
     pub block_cache: Option<Arc<BlockCache>>,
+    /// Told of all that the cache is asked for.
+    pub sim_cache: Option<Arc<SimCache>>,
     /// Do without a cache, whatever `block_cache` says.
     pub no_block_cache: bool,
     /// Not 0: blocks in memory have checksums, which every read of one compares. Entries of indexes have so many bytes: 1,
@@ -188,6 +192,7 @@ impl Default for TableOptions {
             pin_l0_filter_and_index_blocks_in_cache: false,
             pin_top_level_index_and_filter: true,
             block_cache: None,
+            sim_cache: None,
             no_block_cache: false,
             block_protection_bytes_per_key: 0,
             max_auto_readahead_size: 256 << 10,
@@ -361,6 +366,28 @@ pub struct TableReadOptions {
     pub prefix_seek: Option<Arc<PrefixSeek>>,
     /// Count seeks that read data, as those of users.
     pub counts_seeks: bool,
+    /// Which tables to look into; none: all.
+    pub table_filter: Option<TableFilter>,
+}
+
+/// Chooses tables by their properties.
+#[derive(Clone)]
+pub struct TableFilter(Arc<dyn Fn(&TableProperties) -> bool + Send + Sync>);
+
+impl TableFilter {
+    /// Those for which `takes` answers true.
+    pub fn new(takes: impl Fn(&TableProperties) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(takes))
+    }
+    pub(crate) fn takes(&self, properties: &TableProperties) -> bool {
+        (self.0)(properties)
+    }
+}
+
+impl std::fmt::Debug for TableFilter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TableFilter")
+    }
 }
 
 impl TableReadOptions {

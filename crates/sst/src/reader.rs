@@ -251,7 +251,11 @@ impl TableReader {
         let mut cursor = IndexCursor::new(self, &context)?;
         let mut more = cursor.seek_to_first(self, &context)?;
         while let (true, Some((index, at))) = (more, cursor.current(self)) {
-            cache.erase(&self.cache_key(index.handle(at)));
+            let key = self.cache_key(index.handle(at));
+            cache.erase(&key);
+            if let Some(simulated) = &self.table.sim_cache {
+                simulated.erase(&key);
+            }
             more = cursor.next(self, &context)?;
         }
         Ok(())

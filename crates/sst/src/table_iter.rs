@@ -30,12 +30,16 @@ pub struct TableIter {
     filter_used: bool,
     /// It read data, and nobody has used any of that so far.
     awaits_use: bool,
+    /// The reader does not want the table: it has nothing to show.
+    is_left_out: bool,
 }
 
 impl TableIter {
     pub(crate) fn new(reader: Arc<TableReader>, options: &TableReadOptions) -> Self {
         let readahead = reader.readahead(options);
         let cursor = Cursor::default();
+        let is_left_out =
+            options.table_filter.as_ref().is_some_and(|filter| !filter.takes(reader.properties()));
         Self {
             reader,
             options: options.clone(),
@@ -48,6 +52,7 @@ impl TableIter {
             counted: true,
             filter_used: false,
             awaits_use: false,
+            is_left_out,
         }
     }
 
@@ -263,6 +268,9 @@ impl InternalIterator for TableIter {
     }
 
     fn seek_to_first(&mut self) -> Result<bool> {
+        if self.is_left_out {
+            return Ok(false);
+        }
         self.start()?;
         let mut moved = self.move_blocks(IndexCursor::seek_to_first)?;
         if moved {
@@ -273,6 +281,9 @@ impl InternalIterator for TableIter {
     }
 
     fn seek_to_last(&mut self) -> Result<bool> {
+        if self.is_left_out {
+            return Ok(false);
+        }
         self.start()?;
         let mut moved = self.move_blocks(IndexCursor::seek_to_last)?;
         if moved {
@@ -283,7 +294,7 @@ impl InternalIterator for TableIter {
     }
 
     fn seek(&mut self, target: InternalKey<'_>) -> Result<bool> {
-        if self.is_filtered_out(target, Direction::Forward)? {
+        if self.is_left_out || self.is_filtered_out(target, Direction::Forward)? {
             return Ok(false);
         }
         self.start()?;
@@ -292,7 +303,7 @@ impl InternalIterator for TableIter {
     }
 
     fn seek_for_prev(&mut self, target: InternalKey<'_>) -> Result<bool> {
-        if self.is_filtered_out(target, Direction::Backward)? {
+        if self.is_left_out || self.is_filtered_out(target, Direction::Backward)? {
             return Ok(false);
         }
         self.start()?;

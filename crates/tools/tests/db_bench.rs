@@ -70,7 +70,10 @@ fn every_benchmark_runs() {
 #[test]
 fn caches_are_as_large_as_flags_say() {
     let parent = tempfile::tempdir().unwrap();
-    for (flag, ticker) in [("--row_cache_size=1000000", "rocksdb.row.cache.hit")] {
+    for (flag, ticker) in [
+        ("--row_cache_size=1000000", "rocksdb.row.cache.hit"),
+        ("--simcache_size=1000000 --cache_size=1000", "rocksdb.sim.block.cache.hit"),
+    ] {
         let command = format!(
             "--benchmarks=fillseq,flush,readrandom,readrandom --num=300 --reads=2000 --statistics {flag} --db={}",
             parent.path().join("db").display()

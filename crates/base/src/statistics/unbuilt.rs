@@ -23,7 +23,6 @@ impl Ticker {
             | CompressedSecondaryCachePromotions
             | CompressedSecondaryCachePromotionSkips => "secondary caches",
             PersistentCacheHit | PersistentCacheMiss => "persistent caches",
-            SimBlockCacheHit | SimBlockCacheMiss => "simulated caches",
             WalPrecreateHit
             | WalPrecreateMiss
             | WalPrecreateWaited

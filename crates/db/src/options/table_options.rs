@@ -4,7 +4,7 @@ use super::spec::option_struct;
 use super::text::{self, OptionError};
 use ironstone_base::checksum::ChecksumKind;
 use ironstone_base::sync::Arc;
-use ironstone_sst::{BlockCache, DataBlockIndexType, FilterPolicy, IndexShortening, IndexType};
+use ironstone_sst::{BlockCache, DataBlockIndexType, FilterPolicy, IndexShortening, IndexType, SimCache};
 
 /// The one kind of table, as OPTIONS files call it.
 pub const FACTORY: &str = "BlockBasedTable";
@@ -97,7 +97,10 @@ option_struct! {
         deprecated("skip_table_builder_flush", "bool");
         deprecated("block_cache_compressed", "Cache");
     }
-    fields {}
+    fields {
+        /// Told of all that the block cache is asked for; several column families and databases may have the same one.
+        sim_cache: Option<Arc<SimCache>> = None;
+    }
 }
 
 const METADATA: &str =

@@ -110,6 +110,10 @@ pub fn validate(db: &DbOptions, cf: &ColumnFamilyOptions) -> Result<()> {
             says: "block_cache and no_block_cache exclude each other",
         },
         Rule {
+            broken: table.no_block_cache && table.sim_cache.is_some(),
+            says: "sim_cache and no_block_cache exclude each other",
+        },
+        Rule {
             broken: table.block_align && any_compression,
             says: "block_align and compression exclude each other",
         },

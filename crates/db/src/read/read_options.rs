@@ -4,7 +4,7 @@ use crate::Snapshot;
 use crate::options::ColumnFamilyOptions;
 use ironstone_base::PrefixSeek;
 use ironstone_base::sync::Arc;
-use ironstone_sst::{ReadContext, ReadTier, TableReadOptions};
+use ironstone_sst::{ReadContext, ReadTier, TableFilter, TableReadOptions};
 
 /// How one read is done. The default suits most reads.
 #[derive(Clone, Debug)]
@@ -38,6 +38,10 @@ pub struct ReadOptions {
     /// it comes to the end or goes over to newer tables. They go forward only: `prev`, `seek_for_prev` and `seek_to_last` answer `NotSupported`. They
     /// hold on to no old memtables and tables for longer than to the next move. Default false.
     pub tailing: bool,
+    /// Iterators leave out the entries of tables that it does not take; range tombstones of those still count, and so do
+    /// memtables. What is left out may bring back older values, so this is for tables that belong together by their
+    /// properties. Default: all tables.
+    pub table_filter: Option<TableFilter>,
     /// Read the blocks of a `multi_get` at once where the system can. Default true.
     pub async_io: bool,
 }
@@ -56,6 +60,7 @@ impl Default for ReadOptions {
             auto_prefix_mode: false,
             prefix_same_as_start: false,
             tailing: false,
+            table_filter: None,
             async_io: true,
         }
     }
@@ -77,6 +82,7 @@ impl ReadOptions {
             upper_bound: self.iterate_upper_bound.as_deref().map(Arc::from),
             prefix_seek,
             counts_seeks: true,
+            table_filter: self.table_filter.clone(),
         }
     }
 

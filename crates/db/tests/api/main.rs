@@ -37,6 +37,7 @@ mod repair;
 mod row_cache;
 mod secondary;
 mod set_options;
+mod sim_cache;
 mod snapshots;
 mod sst_file_manager;
 mod sst_files;

@@ -8,8 +8,9 @@ use ironstone::{
     BackupEngine, BackupEngineOptions, BlockCache, BottommostPolicy, CacheOptions, Code, CompactFilesOptions,
     CompactRangeOptions, CompactionFilter, CompactionStyle, CompressionKind, Db,
     FileChecksumGenCrc32cFactory, FileNumber, FilterDecision, FilterPolicy, FlushOptions, GenericRateLimiter,
-    IngestOptions, MergeOperator, Options, ReadOptions, RowCache, SstFileManager, SstFileManagerOptions,
-    SstFileWriter, Statistics, WriteBufferManager, WriteOptions, merge_operators, slice_transform,
+    IngestOptions, MergeOperator, Options, ReadOptions, RowCache, SimCache, SstFileManager,
+    SstFileManagerOptions, SstFileWriter, Statistics, WriteBufferManager, WriteOptions, merge_operators,
+    slice_transform,
 };
 use std::path::PathBuf;
 use std::sync::{Arc, Barrier};
@@ -76,6 +77,8 @@ fn cached_meta_blocks(statistics: &Arc<Statistics>) {
     let cache = BlockCache::new(CacheOptions { capacity: 8 << 20, ..CacheOptions::default() });
     let mut options = counted(&disk, statistics);
     options.cf.table.block_cache = Some(Arc::clone(&cache));
+    let simulated = CacheOptions { capacity: 1 << 20, ..CacheOptions::default() };
+    options.cf.table.sim_cache = Some(SimCache::new(simulated));
     options.cf.table.filter_policy = Some(FilterPolicy::bloom(20.0));
     options.cf.table.cache_index_and_filter_blocks = true;
     let db = disk.open_with(&options);

@@ -9,6 +9,7 @@ use crate::handle::{BLOCK_TRAILER_LEN, BlockHandle};
 use crate::index::FlatIndex;
 use crate::options::{ReadContext, ReadTier};
 use crate::readahead::Readahead;
+use crate::sim_cache::SimCache;
 use ironstone_base::checksum::{ChecksumKind, block_checksum, context_modifier};
 use ironstone_base::perf::{self, LevelMetric, PerfMetric};
 use ironstone_base::protection::changed_in_memory;
@@ -228,7 +229,7 @@ impl TableReader {
     pub(super) fn cached_data_block(&self, index: &FlatIndex, at: usize) -> Option<BlockRef> {
         let block = self.cache.as_ref()?.get_at(index.slot(at), &self.cache_key(index.handle(at)))?;
         index.set_slot(at, block.hint());
-        self.count_hit(&DATA_TICKERS, || block.memory_usage());
+        self.count_hit(&DATA_TICKERS, index.handle(at), || block.memory_usage());
         Some(BlockRef::Cached(block))
     }
 
@@ -307,7 +308,7 @@ impl TableReader {
         readahead: Option<&mut Readahead>,
     ) -> Result<BlockRef> {
         let handle = index.handle(at);
-        self.count_miss(&DATA_TICKERS);
+        self.count_miss(&DATA_TICKERS, handle);
         self.check_tier(context, BlockRole::Data, handle)?;
         let timer = self.block_timer();
         let raw = match readahead {
@@ -430,11 +431,11 @@ impl TableReader {
                 _ => block.filter().is_some(),
             };
             if is_kind {
-                self.count_hit(tickers, || block.memory_usage());
+                self.count_hit(tickers, handle, || block.memory_usage());
                 return Ok(block);
             }
         }
-        self.count_miss(tickers);
+        self.count_miss(tickers, handle);
         self.check_tier(context, role, handle)?;
         let _timer = PerfTimer::start(match role {
             BlockRole::Index => PerfMetric::ReadIndexBlockNanos,
@@ -465,6 +466,9 @@ impl TableReader {
         match &self.cache {
             Some(cache) if context.fill_cache => {
                 let key = self.cache_key(handle);
+                if let Some(simulated) = &self.table.sim_cache {
+                    simulated.add(key, charge, priority);
+                }
                 let is_redundant = self.statistics().is_some() && cache.contains(&key);
                 match cache.insert(key, block, charge, priority) {
                     Ok(kept) => {
@@ -530,7 +534,10 @@ impl TableReader {
         StatsTimer::start(self.statistics(), histogram)
     }
     #[inline(always)] // On the way of every read.
-    pub(super) fn count_hit(&self, tickers: &RoleTickers, bytes: impl FnOnce() -> usize) {
+    pub(super) fn count_hit(&self, tickers: &RoleTickers, handle: BlockHandle, bytes: impl Fn() -> usize) {
+        if let Some(simulated) = &self.table.sim_cache {
+            self.simulate_hit(simulated, tickers, handle, bytes());
+        }
         perf::count_with_level(PerfMetric::BlockCacheHitCount, || {
             (LevelMetric::BlockCacheHitCount, self.level)
         });
@@ -543,7 +550,15 @@ impl TableReader {
             statistics.record(tickers.hit, 1);
         }
     }
-    pub(super) fn count_miss(&self, tickers: &RoleTickers) {
+    #[cold]
+    fn simulate_hit(&self, simulated: &SimCache, tickers: &RoleTickers, handle: BlockHandle, charge: usize) {
+        let priority = if tickers.metric.is_some() { self.meta_priority() } else { Priority::Low };
+        simulated.look_up(&self.cache_key(handle), Some((charge, priority)), self.statistics());
+    }
+    pub(super) fn count_miss(&self, tickers: &RoleTickers, handle: BlockHandle) {
+        if let Some(simulated) = self.table.sim_cache.as_ref().filter(|_| self.cache.is_some()) {
+            simulated.look_up(&self.cache_key(handle), None, self.statistics());
+        }
         if self.cache.is_some() {
             perf::count_at_level(LevelMetric::BlockCacheMissCount, self.level);
         }

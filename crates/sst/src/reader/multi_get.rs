@@ -126,8 +126,8 @@ impl TableReader {
                 before = Some(i);
                 continue;
             }
-            self.count_miss(&DATA_TICKERS);
             let handle = index.handle(at);
+            self.count_miss(&DATA_TICKERS, handle);
             let tier = self.check_tier(context, BlockRole::Data, handle);
             match tier.and_then(|()| self.format().stored_len(BlockRole::Data, handle)) {
                 Ok(len) => missing.push(MissingBlock { at, handle, stored: vec![0; len], read: Ok(0) }),

@@ -8,7 +8,7 @@ use ironstone::statistics::StatsLevel;
 use ironstone::{
     BlockCache, CacheOptions, ChecksumKind, ColumnFamilyOptions, CompactionPriority, CompressionKind,
     DataBlockIndexType, DbOptions, Error, FilterPolicy, IndexShortening, IndexType, InfoLogLevel,
-    MemTableKind, Result, RowCache, Statistics, merge_operators, options, slice_transform,
+    MemTableKind, Result, RowCache, SimCache, Statistics, merge_operators, options, slice_transform,
 };
 use ironstone_base::sync::Arc;
 use std::path::Path;
@@ -84,6 +84,11 @@ impl EngineOptions {
             statistics.set_level(level);
             self.db.statistics = Some(Arc::new(statistics));
         }
+        if let Ok(capacity) = usize::try_from(flags.simcache_size) {
+            let num_shard_bits = flags.cache_numshardbits;
+            let simulated = CacheOptions { capacity, num_shard_bits, ..CacheOptions::default() };
+            self.cf.table.sim_cache = Some(SimCache::new(simulated));
+        }
         if let Some(capacity) = usize::try_from(flags.row_cache_size).ok().filter(|&bytes| bytes > 0) {
             let num_shard_bits = flags.cache_numshardbits;
             let rows = CacheOptions { capacity, num_shard_bits, ..CacheOptions::default() };
@@ -112,7 +117,7 @@ impl EngineOptions {
                     ..CacheOptions::default()
                 }));
             }
-            _ if flags.options_file.is_empty() => table.no_block_cache = true,
+            _ if flags.options_file.is_empty() && flags.simcache_size < 0 => table.no_block_cache = true,
             _ => {}
         }
         Ok(())

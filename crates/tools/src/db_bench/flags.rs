@@ -150,6 +150,8 @@ flags! {
         cache_size: i64 = 32 << 20;
         #[doc = "log2 of the number of shards of the block cache; negative: by its size"]
         cache_numshardbits: i32 = -1;
+        #[doc = "Bytes of a simulated block cache; below 0: none"]
+        simcache_size: i64 = -1;
         #[doc = "Bytes of the row cache; 0: no such cache"]
         row_cache_size: i64 = 0;
         #[doc = "The kind of block cache; the engine has one, which all names of RocksDB's stand for"]
@@ -515,7 +517,6 @@ flags! {
         refused("read_cache_path", Text, "", "a cache on a device");
         refused("secondary_cache_uri", Text, "", "caches by URI");
         refused("secondary_path", Text, "", "secondary instances");
-        refused("simcache_size", Int64, "-1", "a simulated cache");
         refused("simulate_hdd", Bool, "false", "simulated devices");
         refused("simulate_hybrid_fs_file", Text, "", "simulated devices");
         refused("sine_write_rate", Bool, "false", "write rates on a sine curve");
