@@ -33,7 +33,8 @@ pub(crate) struct Workers {
     started: [usize; 2],
 }
 
-/// Wakes the thread that removes files, tries to go on after a full disk, and tells LOG how things stand.
+/// Wakes the thread that removes files, tries to go on after a full disk, tells LOG how things stand and keeps the history of
+/// statistics.
 #[derive(Default)]
 pub(crate) struct Cleaner {
     wanted: Mutex<Wanted>,
@@ -48,6 +49,8 @@ struct Wanted {
     next_try: Option<(u32, Option<u64>)>,
     /// When LOG was told how things stand, by the monotonic clock.
     dumped_at: Option<u64>,
+    /// When a period of the history of statistics ended.
+    kept_at: Option<u64>,
 }
 
 /// What the thread does next.
@@ -57,6 +60,8 @@ enum Chore {
     Resume(u32),
     /// Tells LOG how things stand.
     DumpStats,
+    /// Adds a period to the history of statistics.
+    KeepStats,
     Stop,
 }
 
@@ -79,8 +84,14 @@ impl Cleaner {
         self.wanted.lock().next_try = Some((tries, None));
     }
     /// Waits until there is something to do: for a try to go on, at least `interval`; at most until it is `dump_every`
-    /// since LOG was told how things stand.
-    fn wait(&self, clock: &dyn Clock, interval: Duration, dump_every: Option<Duration>) -> Chore {
+    /// since LOG was told how things stand, or `keep_every` since the history of statistics was added to.
+    fn wait(
+        &self,
+        clock: &dyn Clock,
+        interval: Duration,
+        dump_every: Option<Duration>,
+        keep_every: Option<Duration>,
+    ) -> Chore {
         let mut wanted = self.wanted.lock();
         loop {
             if wanted.stop {
@@ -90,12 +101,13 @@ impl Cleaner {
                 return Chore::Clean;
             }
             let now = clock.monotonic_nanos();
-            let Wanted { next_try, dumped_at, .. } = &mut *wanted;
+            let Wanted { next_try, dumped_at, kept_at, .. } = &mut *wanted;
             let left = |since: &mut Option<u64>, whole: Duration| {
                 whole.saturating_sub(Duration::from_nanos(now - *since.get_or_insert(now)))
             };
             let until_try = next_try.as_mut().map(|(_, since)| left(since, interval));
             let until_dump = dump_every.map(|every| left(dumped_at, every));
+            let until_keep = keep_every.map(|every| left(kept_at, every));
             if let Some((number, _)) = next_try.filter(|_| until_try == Some(Duration::ZERO)) {
                 wanted.next_try = None;
                 return Chore::Resume(number);
@@ -104,7 +116,11 @@ impl Cleaner {
                 wanted.dumped_at = Some(now);
                 return Chore::DumpStats;
             }
-            match until_try.into_iter().chain(until_dump).min() {
+            if until_keep == Some(Duration::ZERO) {
+                wanted.kept_at = Some(now);
+                return Chore::KeepStats;
+            }
+            match until_try.into_iter().chain(until_dump).chain(until_keep).min() {
                 None => self.wake.wait(&mut wanted),
                 Some(longest) => {
                     self.wake.wait_for(&mut wanted, longest);
@@ -118,14 +134,18 @@ impl Workers {
     pub(crate) fn start(engine: &Arc<Engine>) -> Self {
         let mut workers = Self { threads: Vec::new(), started: [0; 2] };
         workers.start_missing(engine);
+        engine.keep_stats(); // From here on the first period counts.
         let cleaning = Arc::clone(engine);
         workers.threads.push(thread::spawn_named("ironstone:clean", move || {
             let _listed = cleaning.list_thread(ThreadType::HighPriority);
             let interval = Duration::from_micros(cleaning.options().bgerror_resume_retry_interval);
             loop {
-                let seconds = u64::from(cleaning.options().stats_dump_period_sec);
-                let dump_every = Some(Duration::from_secs(seconds)).filter(|every| !every.is_zero());
-                match cleaning.cleaner.wait(&*cleaning.env.clock, interval, dump_every) {
+                let options = cleaning.options();
+                let dump_every = period(options.stats_dump_period_sec);
+                let has_stats = cleaning.statistics.is_some();
+                let keep_every = period(options.stats_persist_period_sec).filter(|_| has_stats);
+                drop(options);
+                match cleaning.cleaner.wait(&*cleaning.env.clock, interval, dump_every, keep_every) {
                     Chore::Clean => {
                         cleaning.listeners.deliver();
                         purge::remove_obsolete(&cleaning);
@@ -139,6 +159,7 @@ impl Workers {
                         }
                     }
                     Chore::DumpStats => cleaning.dump_stats(),
+                    Chore::KeepStats => cleaning.keep_stats(),
                     Chore::Stop => break,
                 }
             }
@@ -173,6 +194,11 @@ impl Workers {
             }
         }
     }
+}
+
+/// So many seconds; none: never.
+fn period(seconds: u32) -> Option<Duration> {
+    (seconds > 0).then(|| Duration::from_secs(u64::from(seconds)))
 }
 
 /// A job that was taken and must be run without the state lock.

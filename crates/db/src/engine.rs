@@ -13,6 +13,7 @@ use crate::options::{DbOptions, OptionsFile};
 use crate::settings::TablePlace;
 use crate::snapshot::SnapshotList;
 use crate::state_lock::StateLock;
+use crate::stats_history::StatsHistory;
 use crate::thread_list::{Operation, ThreadList, ThreadState};
 use crate::write::commit::{CommitPipeline, EarlierWrites, LogLevel};
 use crate::write::controller::{Debt, StallState, WriteController};
@@ -93,6 +94,7 @@ pub(crate) struct Engine {
     /// Of the compactions of all column families.
     pub(crate) aborts: Aborts,
     pub(crate) counters: Counters,
+    pub(crate) stats_history: StatsHistory,
     pub(crate) db_id: String,
     pub(crate) session_id: String,
     /// When it was opened, by the monotonic clock.

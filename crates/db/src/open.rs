@@ -15,6 +15,7 @@ use crate::options::{ColumnFamilyOptions, DbOptions, Options};
 use crate::settings::{Settings, TablePlace};
 use crate::snapshot::SnapshotList;
 use crate::state_lock::StateLock;
+use crate::stats_history::StatsHistory;
 use crate::table_cache::{TableCache, check_files, open_all};
 use crate::table_paths::make_dirs;
 use crate::thread_list::ThreadList;
@@ -350,6 +351,7 @@ pub(crate) fn open(
         cancelled: AtomicBool::new(false),
         aborts: Aborts::default(),
         counters: Counters::default(),
+        stats_history: StatsHistory::default(),
         db_id,
         session_id,
         opened_at: started,

@@ -40,6 +40,7 @@ pub fn random_db_options(rng: &mut impl Rng, env: &Env) -> DbOptions {
         // Nobody waits so long, and a simulated wait is not allowed to end by itself for ever.
         max_compaction_trigger_wakeup_seconds: 0,
         stats_dump_period_sec: 0,
+        stats_persist_period_sec: 0,
         rate_limiter: random_rate_limiter(rng, env),
         sst_file_manager: random_file_manager(rng),
         row_cache: random_row_cache(rng),

@@ -67,6 +67,11 @@ option_struct! {
         max_compaction_trigger_wakeup_seconds: u64 = 43200, Mutable, Later;
         /// Write statistics to LOG after each so many seconds; 0: never.
         stats_dump_period_sec: u32 = 600, Mutable, V7;
+        /// Add what statistics were raised by to their history after each so many seconds, see
+        /// [`Db::stats_history`](crate::Db::stats_history); 0: never.
+        stats_persist_period_sec: u32 = 600, Mutable, V7;
+        /// Bytes that the history of statistics takes in memory; the oldest periods go.
+        stats_history_buffer_size: usize = 1 << 20, Mutable, V7;
         /// Tell the system that table files are read at random.
         advise_random_on_open: bool = true, Fixed, V7;
         /// Reserve disk space for files before they are written: a WAL that is synced again and again grows 1 MiB ahead,
@@ -161,8 +166,6 @@ option_struct! {
         ignored("manifest_preallocation_size", "size", "4194304", Change::Fixed, Since::V7, "only speed depends on it");
         ignored("delete_obsolete_files_period_micros", "uint64", "21600000000", Change::Mutable, Since::V7, "files are removed as soon as nobody needs them");
         ignored("strict_bytes_per_sync", "bool", "false", Change::Mutable, Since::V7, "only the pace of writing back depends on it");
-        ignored("stats_persist_period_sec", "uint", "600", Change::Mutable, Since::V7, "no history of statistics is kept");
-        ignored("stats_history_buffer_size", "size", "1048576", Change::Mutable, Since::V7, "no history of statistics is kept");
         ignored("max_manifest_space_amp_pct", "int", "500", Change::Mutable, Since::Later, "max_manifest_file_size alone decides");
         ignored("optimize_manifest_for_recovery", "bool", "false", Change::Mutable, Since::Later, "only the speed of opening depends on it");
         ignored("daily_offpeak_time_utc", "string", "", Change::Mutable, Since::Later, "it moves compactions to other hours");

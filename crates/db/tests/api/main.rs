@@ -43,6 +43,7 @@ mod sst_file_manager;
 mod sst_files;
 mod stalls;
 mod statistics;
+mod stats_history;
 mod thread_list;
 mod tombstone_runs;
 mod verify;
