@@ -238,6 +238,9 @@ impl Db {
 
     /// Applies `batch` atomically: after a crash either all of it is there or none of it.
     pub fn write(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+        if self.engine.tracing.is_on() {
+            self.engine.tracing.write(batch);
+        }
         match &self.engine.statistics {
             None => self.write_batch(batch, options),
             Some(statistics) => self.write_counted(batch, options, statistics),
@@ -346,7 +349,7 @@ impl Db {
 
     /// The value of `key`, pinned where it is.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<PinnedValue>> {
-        if self.engine.reads_are_watched {
+        if self.engine.reads_are_watched.load(Ordering::Relaxed) {
             return self.get_watched(&ReadOptions::default(), &self.default, key.as_ref());
         }
         let context = ironstone_sst::ReadContext::default();
@@ -361,13 +364,13 @@ impl Db {
         key: impl AsRef<[u8]>,
     ) -> Result<Option<PinnedValue>> {
         self.check_handle(cf)?;
-        if self.engine.reads_are_watched {
+        if self.engine.reads_are_watched.load(Ordering::Relaxed) {
             return self.get_watched(options, cf, key.as_ref());
         }
         let (view, at) = acquire::for_one_key(cf.0.views(), || self.read_sequence(options, cf))?;
         self.find(&view, key.as_ref(), at, &options.context())
     }
-    /// As [`get_cf`](Self::get_cf), in the list of what threads do, and in statistics.
+    /// As [`get_cf`](Self::get_cf), in the list of what threads do, in statistics and traces.
     #[cold]
     fn get_watched(
         &self,
@@ -376,6 +379,9 @@ impl Db {
         key: &[u8],
     ) -> Result<Option<PinnedValue>> {
         let _listed = self.listed(ThreadOperation::Get, &cf.0.name);
+        if self.engine.tracing.is_on() {
+            self.engine.tracing.get(cf.id(), key);
+        }
         let Some(statistics) = &self.engine.statistics else {
             let (view, at) = acquire::for_one_key(cf.0.views(), || self.read_sequence(options, cf))?;
             return self.find(&view, key, at, &options.context());
@@ -420,6 +426,9 @@ impl Db {
         limit: usize,
     ) -> Result<Vec<PinnedValue>> {
         self.check_handle(cf)?;
+        if self.engine.tracing.is_on() {
+            self.engine.tracing.get(cf.id(), key.as_ref());
+        }
         let (view, at) = acquire::for_one_key(cf.0.views(), || self.read_sequence(options, cf))?;
         let mut newest_first = Vec::new();
         view.visit_versions(key.as_ref(), at, &options.context(), &mut |entry| {
@@ -449,6 +458,9 @@ impl Db {
     ) -> Vec<Result<Option<PinnedValue>>> {
         let _listed = self.listed(ThreadOperation::MultiGet, &cf.0.name);
         let _watched = self.begin_multi_get();
+        if self.engine.tracing.is_on() {
+            self.engine.tracing.multi_get(keys.iter().map(|key| (cf.id(), key.as_ref())));
+        }
         let snapshot = options.snapshot.as_ref();
         match self.check_handle(cf).and_then(|()| self.engine.consistent_view(snapshot, &cf.0)) {
             Ok((view, at)) => {
@@ -468,6 +480,9 @@ impl Db {
     ) -> Vec<Result<Option<PinnedValue>>> {
         let _listed = self.listed(ThreadOperation::MultiGet, "");
         let _watched = self.begin_multi_get();
+        if self.engine.tracing.is_on() {
+            self.engine.tracing.multi_get(keys.iter().map(|(cf, key)| (cf.id(), key.as_ref())));
+        }
         let (views, at) = match self.consistent_views(options, keys.iter().map(|(cf, _)| *cf)) {
             Ok(consistent) => consistent,
             Err(error) => return keys.iter().map(|_| Err(error.clone())).collect(),

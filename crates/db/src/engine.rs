@@ -15,6 +15,7 @@ use crate::snapshot::SnapshotList;
 use crate::state_lock::StateLock;
 use crate::stats_history::StatsHistory;
 use crate::thread_list::{Operation, ThreadList, ThreadState};
+use crate::trace::Tracing;
 use crate::write::commit::{CommitPipeline, EarlierWrites, LogLevel};
 use crate::write::controller::{Debt, StallState, WriteController};
 use crate::write::stalls::{DatabaseStalls, StallClock};
@@ -54,8 +55,9 @@ pub(crate) struct Engine {
     /// What its threads do, if that is listed.
     pub(crate) threads: Option<ThreadList>,
     pub(crate) statistics: Option<Arc<Statistics>>,
-    /// Point reads are listed or counted: what is not, asks for this alone.
-    pub(crate) reads_are_watched: bool,
+    /// Point reads are listed, counted or traced: what is not, asks for this alone. Relaxed: as `Tracing::is_on`.
+    pub(crate) reads_are_watched: AtomicBool,
+    pub(crate) tracing: Arc<Tracing>,
     pub(crate) pipeline: CommitPipeline,
     pub(crate) controller: WriteController,
     /// What holds writers up beside that.

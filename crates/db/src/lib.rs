@@ -60,6 +60,7 @@ mod table_cache;
 mod table_paths;
 mod thread_list;
 mod totals;
+mod trace;
 mod ttl_db;
 mod verify;
 mod wal_files;
@@ -103,6 +104,10 @@ pub use stats_history::{StatsHistoryIterator, StatsSlice};
 pub use storage_files::StorageFile;
 pub use table_paths::DbPath;
 pub use thread_list::{ThreadOperation, ThreadStage, ThreadState, ThreadStatus, ThreadType};
+pub use trace::{
+    FileTraceReader, FileTraceWriter, ReplayOptions, ReplayReport, Replayer, TraceOperation, TraceOptions,
+    TraceReader, TraceRecord, TraceWriter,
+};
 pub use ttl_db::{ExpiredReads, TtlColumnFamily, TtlDb, TtlIterator, TtlValue};
 pub use wal_files::{WalFile, WalIterator, WalUpdate};
 pub use write::stalls::WriteStall;

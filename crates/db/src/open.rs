@@ -19,6 +19,7 @@ use crate::stats_history::StatsHistory;
 use crate::table_cache::{TableCache, check_files, open_all};
 use crate::table_paths::make_dirs;
 use crate::thread_list::ThreadList;
+use crate::trace::Tracing;
 use crate::write::commit::{CommitPipeline, LogLevel};
 use crate::write::controller::WriteController;
 use crate::write::stalls::DatabaseStalls;
@@ -307,7 +308,8 @@ pub(crate) fn open(
         controller: WriteController::new(options.delayed_write_rate, options.statistics.clone()),
         stalls: DatabaseStalls::default(),
         listeners: Listeners::new(&options.listeners, &log),
-        reads_are_watched: options.enable_thread_tracking || options.statistics.is_some(),
+        reads_are_watched: AtomicBool::new(options.enable_thread_tracking || options.statistics.is_some()),
+        tracing: Tracing::new(&env.clock),
         threads: options.enable_thread_tracking.then(ThreadList::default),
         write_buffer_manager: options.write_buffer_manager.clone(),
         usual_log_level: if options.manual_wal_flush { LogLevel::Buffered } else { LogLevel::Written },

@@ -85,6 +85,19 @@ fn caches_are_as_large_as_flags_say() {
 }
 
 #[test]
+fn what_a_benchmark_asks_is_traced_and_replayed() {
+    let parent = tempfile::tempdir().unwrap();
+    let at = |name: &str| parent.path().join(name).display().to_string();
+    let common = format!("--num=500 --reads=100 --trace_file={}", at("trace"));
+    let benchmarks = "fillseq,readrandom,seekrandom,multireadrandom";
+    ours(&flags(&format!("--benchmarks={benchmarks} --batch_size=5 {common} --db={}", at("first"))));
+    let replay = "--benchmarks=replay,readrandom --trace_replay_fast_forward=0 --trace_replay_threads=2";
+    let (out, _) = ours(&flags(&format!("{replay} {common} --db={}", at("second"))));
+    // 100 batches of five keys, 100 gets, 100 seeks, 20 multi-gets.
+    assert!(out.contains(" 320 operations;") && out.contains("(100 of 100 found)"), "{out}");
+}
+
+#[test]
 fn a_wrong_command_line_does_nothing() {
     let parent = tempfile::tempdir().unwrap();
     let dir = parent.path().join("db");
@@ -130,5 +143,33 @@ fn rocksdbs_db_bench_finds_the_same_keys() {
         let output = run(reader, &read);
         let out = String::from_utf8_lossy(&output.stdout);
         assert!(out.contains("(2000 of 2000 found)"), "{layout} {ours_first}\n{out}");
+    }
+}
+
+/// Each replays the traces of the other.
+#[test]
+fn rocksdbs_db_bench_replays_the_same_traces() {
+    const THEIRS: &str = "/usr/bin/db_bench";
+    if !Path::new(THEIRS).exists() {
+        println!("skipped: {THEIRS} is not installed");
+        return;
+    }
+    let parent = tempfile::tempdir().unwrap();
+    for (ours_first, families) in [(true, 2), (false, 1), (false, 3)] {
+        let at = |name: &str| parent.path().join(format!("{name} {ours_first} {families}").replace(' ', "-"));
+        let common = format!("--num=2000 --num_column_families={families} --compression_type=snappy");
+        let trace = format!("--trace_file={}", at("trace").display());
+        let (writer, reader) = (env!("CARGO_BIN_EXE_db_bench"), THEIRS);
+        let (writer, reader) = if ours_first { (writer, reader) } else { (reader, writer) };
+        let write =
+            flags(&format!("--benchmarks=filluniquerandom {common} {trace} --db={}", at("first").display()));
+        assert!(run(writer, &write).status.success());
+        let database = format!("{common} --db={}", at("second").display());
+        // Nothing is there but what the trace brings.
+        assert!(run(reader, &flags(&format!("--benchmarks=flush {database}"))).status.success());
+        let replay = "--benchmarks=replay,readrandom --use_existing_db=1 --trace_replay_fast_forward=1000";
+        let output = run(reader, &flags(&format!("{replay} {trace} {database}")));
+        let out = String::from_utf8_lossy(&output.stdout);
+        assert!(out.contains("(2000 of 2000 found)"), "{ours_first} {families}\n{out}");
     }
 }

@@ -237,13 +237,23 @@ impl DbIterator {
     }
     /// Moves to the first key at or after `target`.
     pub fn seek(&mut self, target: impl AsRef<[u8]>) -> Result<bool> {
+        self.trace(false, target.as_ref());
         let result = self.timed_seek(Some(Histogram::DbSeek), |iter| iter.do_seek(target.as_ref()));
         self.finish_seek(result)
     }
     /// Moves to the last key at or before `target`.
     pub fn seek_for_prev(&mut self, target: impl AsRef<[u8]>) -> Result<bool> {
+        self.trace(true, target.as_ref());
         let result = self.timed_seek(Some(Histogram::DbSeek), |iter| iter.do_seek_for_prev(target.as_ref()));
         self.finish_seek(result)
+    }
+    /// Adds a seek to the trace of the database, if there is one.
+    #[inline]
+    fn trace(&self, backward: bool, target: &[u8]) {
+        if let Some(source) = self.source.as_ref().filter(|source| source.tracing.is_on()) {
+            let (lower, upper) = (self.bounds.lower.as_deref(), self.bounds.upper.as_deref());
+            source.tracing.seek(backward, source.cf().id, target, lower, upper);
+        }
     }
     /// Moves to the next key; stays at the end when it is there.
     #[allow(clippy::should_implement_trait)] // Fallible: see `entries` for the std form.

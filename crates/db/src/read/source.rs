@@ -7,6 +7,7 @@ use crate::read::level0_iter::Level0Iter;
 use crate::read::range_tombstones::Covering;
 use crate::read::read_options::ReadOptions;
 use crate::read::view::SuperVersion;
+use crate::trace::Tracing;
 use ironstone_base::sync::{Arc, Weak};
 use ironstone_base::{Error, PrefixSeek, Result, SequenceNumber};
 use ironstone_iter::{BoxedIterator, MergingIterator};
@@ -20,6 +21,7 @@ pub(crate) struct IteratorSource {
     /// The snapshot in it keeps what it sees from being compacted away.
     pub(crate) options: ReadOptions,
     pub(crate) prefix_seek: Option<Arc<PrefixSeek>>,
+    pub(crate) tracing: Arc<Tracing>,
 }
 
 /// What an iterator walks: what a view holds, as of a sequence number.
@@ -52,6 +54,7 @@ impl IteratorSource {
             prefix_seek: options
                 .prefix_seek(&cf.settings().options, engine.options().prefix_seek_opt_in_only),
             options: options.clone(),
+            tracing: Arc::clone(&engine.tracing),
         })
     }
     pub(crate) fn cf(&self) -> &ColumnFamilyData {

@@ -46,6 +46,7 @@ mod statistics;
 mod stats_history;
 mod thread_list;
 mod tombstone_runs;
+mod trace;
 mod verify;
 mod wal;
 mod wal_files;

@@ -27,6 +27,8 @@ pub enum Action {
     Properties(&'static [&'static str]),
     /// The statistics start anew.
     ResetStatistics,
+    /// A trace is replayed.
+    Replay,
 }
 
 /// A benchmark to run.
@@ -83,7 +85,6 @@ const UNBUILT: &[(&str, &str)] = &[
     ("readrandomentity", "wide columns"),
     ("readrandomoperands", "reads of merge operands"),
     ("readtorowcache", "a row cache"),
-    ("replay", "traces"),
     ("restore", "backups"),
     ("stats_history", "a history of statistics"),
     ("timeseries", "compaction filters"),
@@ -182,6 +183,7 @@ impl Benchmark {
             "sstables" => Action::Property("rocksdb.sstables"),
             "memstats" => Action::Properties(MEMORY),
             "resetstats" => Action::ResetStatistics,
+            "replay" => Action::Replay,
             "crc32c" => Action::Timed(codec::crc),
             "xxhash" => Action::Timed(codec::xxhash),
             "xxhash64" => Action::Timed(codec::xxhash64),

@@ -152,6 +152,12 @@ flags! {
         cache_numshardbits: i32 = -1;
         #[doc = "Bytes of a simulated block cache; below 0: none"]
         simcache_size: i64 = -1;
+        #[doc = "Trace what the benchmarks ask to this file; what `replay` replays is taken from it"]
+        trace_file: String = String::new();
+        #[doc = "How many times as fast as it was traced `replay` is; 0: as fast as it goes"]
+        trace_replay_fast_forward: f64 = 1.0;
+        #[doc = "How many threads `replay` has"]
+        trace_replay_threads: i32 = 1;
         #[doc = "Bytes of the row cache; 0: no such cache"]
         row_cache_size: i64 = 0;
         #[doc = "The kind of block cache; the engine has one, which all names of RocksDB's stand for"]
@@ -454,8 +460,6 @@ flags! {
         ignored("sine_write_rate_interval_milliseconds", Uint64, "10000", "only a benchmark that is not built uses it");
         ignored("stddev", Double, "2000", "only a benchmark that is not built uses it");
         ignored("time_range", Uint64, "100000", "only a benchmark that is not built uses it");
-        ignored("trace_replay_fast_forward", Double, "1", "only a benchmark that is not built uses it");
-        ignored("trace_replay_threads", Int32, "1", "only a benchmark that is not built uses it");
         ignored("transaction_lock_timeout", Uint64, "100", "only a benchmark that is not built uses it");
         ignored("transaction_set_snapshot", Bool, "false", "only a benchmark that is not built uses it");
         ignored("transaction_sets", Uint64, "2", "only a benchmark that is not built uses it");
@@ -522,7 +526,6 @@ flags! {
         refused("sine_write_rate", Bool, "false", "write rates on a sine curve");
         refused("statistics_string", Text, "", "statistics from a string");
         refused("tolerate_io_errors_for_remote_dbs", Bool, "false", "tolerance of failed reads and writes");
-        refused("trace_file", Text, "", "traces");
         refused("transaction_db", Bool, "false", "transactions");
         refused("use_blob_db", Bool, "false", "blob files");
         refused("use_compressed_secondary_cache", Bool, "false", "compressed secondary caches");

@@ -12,8 +12,8 @@ use super::target::{Target, default_path};
 use super::worker::{Run, Worker};
 use ironstone::perf::{self, PerfLevel};
 use ironstone::{
-    CompactFilesOptions, CompactRangeOptions, Db, Error, FileNumber, FlushOptions, ReadOptions, Result,
-    WriteOptions,
+    CompactFilesOptions, CompactRangeOptions, Db, Error, FileNumber, FileTraceReader, FileTraceWriter,
+    FlushOptions, ReadOptions, ReplayOptions, Replayer, Result, TraceOptions, WriteOptions,
 };
 use ironstone_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use ironstone_base::sync::{Arc, thread};
@@ -32,6 +32,8 @@ pub struct Session {
     threads_started: u64,
     /// `None` only while it is being replaced.
     target: Option<Target>,
+    /// What benchmarks ask is traced.
+    is_traced: bool,
 }
 
 impl Session {
@@ -51,7 +53,8 @@ impl Session {
             seed => seed as u64,
         };
         let path = if flags.db.is_empty() { default_path() } else { PathBuf::from(&flags.db) };
-        let mut session = Self { flags, options, path, clock, seed, threads_started: 0, target: None };
+        let mut session =
+            Self { flags, options, path, clock, seed, threads_started: 0, target: None, is_traced: false };
         if !session.flags.use_existing_db {
             Db::destroy(&session.options.db, &session.path)?;
         }
@@ -67,6 +70,8 @@ impl Session {
         let names: Vec<&str> = names.split(',').filter(|name| !name.is_empty()).collect();
         // All names are looked at first: a wrong one at the end should not cost an hour.
         names.iter().try_for_each(|name| Benchmark::parse(name, &self.flags).map(drop))?;
+        self.is_traced = !self.flags.trace_file.is_empty() && !names.contains(&"replay");
+        self.start_trace()?;
         for name in names {
             let benchmark = Benchmark::parse(name, &self.flags)?;
             self.run_benchmark(&benchmark)?;
@@ -74,7 +79,47 @@ impl Session {
         if let Some(statistics) = &self.options.db.statistics {
             println!("STATISTICS:\n{statistics}");
         }
+        self.end_trace()?;
         self.target.take().map_or(Ok(()), Target::close)
+    }
+
+    fn start_trace(&self) -> Result<()> {
+        if !self.is_traced {
+            return Ok(());
+        }
+        let writer = FileTraceWriter::create(&*self.options.db.env.fs, &self.flags.trace_file)?;
+        self.target().db().start_trace(&TraceOptions::default(), Box::new(writer))?;
+        println!("Tracing the workload to: [{}]", self.flags.trace_file);
+        Ok(())
+    }
+    fn end_trace(&self) -> Result<()> {
+        if self.is_traced { self.target().db().end_trace() } else { Ok(()) }
+    }
+
+    /// Replays the trace and prints a line.
+    fn replay(&self, name: &str) -> Result<()> {
+        let flags = &self.flags;
+        if flags.trace_file.is_empty() {
+            return Err(Error::invalid_argument(format!("{name} needs --trace_file")));
+        }
+        let reader = FileTraceReader::open(&*self.options.db.env.fs, &flags.trace_file)?;
+        let target = self.target();
+        let families: Vec<_> = target.families().iter().collect();
+        let fast_forward = match flags.trace_replay_fast_forward {
+            0.0 => f64::INFINITY,
+            times => times,
+        };
+        let threads = usize::try_from(flags.trace_replay_threads).unwrap_or(1);
+        let started = self.clock.monotonic_nanos();
+        let report = Replayer::new(target.db(), &families, Box::new(reader))?
+            .replay(&ReplayOptions { threads, fast_forward })?;
+        let seconds = (self.clock.monotonic_nanos() - started) as f64 / 1e9;
+        if let Some(failure) = &report.first_failure {
+            eprintln!("{} operations of the trace failed, the first one: {failure}", report.failed);
+        }
+        let micros = seconds * 1e6 / (report.done.max(1)) as f64;
+        println!("{name:<12} : {micros:11.3} micros/op {seconds:.3} seconds {} operations;", report.done);
+        Ok(())
     }
 
     fn open(&mut self) -> Result<()> {
@@ -96,9 +141,11 @@ impl Session {
                 println!("{:<12} : skipped (--use_existing_db is true)", benchmark.name);
                 return Ok(());
             }
+            self.end_trace()?;
             self.target.take().map_or(Ok(()), Target::close)?;
             Db::destroy(&self.options.db, &self.path)?;
             self.open()?;
+            self.start_trace()?; // As in RocksDB: the trace begins anew.
         }
         match benchmark.action {
             Action::Timed(method) => self.run_timed(benchmark, method),
@@ -131,6 +178,7 @@ impl Session {
                 names.iter().for_each(|name| println!("{name}: {}", self.property(name)));
                 Ok(())
             }
+            Action::Replay => self.replay(&benchmark.name),
             Action::ResetStatistics => {
                 if let Some(statistics) = &self.options.db.statistics {
                     statistics.reset();
