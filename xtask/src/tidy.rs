@@ -24,6 +24,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // Beside the engine: nothing uses it.
     ("ironstone-remote", &["base", "vfs"]),
     ("ironstone-metrics", &[]),
+    ("ironstone-encryption", &["base", "vfs"]),
     // Nobody uses it but its tests and the workspace in `fuzz/`.
     ("ironstone-fuzz", &["base", "vfs", "compress", "iter", "wal", "sst", "version", "testkit"]),
 ];
