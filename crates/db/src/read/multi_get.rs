@@ -221,7 +221,9 @@ impl SuperVersion {
                     let mut left = keys.clone();
                     left.retain(|&at| match rows.find(pending[at].target()) {
                         Some(row) => {
-                            answers.push((at, Ok(self.counted(row.newest(), slot.level()))));
+                            let found = row.newest();
+                            self.count_found(&found, slot.level());
+                            answers.push((at, Ok(found)));
                             false
                         }
                         None => true,
@@ -252,15 +254,21 @@ impl SuperVersion {
         fetch_missing(context, &mut groups, &mut gets);
         let mut gets = gets.into_iter();
         for Group { reader, keys, slot, .. } in &groups {
+            let rows = slot.rows();
             for (&at, get) in keys.iter().zip(&mut gets) {
                 let target = get.target();
                 let covered = reader.covering(target.user_key(), target.sequence());
                 let entry = reader.finish_get(context, get);
-                if let (Some(rows), Ok(Some(entry))) = (slot.rows(), &entry) {
+                if let Some(rows) = rows
+                    && let Ok(Some(entry)) = &entry
+                {
                     rows.keep_newest(context, reader, pending[at].target(), entry);
                 }
                 let found = entry.and_then(|entry| from_table(entry, covered));
-                answers.push((at, found.map(|found| self.counted(found, reader.level()))));
+                if let Ok(found) = &found {
+                    self.count_found(found, reader.level());
+                }
+                answers.push((at, found));
             }
         }
         for (at, answer) in answers {
@@ -276,14 +284,14 @@ impl SuperVersion {
 
 impl SuperVersion {
     /// Counts what a table of `level` had.
-    fn counted(&self, found: Found, level: u32) -> Found {
+    #[inline]
+    fn count_found(&self, found: &Found, level: u32) {
         if let Found::Value(_) = found {
             perf::count_at_level(LevelMetric::UserKeyReturnCount, level);
             if let Some(statistics) = &self.statistics {
                 count_hit(statistics, level);
             }
         }
-        found
     }
 }
 
