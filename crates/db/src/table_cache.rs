@@ -1,7 +1,7 @@
 //! Open tables. Readers reach a table through its slot, without a lock or a lookup by number.
 
-use crate::table_paths::TablePaths;
 use crate::read::row_cache::{RowCache, TableRows};
+use crate::table_paths::TablePaths;
 use arc_swap::ArcSwapOption;
 use ironstone_base::statistics::{Histogram, IoActivity, Ticker};
 use ironstone_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

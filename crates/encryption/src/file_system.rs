@@ -55,6 +55,11 @@ impl EncryptedFileSystem {
     }
 }
 
+/// What the system adds as zeros would read as noise.
+fn without_zeros(options: WriteOptions) -> WriteOptions {
+    WriteOptions { sync_ahead: 0, ..options }
+}
+
 impl FileSystem for EncryptedFileSystem {
     fn open_sequential(&self, path: &Path) -> Result<Box<dyn SequentialFile>> {
         let mut inner = self.inner.open_sequential(path)?;
@@ -69,14 +74,14 @@ impl FileSystem for EncryptedFileSystem {
         Ok(Box::new(Random { inner, stream: self.stream(&prefix[..count]) }))
     }
     fn create(&self, path: &Path, options: WriteOptions) -> Result<Box<dyn WritableFile>> {
-        self.begin(self.inner.create(path, options)?)
+        self.begin(self.inner.create(path, without_zeros(options))?)
     }
     fn append_to(&self, path: &Path, options: WriteOptions) -> Result<Box<dyn WritableFile>> {
         let prefix = match self.inner.exists(path)? {
             true => self.prefix_of(path)?,
             false => Vec::new(),
         };
-        let mut inner = self.inner.append_to(path, options)?;
+        let mut inner = self.inner.append_to(path, without_zeros(options))?;
         match self.stream(&prefix) {
             Some(stream) => Ok(Box::new(Writable { inner, stream, scratch: Vec::new() })),
             None => {

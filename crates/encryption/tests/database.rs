@@ -34,6 +34,22 @@ fn encrypted_files_conform() {
     check_without_reuse(&*encrypted(fs, Rot13::new(10)), root);
 }
 
+/// Zeros that the system adds would be read as noise behind the last record of a WAL.
+#[test]
+fn files_do_not_grow_ahead_of_what_is_written() {
+    let inner = MemFileSystem::new();
+    let (fs, path) = (aes(&inner, 1), Path::new("/log"));
+    let options = FileOptions { sync_ahead: 1000, ..FileOptions::default() };
+    for create in [true, false] {
+        let mut file = if create { fs.create(path, options) } else { fs.append_to(path, options) }.unwrap();
+        for _ in 0..3 {
+            file.append(b"record").unwrap();
+            file.sync().unwrap();
+            assert_eq!(fs.size(path).unwrap(), file.size());
+        }
+    }
+}
+
 #[test]
 fn a_reused_file_is_emptied() {
     let inner = MemFileSystem::new();
