@@ -17,7 +17,7 @@ usage: cargo xtask peers [options]
 
   --engines NAME,...     default all: ironstone,rocksdb,lmdb,leveldb,redb,fjall,wiredtiger,berkeleydb
   --works NAME,...       these rows, and those whose database they need; matrix and limited are all of theirs
-  --pairs COUNT          how often each engine runs, default 3; the matrix and limited rows run once
+  --pairs COUNT          how often each engine runs, default 3; the matrix runs once
   --records COUNT        records of 16 + 100 bytes of the cached rows, default 1000000
   --seconds SECONDS      how long works last that have no end of their own, default 3
   --matrix-mb COUNT      size of the databases of the matrix, default 200

@@ -395,6 +395,7 @@ impl RandomRun {
         options.auto_prefix_mode = self.rng.random_bool(0.4);
         options.prefix_same_as_start = self.rng.random_bool(0.4);
         options.tailing = self.rng.random_bool(0.2);
+        options.auto_refresh_iterator_with_snapshot = self.rng.random_bool(0.3);
         if options.tailing {
             (options.snapshot, model) = (None, self.model.clone());
         }

@@ -188,7 +188,7 @@ fn limited(amounts: &Amounts) -> Group {
         make("limited-scanforward", "full scan forward", "--work scanforward --cold"),
         make("limited-overwrite", "overwrite random records", "--work overwrite"),
     ];
-    Group { part: Part::Limited, rows, pairs: 1, limit_mib: Some(amounts.limit_mib) }
+    Group { part: Part::Limited, rows, pairs: amounts.pairs, limit_mib: Some(amounts.limit_mib) }
 }
 
 impl Group {

@@ -68,6 +68,8 @@ pub struct DbIterator {
     source: Option<IteratorSource>,
     /// It is made anew with every seek, and goes forward only.
     tailing: bool,
+    /// It goes over to new views if it has a snapshot.
+    refreshes: bool,
     /// Of a tailing iterator: the key that it steps away from.
     left_key: Vec<u8>,
     /// How many tombstones the last move forward passed, and the key of the first.
@@ -75,7 +77,7 @@ pub struct DbIterator {
     first_passed: Vec<u8>,
     /// What it does, if that is counted.
     counts: Option<Box<IteratorCounts>>,
-    /// Its moves are more than steps: it is tailing, or counted.
+    /// Its moves are more than steps: it is tailing, refreshes by itself, or is counted.
     is_special: bool,
     /// Entries passed over by the last move.
     skipped: u64,
@@ -165,6 +167,8 @@ impl DbIterator {
     pub(crate) fn new(places: Places, bounds: Bounds, source: Option<IteratorSource>) -> Self {
         let Places { inner, tombstones, sequence, view } = places;
         let tailing = source.as_ref().is_some_and(|source| source.options.tailing);
+        let refreshes =
+            source.as_ref().is_some_and(|source| source.options.auto_refresh_iterator_with_snapshot);
         let statistics = view.statistics.clone().filter(|_| source.is_some());
         let counts = statistics.map(|statistics| Box::new(IteratorCounts::new(statistics)));
         Self {
@@ -181,10 +185,11 @@ impl DbIterator {
             left_key: Vec::new(),
             passed: 0,
             first_passed: Vec::new(),
-            is_special: tailing || counts.is_some(),
+            is_special: tailing || refreshes || counts.is_some(),
             counts,
             skipped: 0,
             tailing,
+            refreshes,
             source,
         }
     }
@@ -277,7 +282,7 @@ impl DbIterator {
         };
         self.finish(result)
     }
-    /// As [`next`](Self::next), tailing or counted.
+    /// As [`next`](Self::next) of an iterator that is special.
     #[cold]
     #[inline(never)]
     fn next_special(&mut self) -> Result<bool> {
@@ -289,7 +294,7 @@ impl DbIterator {
                 let result = self.step_tailing();
                 self.finish(result)
             }
-            false => self.step(),
+            false => self.in_view_of_now(Self::step),
         };
         let bytes = self.note_arrival();
         if let Some(counts) = &mut self.counts {
@@ -327,15 +332,15 @@ impl DbIterator {
         self.step_back()
     }
 
-    /// As [`prev`](Self::prev), tailing or counted.
+    /// As [`prev`](Self::prev) of an iterator that is special.
     #[cold]
     #[inline(never)]
     fn prev_special(&mut self) -> Result<bool> {
         if self.tailing {
             return self.finish(Err(backward()));
         }
-        let _reading = IoActivity::DbIterator.begin();
-        let found = self.step_back();
+        let _reading = self.counts.is_some().then(|| IoActivity::DbIterator.begin());
+        let found = self.in_view_of_now(Self::step_back);
         let bytes = self.note_arrival();
         if let Some(counts) = &mut self.counts {
             counts.prev += 1;
@@ -420,13 +425,48 @@ impl DbIterator {
         Ok(())
     }
 
-    /// Catches up before a seek of a tailing iterator, as long as the database is open.
+    /// Catches up before a seek of an iterator that does so, as long as the database is open.
     #[inline]
     fn look_again(&mut self) -> Result<()> {
-        match self.source.as_ref().filter(|_| self.tailing).and_then(IteratorSource::engine) {
+        let catches_up = |source: &&IteratorSource| self.tailing || self.refreshes && source.has_snapshot();
+        match self.source.as_ref().filter(catches_up).and_then(IteratorSource::engine) {
             Some(engine) => self.catch_up(&engine),
             None => Ok(()),
         }
+    }
+
+    /// Takes `step`, before which an iterator that refreshes by itself goes over to what reads see now, as long as the
+    /// database is open.
+    fn in_view_of_now(&mut self, step: impl FnOnce(&mut Self) -> Result<bool>) -> Result<bool> {
+        let moved_on = |source: &&IteratorSource| {
+            self.refreshes && source.has_snapshot() && source.has_moved_on(&self.view)
+        };
+        let engine = self.source.as_ref().filter(moved_on).and_then(IteratorSource::engine);
+        let (Some(engine), Some(here)) = (engine, self.key().map(<[u8]>::to_vec)) else {
+            return step(self);
+        };
+        let stands = self.stand_anew(&engine, &here);
+        match stands.is_ok() && self.key().is_some_and(|key| self.bounds.comparator.equal(key, &here)) {
+            true => step(self),
+            // A compaction filter may have taken the key: then this is the one after it, or a failure.
+            false => self.finish(stands),
+        }
+    }
+
+    /// Stands in the view of now where it stood in the old one.
+    #[cold]
+    fn stand_anew(&mut self, engine: &Engine, here: &[u8]) -> Result<Position> {
+        let backward = self.position == Position::Backward;
+        self.catch_up(engine)?;
+        self.position = if backward {
+            let end = InternalKeyBuf::new(here, SequenceNumber::ZERO, ValueType::FOR_SEEK_FOR_PREV);
+            self.inner.seek_for_prev(end.as_key())?;
+            self.find_backward(false)?
+        } else {
+            self.inner.seek(InternalKeyBuf::for_seek(here, self.sequence).as_key())?;
+            self.find_forward(false)?
+        };
+        Ok(self.position)
     }
 
     /// The entries from here on, forward, as a standard iterator of owned pairs; all of them if nothing
@@ -537,6 +577,7 @@ impl DbIterator {
         if self.tailing {
             return Err(backward());
         }
+        self.look_again()?;
         self.inner.seek_to_last()?;
         self.find_backward(false)
     }
@@ -545,6 +586,7 @@ impl DbIterator {
         if self.tailing {
             return Err(backward());
         }
+        self.look_again()?;
         self.bounds.note_seek(Some(target));
         let end = match &self.bounds.upper {
             Some(upper) if self.bounds.is_past_upper(target) => {

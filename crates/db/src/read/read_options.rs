@@ -38,6 +38,10 @@ pub struct ReadOptions {
     /// it comes to the end or goes over to newer tables. They go forward only: `prev`, `seek_for_prev` and `seek_to_last` answer `NotSupported`. They
     /// hold on to no old memtables and tables for longer than to the next move. Default false.
     pub tailing: bool,
+    /// Iterators at a [`snapshot`](Self::snapshot) go over to the memtables and tables of now with the move after these have
+    /// changed, and show what they showed before: one that lives for long keeps nothing that is obsolete. Without a snapshot it
+    /// has no effect. Default false.
+    pub auto_refresh_iterator_with_snapshot: bool,
     /// Iterators leave out the entries of tables that it does not take; range tombstones of those still count, and so do
     /// memtables. What is left out may bring back older values, so this is for tables that belong together by their
     /// properties. Default: all tables.
@@ -60,6 +64,7 @@ impl Default for ReadOptions {
             auto_prefix_mode: false,
             prefix_same_as_start: false,
             tailing: false,
+            auto_refresh_iterator_with_snapshot: false,
             table_filter: None,
             async_io: true,
         }

@@ -64,6 +64,10 @@ impl IteratorSource {
     pub(crate) fn engine(&self) -> Option<Arc<Engine>> {
         self.engine.upgrade()
     }
+    /// Whether it reads at a snapshot.
+    pub(crate) fn has_snapshot(&self) -> bool {
+        self.options.snapshot.is_some()
+    }
     /// Whether reads see another view by now.
     pub(crate) fn has_moved_on(&self, view: &SuperVersion) -> bool {
         self.cf.peek().number != view.number

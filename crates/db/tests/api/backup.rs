@@ -431,10 +431,12 @@ fn several_threads_copy_and_say_how_far_they_are() {
     // What one of them meets is the answer, and nothing of the backup is left.
     db.put("more", "v").unwrap();
     db.flush().unwrap();
-    let before = disk.files("");
+    // Of the database's own files, the last WAL may just be removed.
+    let in_backups = || disk.files("").into_iter().filter(|path| !path.starts_with(DIR)).collect::<Vec<_>>();
+    let before = in_backups();
     disk.faults.add(FaultRule::error(FaultError::NoSpace).on(&[OpKind::Append]).path("backups/private/2"));
     refused(backups.create_backup(&db), Code::IoError, "private/2");
-    assert_eq!(disk.files(""), before);
+    assert_eq!(in_backups(), before);
     disk.faults.clear();
     assert_eq!(backups.create_backup(&db).unwrap(), 2);
 }

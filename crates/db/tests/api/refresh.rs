@@ -65,6 +65,84 @@ fn a_refreshed_iterator_shows_what_was_written_since() {
     assert_eq!(backward(iter), "e=2 d=3 a=2");
 }
 
+/// At a snapshot, in both directions, while everything is written anew below it.
+#[test]
+fn an_iterator_that_refreshes_by_itself_shows_its_snapshot_and_lets_go_of_the_rest() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.cf.merge_operator = Some(merge_operators::string_append(","));
+    let db = disk.open_with(&options);
+    put(&db, "abcdef", "1");
+    db.delete("b").unwrap();
+    db.merge("c", "2").unwrap();
+    db.flush().unwrap();
+    let change_everything = || {
+        put(&db, "aabcdefg", "9");
+        db.delete("d").unwrap();
+        db.flush().unwrap();
+        rewrite_all(&db);
+        put(&db, "f", "10");
+    };
+    let snapshot = db.snapshot();
+    let at = |refreshes: bool| {
+        let mut iter = iter_with(&db, |options| {
+            options.snapshot = Some(snapshot.clone());
+            options.auto_refresh_iterator_with_snapshot = refreshes;
+        });
+        assert!(iter.seek("b").unwrap());
+        iter
+    };
+    let mut iter = at(true);
+    assert_eq!(here(&iter), "c=1,2");
+    change_everything();
+    assert!(iter.next().unwrap() && here(&iter) == "d=1");
+    assert!(iter.prev().unwrap() && here(&iter) == "c=1,2");
+    disk.wait_until("nothing old is kept", || disk.files(".sst").len() == 1);
+    for expected in ["d=1", "e=1", "f=1"] {
+        change_everything();
+        assert!(iter.next().unwrap());
+        assert_eq!(here(&iter), expected);
+    }
+    for expected in ["e=1", "d=1", "c=1,2", "a=1"] {
+        change_everything();
+        assert!(iter.prev().unwrap());
+        assert_eq!(here(&iter), expected);
+    }
+    change_everything();
+    assert!(!iter.prev().unwrap());
+    change_everything();
+    assert!(iter.seek_to_last().unwrap());
+    assert_eq!(here(&iter), "f=1");
+    change_everything();
+    assert!(iter.seek_for_prev("bb").unwrap());
+    assert_eq!(here(&iter), "a=1");
+    drop(iter);
+
+    // Refreshed to no snapshot, it stays at its moment.
+    let mut iter = at(true);
+    iter.refresh().unwrap();
+    assert!(iter.seek("b").unwrap());
+    assert_eq!(here(&iter), "b=9");
+    db.put("bb", "11").unwrap();
+    change_everything();
+    assert!(iter.next().unwrap());
+    assert_eq!(here(&iter), "c=9");
+    drop(iter);
+
+    // Without it, tables stay for as long as the iterator.
+    let iter = at(false);
+    change_everything();
+    change_everything();
+    assert!(disk.files(".sst").len() > 1);
+    drop(iter);
+    // The database may be closed before.
+    let mut iter = at(true);
+    change_everything();
+    drop(db);
+    assert!(iter.next().unwrap());
+    assert_eq!(here(&iter), "d=1");
+}
+
 #[test]
 fn a_refreshed_iterator_lets_go_of_what_it_read() {
     let (disk, db) = fresh();

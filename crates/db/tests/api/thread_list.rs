@@ -149,7 +149,8 @@ impl CompactionFilter for Meets {
         while self.seen.lock().is_empty() && clock.monotonic_nanos() < 10_000_000_000 {
             let mut threads = db.thread_list().unwrap();
             threads.retain(|thread| thread.operation == ThreadOperation::Compaction);
-            if threads.len() >= 3 {
+            // A thread is listed a moment before it says what it does.
+            if threads.len() >= 3 && threads.iter().all(|thread| thread.stage != ThreadStage::Unknown) {
                 *self.seen.lock() = threads;
             }
         }
