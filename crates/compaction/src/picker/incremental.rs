@@ -90,19 +90,31 @@ impl Picker<'_> {
         let user = &self.version.comparator.user;
         let (low, high) = user_key_range(user, start).expect("a window has files");
         let (mut low, mut high) = (low.to_vec(), high.to_vec());
+        // The end that a range tombstone gives a file is not a key of it, but may be one of the file after it.
+        let mut high_is_exclusive = start.last().is_some_and(|file| file.largest_is_exclusive());
         let mut inputs = Vec::new();
         for run in newer.iter().rev().take_while(|run| run.level > 0) {
             let overlap = self.overlap(run.level, &low, &high);
             if overlap.is_empty() {
                 continue;
             }
-            let inner = self.files_within(run.level, overlap, &low, &high);
-            let files = &self.version.files(run.level)[inner];
+            let mut inner = self.files_within(run.level, overlap, &low, &high);
+            let files = self.version.files(run.level);
+            while high_is_exclusive
+                && let Some(file) = files[inner.clone()].last()
+                && !file.largest_is_exclusive()
+                && user.equal(file.largest.user_key(), &high)
+            {
+                inner.end -= 1;
+                inner = self.files_within(run.level, inner, &low, &high);
+            }
+            let files = &files[inner];
             if files.is_empty() || self.running.any_busy(files) {
                 break; // Newer entries must not sink below those that stay here.
             }
             let (first, last) = user_key_range(user, files).expect("there are some");
             (low, high) = (first.to_vec(), last.to_vec());
+            high_is_exclusive = files.last().is_some_and(|file| file.largest_is_exclusive());
             inputs.push(LevelInputs { level: run.level, files: files.to_vec() });
         }
         inputs.reverse();

@@ -392,12 +392,13 @@ fn show_size(bytes: u64) -> String {
 
 fn parse_file(word: &str, epoch: u64) -> FileMetaData {
     let (number, rest) = word.split_once(':').expect("number:low-high");
-    let bounds_len = rest.find(['=', '#', '@', '*']).unwrap_or(rest.len());
+    let bounds_len = rest.find(['=', '#', '@', '*', '!']).unwrap_or(rest.len());
     let (bounds, mut flags) = rest.split_at(bounds_len);
     let (low, high) = bounds.split_once('-').expect("low-high");
     let (mut size, mut small, mut large, mut age, mut marked) = (1 << 20, epoch, epoch, 0, false);
+    let mut ends_before_high = false;
     while let Some(flag) = flags.chars().next() {
-        let len = flags[1..].find(['=', '#', '@', '*']).map_or(flags.len(), |at| at + 1);
+        let len = flags[1..].find(['=', '#', '@', '*', '!']).map_or(flags.len(), |at| at + 1);
         let value = &flags[1..len];
         match flag {
             '=' => size = parse_size(value),
@@ -406,6 +407,7 @@ fn parse_file(word: &str, epoch: u64) -> FileMetaData {
                 (small, large) = (a.parse().unwrap(), b.parse().unwrap());
             }
             '@' => age = value.parse().unwrap(),
+            '!' => ends_before_high = true,
             _ => marked = true,
         }
         flags = &flags[len..];
@@ -415,6 +417,9 @@ fn parse_file(word: &str, epoch: u64) -> FileMetaData {
     };
     let mut file =
         FileMetaData::new(FileNumber(number.parse().unwrap()), size, key(low, large), key(high, small));
+    if ends_before_high {
+        file.largest = InternalKeyBuf::new(high.as_bytes(), SequenceNumber::MAX, ValueType::RangeDeletion);
+    }
     (file.smallest_seqno, file.largest_seqno) = (SequenceNumber(small), SequenceNumber(large));
     file.epoch_number = epoch;
     file.oldest_ancester_time = age;
