@@ -40,7 +40,7 @@ fn tag_of(hash: u64) -> u64 {
 }
 
 impl<V> Line<V> {
-    /// The nodes of that tag, perhaps among others.
+    /// The nodes of that tag, perhaps among others: also such that left the line, and have another entry or none by now.
     #[inline]
     fn candidates(&self, word: u64, tag: u64) -> impl Iterator<Item = NonNull<Node<V>>> {
         // A byte of `differences` is zero where the tag is the same. The subtraction borrows into the

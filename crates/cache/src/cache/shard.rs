@@ -12,7 +12,7 @@
 use super::CacheKey;
 use super::Priority;
 use super::index::{Index, Line, PackedIndex};
-use super::node::{Arena, FOUND_MAX, Node, Removed, fetch, fetch_all, found, references};
+use super::node::{Arena, FOUND_MAX, Node, Removed, fetch, fetch_all, found, is_visible, references};
 use super::shared::Shared;
 use crate::block_memory::BlockMemory;
 use ironstone_base::sync::atomic::{AtomicPtr, Ordering};
@@ -172,8 +172,14 @@ impl<V> State<V> {
     }
 
     fn find(&self, key: &CacheKey, hash: u64) -> Option<NonNull<Node<V>>> {
-        // SAFETY: the index is alive, and what it holds is VISIBLE under the lock (1).
-        unsafe { self.index.packed().find(hash, |node| node.as_ref().key() == *key) }
+        // Candidates may be false, and then nodes that are not in the index: FREE ones still have the key that they had.
+        // SAFETY: the index is alive; a VISIBLE node stays so under the lock (1).
+        unsafe {
+            self.index.packed().find(hash, |node| {
+                let node = node.as_ref();
+                is_visible(node.word()) && node.key() == *key
+            })
+        }
     }
 
     fn put_free(&mut self, node: NonNull<Node<V>>) {

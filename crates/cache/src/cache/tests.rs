@@ -364,3 +364,27 @@ fn handles_on_other_threads_outlive_the_cache() {
         assert_eq!(living.load(SeqCst), 0);
     }
 }
+
+/// A way that was cleared keeps its pointer, and beside one of tag 1 it looks like another hit.
+#[test]
+fn a_node_that_is_free_is_not_taken_for_the_entry_that_it_had() {
+    let keys: Vec<CacheKey> =
+        (0..).map(|i| CacheKey(i, 7)).filter(|key| (key.hash() >> 40) & 0xff <= 1).take(4).collect();
+    let cache: Arc<Cache<u64>> = Cache::new(CacheOptions { num_shard_bits: 0, ..CacheOptions::default() });
+    for (value, key) in (0..).zip(&keys) {
+        drop(cache.insert(*key, value, 10, Priority::Low).unwrap());
+    }
+    for key in &keys[1..] {
+        cache.erase(key);
+        cache.erase(key); // It is not there.
+        assert!(!cache.contains(key) && cache.get(key).is_none());
+    }
+    let usage = cache.usage();
+    for (value, key) in (10..).zip(&keys[1..]) {
+        drop(cache.insert(*key, value, 10, Priority::Low).unwrap());
+        assert_eq!(cache.get(key).map(|found| *found), Some(value));
+        cache.erase(key);
+    }
+    assert_eq!((cache.usage(), cache.entry_count()), (usage, 1));
+    assert_eq!(cache.get(&keys[0]).map(|found| *found), Some(0));
+}
