@@ -331,24 +331,21 @@ impl TableOpener {
 
     /// Whether the file is there in its size.
     fn check_file(&self, meta: &FileMetaData) -> Result<()> {
-        let path = self.paths.of_file(meta);
-        match self.fs.size(&path) {
-            Err(missing) if missing.is_path_not_found() => {
-                let legacy = self.paths.leveldb_name_of(meta);
-                let size = self.fs.size(&legacy).map_err(|_| missing)?;
-                check_size(&legacy, size, meta)
-            }
-            size => check_size(&path, size?, meta),
-        }
+        let (path, size) = self.by_name(meta, |path| Ok((path.to_owned(), self.fs.size(path)?)))?;
+        check_size(&path, size, meta)
     }
 
-    /// Opens the file under its name, or under the one that LevelDB gave it.
     fn open_file(&self, meta: &FileMetaData, hints: OpenHints) -> Result<Box<dyn RandomAccessFile>> {
-        match self.fs.open_random(&self.paths.of_file(meta), hints) {
+        self.by_name(meta, |path| self.fs.open_random(path, hints))
+    }
+
+    /// What `act` answers for the file under its name, or under the one that LevelDB gave it.
+    fn by_name<T>(&self, meta: &FileMetaData, act: impl Fn(&Path) -> Result<T>) -> Result<T> {
+        match act(&self.paths.of_file(meta)) {
             Err(missing) if missing.is_path_not_found() => {
-                self.fs.open_random(&self.paths.leveldb_name_of(meta), hints).map_err(|_| missing)
+                act(&self.paths.leveldb_name_of(meta)).map_err(|_| missing)
             }
-            opened => opened,
+            answer => answer,
         }
     }
 }

@@ -98,17 +98,8 @@ impl Picker<'_> {
             if overlap.is_empty() {
                 continue;
             }
-            let mut inner = self.files_within(run.level, overlap, &low, &high);
-            let files = self.version.files(run.level);
-            while high_is_exclusive
-                && let Some(file) = files[inner.clone()].last()
-                && !file.largest_is_exclusive()
-                && user.equal(file.largest.user_key(), &high)
-            {
-                inner.end -= 1;
-                inner = self.files_within(run.level, inner, &low, &high);
-            }
-            let files = &files[inner];
+            let inner = self.files_within(run.level, overlap, &low, &high, high_is_exclusive);
+            let files = &self.version.files(run.level)[inner];
             if files.is_empty() || self.running.any_busy(files) {
                 break; // Newer entries must not sink below those that stay here.
             }

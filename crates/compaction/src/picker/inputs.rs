@@ -5,6 +5,7 @@ use crate::picker::Picker;
 use crate::plan::{CompactionPlan, CompactionReason, LevelInputs, PlanKind, user_key_range};
 use ironstone_base::sync::Arc;
 use ironstone_version::FileMetaData;
+use std::cmp::Ordering;
 use std::ops::Range;
 
 /// The inputs of a compaction that could run.
@@ -99,7 +100,7 @@ impl Picker<'_> {
             [self.level0_group(low, high), Vec::new()]
         } else {
             let range = self.overlap(draft.start_level, low, high);
-            let inner = self.files_within(draft.start_level, range.clone(), low, high);
+            let inner = self.files_within(draft.start_level, range.clone(), low, high, false);
             let idle =
                 |range: Range<usize>| self.idle_clean_cut(draft.start_level, range).unwrap_or_default();
             [idle(range), if inner.is_empty() { Vec::new() } else { idle(inner) }]
@@ -115,16 +116,23 @@ impl Picker<'_> {
         better.unwrap_or(draft)
     }
 
-    /// The part of `range` whose files lie wholly within `low..=high` and end in clean cuts.
+    /// The part of `range` whose files lie wholly within `low..=high`, or `low..high` if that is exclusive, and end in clean
+    /// cuts.
     pub(super) fn files_within(
         &self,
         level: usize,
         mut range: Range<usize>,
         low: &[u8],
         high: &[u8],
+        high_is_exclusive: bool,
     ) -> Range<usize> {
         let user = &self.version.comparator.user;
         let files = self.version.files(level);
+        let ends_beyond = |file: &FileMetaData| match user.compare(file.largest.user_key(), high) {
+            Ordering::Less => false,
+            Ordering::Equal => high_is_exclusive && !file.largest_is_exclusive(),
+            Ordering::Greater => true,
+        };
         while !range.is_empty()
             && (user.compare(files[range.start].smallest.user_key(), low).is_lt()
                 || (range.start > 0 && self.shares_key_with_next(level, range.start - 1)))
@@ -132,8 +140,7 @@ impl Picker<'_> {
             range.start += 1;
         }
         while !range.is_empty()
-            && (user.compare(files[range.end - 1].largest.user_key(), high).is_gt()
-                || self.shares_key_with_next(level, range.end - 1))
+            && (ends_beyond(&files[range.end - 1]) || self.shares_key_with_next(level, range.end - 1))
         {
             range.end -= 1;
         }

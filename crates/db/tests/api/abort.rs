@@ -72,6 +72,16 @@ impl Stage {
     fn wait(&self) {
         self.disk.wait_until("a compaction", || self.slow.seen.load(Ordering::SeqCst) > 0);
     }
+    /// A database whose compaction began by itself and was aborted.
+    fn aborted_by_itself(&self) -> (Options, Db) {
+        let mut options = self.options.clone();
+        options.cf.disable_auto_compactions = false;
+        let db = self.disk.open_with(&options);
+        self.fill(&db);
+        self.wait();
+        db.abort_all_compactions();
+        (options, db)
+    }
     fn aborted(&self) -> u64 {
         self.statistics.ticker(Ticker::CompactionAborted)
     }
@@ -92,12 +102,7 @@ fn compact(db: &Db) -> Result<()> {
 #[test]
 fn a_compaction_that_runs_by_itself_stops_and_leaves_nothing() {
     let stage = Stage::new();
-    let mut options = stage.options.clone();
-    options.cf.disable_auto_compactions = false;
-    let db = stage.disk.open_with(&options);
-    stage.fill(&db);
-    stage.wait();
-    db.abort_all_compactions();
+    let (_, db) = stage.aborted_by_itself();
     let before = db.live_files();
     assert_eq!(before.iter().map(|file| file.level).collect::<Vec<_>>(), [0, 0]);
     assert_eq!(stage.disk.files(".sst").len(), 2, "what was written is removed");
@@ -179,12 +184,7 @@ fn one_column_family_alone_can_be_stopped() {
 #[test]
 fn a_database_closes_while_its_compactions_are_aborted() {
     let stage = Stage::new();
-    let mut options = stage.options.clone();
-    options.cf.disable_auto_compactions = false;
-    let db = stage.disk.open_with(&options);
-    stage.fill(&db);
-    stage.wait();
-    db.abort_all_compactions();
+    let (options, db) = stage.aborted_by_itself();
     db.close().unwrap();
     drop(db);
     stage.slow.fast.store(true, Ordering::SeqCst);

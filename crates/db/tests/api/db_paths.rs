@@ -48,16 +48,22 @@ fn fill(db: &Db, keys: u32) {
     }
 }
 
+/// A database of uncompressed tables, after the compactions that are due.
+fn filled_and_settled(disk: &Disk, options: &mut Options) -> Db {
+    options.cf.disable_auto_compactions = false;
+    options.cf.compression = ironstone::CompressionKind::None;
+    let db = disk.open_with(options);
+    fill(&db, 4000);
+    db.flush().unwrap();
+    db.wait_for_compact().unwrap();
+    db
+}
+
 #[test]
 fn deeper_levels_are_in_later_directories() {
     let disk = Disk::new();
     let mut options = levelled(&disk);
-    options.cf.disable_auto_compactions = false;
-    options.cf.compression = ironstone::CompressionKind::None;
-    let db = disk.open_with(&options);
-    fill(&db, 4000);
-    db.flush().unwrap();
-    db.wait_for_compact().unwrap();
+    let db = filled_and_settled(&disk, &mut options);
     for file in db.live_files() {
         let expected = ["/path0", "/path0", "/path1", "/path2"][file.level];
         assert_eq!(file.directory, Path::new(expected), "level {}", file.level);
@@ -82,12 +88,7 @@ fn larger_runs_are_in_later_directories() {
     options.db.db_paths = paths(&[60 * KIB, 200 * KIB, 0]);
     options.cf.compaction_style = CompactionStyle::Universal;
     options.cf.target_file_size_base = 64 << 20; // One table for each run.
-    options.cf.disable_auto_compactions = false;
-    options.cf.compression = ironstone::CompressionKind::None;
-    let db = disk.open_with(&options);
-    fill(&db, 4000);
-    db.flush().unwrap();
-    db.wait_for_compact().unwrap();
+    let db = filled_and_settled(&disk, &mut options);
     let largest = db.live_files().into_iter().max_by_key(|file| file.size).unwrap();
     assert_eq!(largest.directory, Path::new("/path2"));
     db.set_options(&[("disable_auto_compactions", "true")]).unwrap();

@@ -124,43 +124,40 @@ impl Target {
     }
 
     fn allocate(&mut self, offset: u64, len: u64) -> Result<()> {
-        let fd = self.fd()?;
-        let end = offset.saturating_add(len);
-        if len == 0 || end <= self.allocated_end {
+        self.fd()?;
+        if len == 0 || offset.saturating_add(len) <= self.allocated_end {
             return Ok(());
         }
-        let _timer = PerfTimer::io(IoMetric::AllocateNanos);
-        match retry_on_intr(|| rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, offset, len)) {
-            Ok(()) => {
-                self.allocated_end = end;
-                self.dirty = true; // The extents are to be found again after a crash.
-                Ok(())
-            }
-            Err(Errno::IO) => Err(self.fail("allocate space for", Errno::IO)),
-            // A hint: a file system that cannot, or that has not so much left in one go, may well
-            // take the writes.
-            Err(_) => Ok(()),
-        }
+        self.fallocate(FallocateFlags::KEEP_SIZE, offset, len).map(drop)
     }
 
     /// Adds `sync_ahead` bytes that read as zeros behind `end`, and says whether the file system does that.
     fn extend(&mut self, end: u64) -> Result<bool> {
-        let fd = self.fd()?;
+        self.fd()?;
         let len = self.options.sync_ahead;
         if len == 0 || !self.dirty {
             return Ok(false);
         }
+        let extended = self.fallocate(FallocateFlags::empty(), end, len)?;
+        if !extended {
+            self.options.sync_ahead = 0;
+        }
+        Ok(extended)
+    }
+
+    /// Reserves space, and says whether the file system did so. It is a hint: one that cannot, or that has not so much left
+    /// in one go, may well take the writes.
+    fn fallocate(&mut self, flags: FallocateFlags, offset: u64, len: u64) -> Result<bool> {
+        let fd = self.fd()?;
         let _timer = PerfTimer::io(IoMetric::AllocateNanos);
-        match retry_on_intr(|| rustix::fs::fallocate(fd, FallocateFlags::empty(), end, len)) {
+        match retry_on_intr(|| rustix::fs::fallocate(fd, flags, offset, len)) {
             Ok(()) => {
-                self.allocated_end = self.allocated_end.max(end + len);
+                self.allocated_end = self.allocated_end.max(offset.saturating_add(len));
+                self.dirty = true; // The extents are to be found again after a crash.
                 Ok(true)
             }
             Err(Errno::IO) => Err(self.fail("allocate space for", Errno::IO)),
-            Err(_) => {
-                self.options.sync_ahead = 0;
-                Ok(false)
-            }
+            Err(_) => Ok(false),
         }
     }
 
