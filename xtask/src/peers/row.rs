@@ -111,7 +111,9 @@ pub fn groups(amounts: &Amounts) -> Vec<Group> {
             ("updatecounter", "add to random counters, get and put", "--work updatecounter --counters"),
         ]),
         cached(&[("syncedwrites-1", "synced writes, 1 thread", "--work syncedwrites")]),
+        cached(&[("syncedwrites-4", "synced writes, 4 threads", "--work syncedwrites --threads 4")]),
         cached(&[("syncedwrites-8", "synced writes, 8 threads", "--work syncedwrites --threads 8")]),
+        cached(&[("syncedwrites-16", "synced writes, 16 threads", "--work syncedwrites --threads 16")]),
         cached(&[("writelatency", "slowest of random writes", "--work writelatency")]),
         cached(&[("compact", "one compaction of everything, 1 thread", "--work compact")]),
         cached(&[(
