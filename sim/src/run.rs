@@ -6,8 +6,8 @@ use crate::plan::{Chore, Plan, Trouble};
 use crate::state;
 use ironstone::{
     Code, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db, DbIterator,
-    DbOptions, Error, FlushOptions, IngestOptions, Options, ReadOptions, SstFileWriter, WriteBatch,
-    WriteOptions,
+    DbOptions, Error, FlushOptions, IngestOptions, Options, ReadOptions, SstFileWriter, ThreadPool,
+    WriteBatch, WriteOptions,
 };
 use ironstone_base::sync::{Arc, thread};
 use ironstone_testkit::random_options::{random_db_changes, random_family_changes};
@@ -91,6 +91,8 @@ impl Opener {
         self.open_with(DbOptions { env, ..self.options.clone() })
     }
     fn open_with(&self, options: DbOptions) -> ironstone::Result<Db> {
+        // The pool of the process would outlive the simulation.
+        let options = DbOptions { thread_pool: ThreadPool::new(), ..options };
         let named = self.families.iter().enumerate();
         let descriptors =
             named.map(|(number, options)| ColumnFamilyDescriptor::new(family_name(number), options.clone()));

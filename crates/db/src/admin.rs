@@ -218,7 +218,7 @@ impl Db {
             let family = state.family_mut(id)?;
             family.flush_requested |= !family.imm.is_empty();
         }
-        engine.work.notify_all();
+        engine.wake_workers();
         Ok(())
     }
 
@@ -271,7 +271,7 @@ impl Db {
             family.suggested.extend(files.iter().map(|file| file.number));
         }
         family.compaction_due = true;
-        engine.work.notify_all();
+        engine.wake_workers();
         Ok(())
     }
 
@@ -355,7 +355,7 @@ impl Db {
             if !busy || state.paused > 0 {
                 return Ok(());
             }
-            engine.work.notify_all();
+            engine.wake_workers();
             engine.progress.wait(&mut state);
         }
     }
@@ -379,7 +379,7 @@ impl Db {
             .paused
             .checked_sub(1)
             .ok_or_else(|| Error::invalid_argument("background work is not paused"))?;
-        engine.work.notify_all();
+        engine.wake_workers();
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Background work: flushes, compactions, and the removal of files that nobody needs.
 //!
-//! Threads of three kinds wait for work: some that only flush, so that writers never wait behind a
-//! compaction; some that compact; and one that removes files and tries to go on after a full disk.
+//! The threads are those of a [`ThreadPool`](crate::ThreadPool), in three kinds: some that only flush, so that writers
+//! never wait behind a compaction; some that compact; and one that removes files and tries to go on after a full disk.
 
 pub(crate) mod abort;
 pub(crate) mod compaction;
@@ -17,34 +17,35 @@ use crate::memtables::FlushReason;
 use crate::options::DbOptions;
 use crate::table_cache::{TableSlot, open_in_turn};
 use crate::thread_list::{ThreadId, ThreadType};
+use crate::thread_pool::{Duty, Next, Seat, Tenant};
 use crate::write::switch::Which;
 use ironstone_base::statistics::IoActivity;
 use ironstone_base::sync::atomic::Ordering;
-use ironstone_base::sync::{Arc, Condvar, Mutex, MutexGuard, thread};
+use ironstone_base::sync::{Arc, Mutex, thread};
 use ironstone_base::{Error, Result, Severity};
 use ironstone_vfs::Clock;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-/// The threads of one database.
+/// What works for one database in the background: its place among the threads that flush, compact and clean, and threads of
+/// its own that open tables.
 pub(crate) struct Workers {
-    threads: Vec<thread::JoinHandle<()>>,
-    /// How many of each of [`KINDS`] were started.
-    started: [usize; 2],
+    seat: Seat,
+    opening: Vec<thread::JoinHandle<()>>,
 }
 
-/// Wakes the thread that removes files, tries to go on after a full disk, tells LOG how things stand and keeps the history of
-/// statistics.
+/// What is to be done beside flushes and compactions: to remove files, to try to go on after a full disk, to tell LOG how
+/// things stand and to keep the history of statistics.
 #[derive(Default)]
 pub(crate) struct Cleaner {
     wanted: Mutex<Wanted>,
-    wake: Condvar,
+    /// Where a thread is asked for; none does it for a database that is only read.
+    seat: Option<Seat>,
 }
 
 #[derive(Default)]
 struct Wanted {
     clean: bool,
-    stop: bool,
     /// The number of the next try to go on after a full disk, and since when it waits.
     next_try: Option<(u32, Option<u64>)>,
     /// When LOG was told how things stand, by the monotonic clock.
@@ -53,7 +54,7 @@ struct Wanted {
     kept_at: Option<u64>,
 }
 
-/// What the thread does next.
+/// What is to be done next.
 enum Chore {
     Clean,
     /// The so many-th try.
@@ -62,30 +63,35 @@ enum Chore {
     DumpStats,
     /// Adds a period to the history of statistics.
     KeepStats,
-    Stop,
+    /// Nothing before that time, or until somebody asks for it.
+    Wait(Option<Duration>),
 }
 
 impl Cleaner {
+    pub(crate) fn new(seat: Option<Seat>) -> Self {
+        Self { wanted: Mutex::default(), seat }
+    }
     /// Something was let go of: look whether files can be removed.
     pub(crate) fn poke(&self) {
         self.wanted.lock().clean = true;
-        self.wake.notify_one();
-    }
-    fn stop(&self) {
-        self.wanted.lock().stop = true;
-        self.wake.notify_one();
+        self.wake();
     }
     /// A disk was full: tries to go on are to begin, if they have not.
     pub(crate) fn resume_later(&self) {
         self.wanted.lock().next_try.get_or_insert((1, None));
-        self.wake.notify_one();
+        self.wake();
+    }
+    fn wake(&self) {
+        if let Some(seat) = &self.seat {
+            seat.poke(Duty::Clean);
+        }
     }
     fn try_again(&self, tries: u32) {
         self.wanted.lock().next_try = Some((tries, None));
     }
-    /// Waits until there is something to do: for a try to go on, at least `interval`; at most until it is `dump_every`
-    /// since LOG was told how things stand, or `keep_every` since the history of statistics was added to.
-    fn wait(
+    /// What there is to do: a try to go on, not before `interval` has passed; LOG, when it is `dump_every` since it was told
+    /// how things stand; the history of statistics, when it is `keep_every` since it was added to.
+    fn next(
         &self,
         clock: &dyn Clock,
         interval: Duration,
@@ -93,84 +99,44 @@ impl Cleaner {
         keep_every: Option<Duration>,
     ) -> Chore {
         let mut wanted = self.wanted.lock();
-        loop {
-            if wanted.stop {
-                return Chore::Stop;
-            }
-            if std::mem::take(&mut wanted.clean) {
-                return Chore::Clean;
-            }
-            let now = clock.monotonic_nanos();
-            let Wanted { next_try, dumped_at, kept_at, .. } = &mut *wanted;
-            let left = |since: &mut Option<u64>, whole: Duration| {
-                whole.saturating_sub(Duration::from_nanos(now - *since.get_or_insert(now)))
-            };
-            let until_try = next_try.as_mut().map(|(_, since)| left(since, interval));
-            let until_dump = dump_every.map(|every| left(dumped_at, every));
-            let until_keep = keep_every.map(|every| left(kept_at, every));
-            if let Some((number, _)) = next_try.filter(|_| until_try == Some(Duration::ZERO)) {
-                wanted.next_try = None;
-                return Chore::Resume(number);
-            }
-            if until_dump == Some(Duration::ZERO) {
-                wanted.dumped_at = Some(now);
-                return Chore::DumpStats;
-            }
-            if until_keep == Some(Duration::ZERO) {
-                wanted.kept_at = Some(now);
-                return Chore::KeepStats;
-            }
-            match until_try.into_iter().chain(until_dump).chain(until_keep).min() {
-                None => self.wake.wait(&mut wanted),
-                Some(longest) => {
-                    self.wake.wait_for(&mut wanted, longest);
-                }
-            }
+        if std::mem::take(&mut wanted.clean) {
+            return Chore::Clean;
         }
+        let now = clock.monotonic_nanos();
+        let Wanted { next_try, dumped_at, kept_at, .. } = &mut *wanted;
+        let left = |since: &mut Option<u64>, whole: Duration| {
+            whole.saturating_sub(Duration::from_nanos(now - *since.get_or_insert(now)))
+        };
+        let until_try = next_try.as_mut().map(|(_, since)| left(since, interval));
+        let until_dump = dump_every.map(|every| left(dumped_at, every));
+        let until_keep = keep_every.map(|every| left(kept_at, every));
+        if let Some((number, _)) = next_try.filter(|_| until_try == Some(Duration::ZERO)) {
+            wanted.next_try = None;
+            return Chore::Resume(number);
+        }
+        if until_dump == Some(Duration::ZERO) {
+            wanted.dumped_at = Some(now);
+            return Chore::DumpStats;
+        }
+        if until_keep == Some(Duration::ZERO) {
+            wanted.kept_at = Some(now);
+            return Chore::KeepStats;
+        }
+        Chore::Wait(until_try.into_iter().chain(until_dump).chain(until_keep).min())
     }
 }
 
 impl Workers {
-    pub(crate) fn start(engine: &Arc<Engine>) -> Self {
-        let mut workers = Self { threads: Vec::new(), started: [0; 2] };
-        workers.start_missing(engine);
+    pub(crate) fn start(engine: &Arc<Engine>, seat: Seat) -> Self {
         engine.keep_stats(); // From here on the first period counts.
-        let cleaning = Arc::clone(engine);
-        workers.threads.push(thread::spawn_named("ironstone:clean", move || {
-            let _listed = cleaning.list_thread(ThreadType::HighPriority);
-            let interval = Duration::from_micros(cleaning.options().bgerror_resume_retry_interval);
-            loop {
-                let options = cleaning.options();
-                let dump_every = period(options.stats_dump_period_sec);
-                let has_stats = cleaning.statistics.is_some();
-                let keep_every = period(options.stats_persist_period_sec).filter(|_| has_stats);
-                drop(options);
-                match cleaning.cleaner.wait(&*cleaning.env.clock, interval, dump_every, keep_every) {
-                    Chore::Clean => {
-                        cleaning.listeners.deliver();
-                        purge::remove_obsolete(&cleaning);
-                        if cleaning.snapshots.take_freed() {
-                            compaction::look_again(&cleaning, &mut cleaning.state.lock());
-                        }
-                    }
-                    Chore::Resume(tries) => {
-                        if resume::try_again(&cleaning, tries) {
-                            cleaning.cleaner.try_again(tries.saturating_add(1));
-                        }
-                    }
-                    Chore::DumpStats => cleaning.dump_stats(),
-                    Chore::KeepStats => cleaning.keep_stats(),
-                    Chore::Stop => break,
-                }
-            }
-        }));
-        workers
+        seat.attach(Arc::<Engine>::clone(engine), wanted_threads(&engine.options()));
+        Self { seat, opening: Vec::new() }
     }
 
     /// Starts a thread that opens `slots`.
     pub(crate) fn open_tables(&mut self, engine: &Arc<Engine>, slots: Vec<Arc<TableSlot>>) {
         let engine = Arc::clone(engine);
-        self.threads.push(thread::spawn_named("ironstone:open", move || {
+        self.opening.push(thread::spawn_named("ironstone:open", move || {
             let _activity = engine.statistics.is_some().then(|| IoActivity::DbOpen.begin());
             let closing = || engine.cancelled.load(Ordering::Relaxed);
             open_in_turn(slots, closing, |number, error| {
@@ -183,17 +149,73 @@ impl Workers {
         }));
     }
 
-    /// Starts the threads that the options ask for and that were never started.
-    pub(crate) fn start_missing(&mut self, engine: &Arc<Engine>) {
-        let options = engine.options();
-        for (kind, started) in KINDS.iter().zip(&mut self.started) {
-            while *started < (kind.threads)(&options) {
-                let (engine, index) = (Arc::clone(engine), *started);
-                self.threads.push(thread::spawn_named(kind.name, move || work(&engine, index, kind)));
-                *started += 1;
-            }
+    /// Asks for as many threads as the options say by now.
+    pub(crate) fn options_changed(&self, options: &DbOptions) {
+        self.seat.set_wants(wanted_threads(options));
+    }
+}
+
+/// For flushes, for compactions, and for the rest.
+fn wanted_threads(options: &DbOptions) -> [usize; 3] {
+    [options.flush_threads(), options.compaction_threads(), 1]
+}
+
+impl Engine {
+    /// A flush or a compaction may be due.
+    pub(crate) fn wake_workers(&self) {
+        if let Some(seat) = &self.seat {
+            seat.poke(Duty::Flush);
+            seat.poke(Duty::Compact);
         }
     }
+}
+
+impl Tenant for Engine {
+    fn work(self: Arc<Self>, duty: Duty, alarm: bool) -> Next {
+        match duty {
+            Duty::Flush => work(&self, &FLUSHES, alarm),
+            Duty::Compact => work(&self, &COMPACTIONS, alarm),
+            Duty::Clean => do_chore(&self),
+        }
+    }
+    fn now(&self) -> u64 {
+        self.env.clock.monotonic_nanos()
+    }
+}
+
+fn do_chore(engine: &Arc<Engine>) -> Next {
+    let options = engine.options();
+    let interval = Duration::from_micros(options.bgerror_resume_retry_interval);
+    let dump_every = period(options.stats_dump_period_sec);
+    let has_stats = engine.statistics.is_some();
+    let keep_every = period(options.stats_persist_period_sec).filter(|_| has_stats);
+    drop(options);
+    let chore = match engine.cleaner.next(&*engine.env.clock, interval, dump_every, keep_every) {
+        Chore::Wait(None) => return Next::WhenPoked,
+        Chore::Wait(Some(longest)) => return Next::After(longest),
+        chore => chore,
+    };
+    guarded(engine, || {
+        let _listed = engine.list_thread(ThreadType::HighPriority);
+        match chore {
+            Chore::Clean => {
+                engine.listeners.deliver();
+                purge::remove_obsolete(engine);
+                if engine.snapshots.take_freed() {
+                    compaction::look_again(engine, &mut engine.state.lock());
+                }
+            }
+            Chore::Resume(tries) => {
+                if resume::try_again(engine, tries) {
+                    engine.cleaner.try_again(tries.saturating_add(1));
+                }
+            }
+            Chore::DumpStats => engine.dump_stats(),
+            Chore::KeepStats => engine.keep_stats(),
+            Chore::Wait(_) => {}
+        }
+    });
+    Next::Again
 }
 
 /// So many seconds; none: never.
@@ -205,13 +227,12 @@ fn period(seconds: u32) -> Option<Duration> {
 /// It says as which thread it runs, if threads are listed.
 pub(crate) type Job = Box<dyn FnOnce(&Arc<Engine>, Option<ThreadId>) + Send>;
 
-/// What a thread does.
+/// Jobs of a kind.
 struct Kind {
-    name: &'static str,
     thread_type: ThreadType,
-    /// How many threads of the kind may work.
-    threads: fn(&DbOptions) -> usize,
-    /// How many jobs of the kind run.
+    /// How many may run at once.
+    limit: fn(&DbOptions) -> usize,
+    /// How many run.
     running: fn(&State) -> usize,
     /// Takes the next job, if one is due.
     next: fn(&Engine, &mut State) -> Option<Job>,
@@ -219,60 +240,53 @@ struct Kind {
     look_again: fn(&Engine) -> Option<u64>,
 }
 
-static KINDS: [Kind; 2] = [
-    Kind {
-        name: "ironstone:flush",
-        thread_type: ThreadType::HighPriority,
-        threads: DbOptions::flush_threads,
-        running: |state| state.running_flushes,
-        next: flush::next,
-        look_again: |_| None,
-    },
-    Kind {
-        name: "ironstone:compact",
-        thread_type: ThreadType::LowPriority,
-        threads: DbOptions::compaction_threads,
-        running: |state| state.running_automatic,
-        next: compaction::next,
-        look_again: |engine| {
-            Some(engine.options().max_compaction_trigger_wakeup_seconds).filter(|&seconds| seconds > 0)
-        },
-    },
-];
+const FLUSHES: Kind = Kind {
+    thread_type: ThreadType::HighPriority,
+    limit: DbOptions::flush_threads,
+    running: |state| state.running_flushes,
+    next: flush::next,
+    look_again: |_| None,
+};
 
-/// Takes jobs and runs them until the database closes.
-///
-/// Of the threads of a kind, the first ones work and the others only when these are busy: each keeps memory
-/// in an arena of the allocator, and processor caches are warm where the last job ran.
-fn work(engine: &Arc<Engine>, index: usize, kind: &Kind) {
-    let listed = engine.list_thread(kind.thread_type);
-    let thread = listed.as_ref().map(|listed| listed.id);
+const COMPACTIONS: Kind = Kind {
+    thread_type: ThreadType::LowPriority,
+    limit: DbOptions::compaction_threads,
+    running: |state| state.running_automatic,
+    next: compaction::next,
+    look_again: |engine| {
+        Some(engine.options().max_compaction_trigger_wakeup_seconds).filter(|&seconds| seconds > 0)
+    },
+};
+
+/// Runs a job, if one is due. `quiet`: nobody said so, but it is time to look again.
+fn work(engine: &Arc<Engine>, kind: &Kind, quiet: bool) -> Next {
     let mut state = engine.state.lock();
-    while !state.closing {
-        let may_work = index < (kind.threads)(&engine.options());
-        let wanted = !state.is_held() && may_work && index <= (kind.running)(&state);
-        let job = if wanted { (kind.next)(engine, &mut state) } else { None };
-        match job {
-            Some(job) => {
-                MutexGuard::unlocked(&mut state, || run_guarded(engine, job, thread));
-                engine.work.notify_all();
-                engine.progress.notify_all();
-            }
-            None => match (kind.look_again)(engine).filter(|_| index == 0) {
-                Some(seconds) => {
-                    if engine.work.wait_for(&mut state, Duration::from_secs(seconds)).timed_out() {
-                        compaction::look_again(engine, &mut state);
-                    }
-                }
-                None => engine.work.wait(&mut state),
-            },
-        }
+    if state.closing {
+        return Next::WhenPoked;
     }
+    if quiet {
+        compaction::look_again(engine, &mut state);
+    }
+    let may_work = !state.is_held() && (kind.running)(&state) < (kind.limit)(&engine.options());
+    let job = if may_work { (kind.next)(engine, &mut state) } else { None };
+    drop(state);
+    let Some(job) = job else {
+        return (kind.look_again)(engine)
+            .map_or(Next::WhenPoked, |seconds| Next::After(Duration::from_secs(seconds)));
+    };
+    engine.wake_workers(); // There may be another one, for another thread.
+    guarded(engine, || {
+        let listed = engine.list_thread(kind.thread_type);
+        job(engine, listed.as_ref().map(|listed| listed.id));
+    });
+    engine.wake_workers();
+    engine.progress.notify_all();
+    Next::WhenPoked
 }
 
 /// A job that panics is a bug of ours; it must not leave others waiting for ever.
-fn run_guarded(engine: &Arc<Engine>, job: Job, thread: Option<ThreadId>) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| job(engine, thread))) {
+fn guarded(engine: &Arc<Engine>, job: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(job)) {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
         let error = Error::io_message(format!("internal panic in a background job: {text}"));
@@ -290,13 +304,12 @@ pub(crate) fn close(engine: &Arc<Engine>, workers: Workers) -> Result<()> {
         engine.cancelled.store(true, Ordering::Relaxed);
         engine.writes_stopped.store(true, Ordering::Release);
         engine.controller.release();
-        engine.work.notify_all();
         engine.progress.notify_all();
         state.background_error.is_some()
     };
-    engine.cleaner.stop();
+    workers.seat.detach();
     let mut panicked = false;
-    for thread in workers.threads {
+    for thread in workers.opening {
         panicked |= thread.join().is_err();
     }
     engine.listeners.deliver();

@@ -176,7 +176,7 @@ impl Db {
                     }
                 }
                 info!(engine.log, "[{name}] imported {} tables", ours.len());
-                engine.work.notify_all();
+                engine.wake_workers();
                 Ok(cf)
             }
             Err(error) => {

@@ -98,16 +98,16 @@ impl Db {
             let family = state.families.get(&ColumnFamilyId::DEFAULT).expect("every database has it");
             ColumnFamily(Arc::clone(&family.data))
         };
-        let workers = (!engine.read_only).then(|| Workers::start(&engine));
+        let workers = engine.seat.clone().map(|seat| Workers::start(&engine, seat));
         Self { engine, default, workers: Mutex::new(workers) }
     }
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
-    /// Starts the threads that the options ask for by now.
-    pub(crate) fn start_missing_workers(&self) {
-        if let Some(workers) = &mut *self.workers.lock() {
-            workers.start_missing(&self.engine);
+    /// Asks for as many threads as `options` say.
+    pub(crate) fn resize_workers(&self, options: &DbOptions) {
+        if let Some(workers) = &*self.workers.lock() {
+            workers.options_changed(options);
         }
     }
 

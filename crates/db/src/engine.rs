@@ -15,6 +15,7 @@ use crate::snapshot::SnapshotList;
 use crate::state_lock::StateLock;
 use crate::stats_history::StatsHistory;
 use crate::thread_list::{Operation, ThreadList, ThreadState};
+use crate::thread_pool::Seat;
 use crate::trace::Tracing;
 use crate::write::commit::{CommitPipeline, EarlierWrites, LogLevel};
 use crate::write::controller::{Debt, StallState, WriteController};
@@ -80,11 +81,11 @@ pub(crate) struct Engine {
     pub(crate) writes_stopped: AtomicBool,
     pub(crate) manifest: Mutex<ManifestWriter>,
     pub(crate) state: StateLock,
-    /// Background threads wait here for work.
-    pub(crate) work: Condvar,
+    /// Where background threads are asked for; none work for a database that is only read.
+    pub(crate) seat: Option<Seat>,
     /// Everybody else waits here for background work to end.
     pub(crate) progress: Condvar,
-    /// Wakes the thread that removes files; views that go away do.
+    /// What is to be tidied up; views that go away say so.
     pub(crate) cleaner: Arc<Cleaner>,
     /// Where memtables have their memory from.
     pub(crate) memory: Arc<MemTableMemory>,
@@ -373,7 +374,7 @@ impl Engine {
         }
         self.controller.set_debts(debts);
         if pressing && !state.compaction_is_pressing {
-            self.work.notify_all();
+            self.wake_workers();
             self.progress.notify_all();
         }
         state.compaction_is_pressing = pressing;
@@ -481,7 +482,7 @@ impl Engine {
         if let Some(family) = self.state.lock().families.get_mut(&cf) {
             family.flush_requested |= !family.imm.is_empty();
         }
-        self.work.notify_all();
+        self.wake_workers();
     }
 
     /// Writes down the options that are in force, and removes what is older than the file before.

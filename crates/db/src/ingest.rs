@@ -187,7 +187,7 @@ impl Db {
             job.remove_sources(engine);
         }
         engine.check_space(BackgroundErrorReason::Flush);
-        engine.work.notify_all();
+        engine.wake_workers();
         engine.progress.notify_all();
         Ok(())
     }

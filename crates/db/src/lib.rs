@@ -59,6 +59,7 @@ mod storage_files;
 mod table_cache;
 mod table_paths;
 mod thread_list;
+mod thread_pool;
 mod totals;
 mod trace;
 mod ttl_db;
@@ -104,6 +105,7 @@ pub use stats_history::{StatsHistoryIterator, StatsSlice};
 pub use storage_files::StorageFile;
 pub use table_paths::DbPath;
 pub use thread_list::{ThreadOperation, ThreadStage, ThreadState, ThreadStatus, ThreadType};
+pub use thread_pool::ThreadPool;
 pub use trace::{
     FileTraceReader, FileTraceWriter, ReplayOptions, ReplayReport, Replayer, TraceOperation, TraceOptions,
     TraceReader, TraceRecord, TraceWriter,

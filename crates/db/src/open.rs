@@ -202,7 +202,8 @@ pub(crate) fn open(
 
     // The pipeline starts on a WAL that is only created once the old ones have been replayed.
     let instance = INSTANCES.fetch_add(1, Ordering::Relaxed);
-    let cleaner = Arc::new(Cleaner::default());
+    let seat = (!read_only).then(|| options.thread_pool.seat());
+    let cleaner = Arc::new(Cleaner::new(seat.clone()));
     let memory = MemTableMemory::new(options.write_buffer_manager.as_ref());
     let session_id = session_id(&env);
     let builder =
@@ -345,7 +346,7 @@ pub(crate) fn open(
             },
             statistics,
         ),
-        work: Condvar::new(),
+        seat,
         progress: Condvar::new(),
         cleaner,
         memory,

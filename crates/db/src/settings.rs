@@ -172,7 +172,7 @@ impl Db {
             cf.0.set_settings(settings);
             engine.update_stall(&mut state);
         }
-        engine.work.notify_all();
+        engine.wake_workers();
         let changes = text_of(changes);
         info!(engine.log, "options of column family {:?} changed: {changes}", cf.name());
         for note in notes {
@@ -213,8 +213,8 @@ impl Db {
             engine.update_stall(&mut state);
         }
         drop(manifest);
-        self.start_missing_workers();
-        engine.work.notify_all();
+        self.resize_workers(&engine.options());
+        engine.wake_workers();
         engine.cleaner.poke();
         info!(engine.log, "options of the database changed: {}", text_of(changes));
         for note in notes {

@@ -297,7 +297,7 @@ impl Db {
 
     /// What the background threads of this database do now, those included that a compaction divides itself among, and what
     /// runs on threads of its users: reads of keys, compactions and checks that were asked for. Iterators are not listed, as in
-    /// RocksDB. Needs `enable_thread_tracking`, with which each operation takes a lock twice.
+    /// RocksDB, nor are threads that wait for work, which belong to a [`ThreadPool`](crate::ThreadPool). Needs `enable_thread_tracking`, with which each operation takes a lock twice.
     ///
     /// # Errors
     /// `InvalidArgument` if the database was opened without `enable_thread_tracking`.

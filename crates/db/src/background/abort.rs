@@ -49,7 +49,7 @@ impl Engine {
     }
     fn go_on_compacting(&self, state: &mut State) {
         state.families.values_mut().for_each(|family| family.compaction_due = true);
-        self.work.notify_all();
+        self.wake_workers();
     }
 }
 

@@ -138,7 +138,7 @@ pub(crate) fn reserve_space(engine: &Engine, plan: &CompactionPlan) -> Result<Op
 /// Looks again whether something is due in any column family.
 pub(crate) fn look_again(engine: &Engine, state: &mut State) {
     state.families.values_mut().for_each(|family| family.compaction_due = true);
-    engine.work.notify_all();
+    engine.wake_workers();
 }
 
 /// What pickers must know of the moment.
@@ -179,7 +179,7 @@ pub(crate) fn carry_out(
     }
     drop(claimed); // Else the cleaner might find its input files held, and nobody would tell it again.
     engine.cleaner.poke();
-    engine.work.notify_all();
+    engine.wake_workers();
     info.status = result.clone();
     engine.listeners.tell(|listener| listener.on_compaction_completed(&info));
     result

@@ -502,7 +502,7 @@ pub(crate) fn wait_flushed(engine: &Arc<Engine>, ids: &[ColumnFamilyId]) -> Resu
         if state.closing {
             return Err(ironstone_base::Error::shutdown());
         }
-        engine.work.notify_all();
+        engine.wake_workers();
         engine.progress.wait(&mut state);
     }
 }

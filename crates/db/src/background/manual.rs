@@ -277,7 +277,7 @@ fn wait_for_others(engine: &Engine, state: &mut MutexGuard<'_, State>, cf: &Colu
     if let Some(family) = state.families.get_mut(&cf.id()) {
         family.exclusive_waits -= exclusive;
     }
-    engine.work.notify_all();
+    engine.wake_workers();
 }
 
 /// Whether to go on.

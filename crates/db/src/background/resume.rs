@@ -45,7 +45,7 @@ pub(crate) fn resume(engine: &Engine) -> Result<()> {
     engine.writes_stopped.store(false, std::sync::atomic::Ordering::Release);
     engine.pipeline.take_writes();
     engine.update_stall(&mut state);
-    engine.work.notify_all();
+    engine.wake_workers();
     Ok(())
 }
 

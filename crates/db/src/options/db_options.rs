@@ -8,6 +8,7 @@ use crate::listener::EventListener;
 use crate::read::row_cache::RowCache;
 use crate::sst_file_manager::SstFileManager;
 use crate::table_paths::DbPath;
+use crate::thread_pool::ThreadPool;
 use crate::write_buffer_manager::WriteBufferManager;
 use ironstone_base::Statistics;
 use ironstone_base::sync::Arc;
@@ -255,6 +256,8 @@ option_struct! {
         db_paths: Vec<DbPath> = Vec::new();
         /// Files and clock.
         env: Env = Env::os();
+        /// The threads of the background. The default: those of the process, for all of its databases.
+        thread_pool: Arc<ThreadPool> = ThreadPool::shared();
         /// Refuse to open when damage to a WAL is provably rot of bytes that had been durable, instead
         /// of going on without them: with `wal_recovery_mode` at its default only. RocksDB never does.
         strict_wal_recovery: bool = true;

@@ -110,7 +110,7 @@ impl Engine {
             self.count_atomic_flush(reason);
         }
         self.update_stall(&mut state);
-        self.work.notify_all();
+        self.wake_workers();
         Ok((switched, reserved))
     }
 

@@ -5,7 +5,7 @@ use ironstone::vfs::mem::{CrashPolicy, MemFileSystem};
 use ironstone::vfs::{Clock, Env, FileSystem, ManualClock, SystemClock};
 use ironstone::{
     BottommostPolicy, ColumnFamily, ColumnFamilyDescriptor, CompactRangeOptions, Db, DbIterator, Error,
-    Options, ReadOptions, Result, WriteOptions,
+    Options, ReadOptions, Result, ThreadPool, WriteOptions,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,6 +19,8 @@ pub struct Disk {
     pub fs: MemFileSystem,
     pub faults: FaultFileSystem,
     clock: Arc<dyn Clock>,
+    /// Of its own: other tests wait in their jobs.
+    threads: Arc<ThreadPool>,
 }
 
 impl Disk {
@@ -37,7 +39,7 @@ impl Disk {
     fn holding(fs: MemFileSystem, clock: Arc<dyn Clock>) -> Self {
         let faults = FaultFileSystem::new(Arc::new(fs.clone()));
         faults.disarm();
-        Self { fs, faults, clock }
+        Self { fs, faults, clock, threads: ThreadPool::new() }
     }
 
     /// What the disk holds after a crash now.
@@ -60,6 +62,7 @@ impl Disk {
     pub fn options(&self) -> Options {
         let mut options = Options::default();
         options.db.env = self.env();
+        options.db.thread_pool = Arc::clone(&self.threads);
         options.db.create_if_missing = true;
         options.cf.disable_auto_compactions = true;
         options

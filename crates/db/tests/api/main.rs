@@ -45,6 +45,7 @@ mod stalls;
 mod statistics;
 mod stats_history;
 mod thread_list;
+mod thread_pool;
 mod tombstone_runs;
 mod trace;
 mod verify;
