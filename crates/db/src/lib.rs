@@ -92,6 +92,7 @@ pub use options::{
     UniversalCompactionOptions,
 };
 pub use read::db_iterator::{DbIterator, Entries};
+pub use read::multi_cf_iterator::MultiCfIterator;
 pub use read::pinned_value::PinnedValue;
 pub use read::read_options::ReadOptions;
 pub use read::row_cache::RowCache;

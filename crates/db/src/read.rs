@@ -7,6 +7,7 @@ mod iterator_counts;
 pub(crate) mod level0_iter;
 pub(crate) mod level_iter;
 mod merging;
+pub(crate) mod multi_cf_iterator;
 pub(crate) mod multi_get;
 pub(crate) mod pinned_value;
 pub(crate) mod range_tombstones;

@@ -24,6 +24,7 @@ mod inplace_update;
 mod iterators;
 mod listeners;
 mod merge;
+mod multi_cf_iterator;
 mod open;
 mod option_change_migration;
 mod options;
