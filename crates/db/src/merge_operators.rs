@@ -9,6 +9,7 @@
 //! | `MaxOperator` | `max` | the largest, bytewise |
 //! | `BytesXOR` | `bytesxor` | exclusive or, as long as the longest |
 //! | `MergeSortOperator` | `sortlist` | ascending decimal integers with `,` between them |
+//! | `AggMergeOperator.v1` | - | by functions of yours, which operands name ([`aggregate`]) |
 //!
 //! ```
 //! use ironstone::{Db, Options, merge_operators};
@@ -24,6 +25,9 @@
 //! # }
 //! ```
 
+mod aggregate;
+
+pub use aggregate::{Aggregator, ERROR_FUNCTION, UNNAMED_FUNCTION, aggregate, decode, decode_failed, encode};
 pub use ironstone_base::merge::{MergeOperator, associative};
 
 use ironstone_base::sync::Arc;
