@@ -41,6 +41,7 @@ mod layer_options;
 mod listener;
 mod memtables;
 pub mod merge_operators;
+pub mod object_registry;
 mod open;
 mod option_change_migration;
 pub mod options;

@@ -4,6 +4,7 @@ use super::spec::OptionStruct;
 use super::text::{self, OptionError};
 use crate::info_log::InfoLogLevel;
 use crate::merge_operators;
+use crate::object_registry;
 use ironstone_base::checksum::ChecksumKind;
 use ironstone_base::sync::Arc;
 use ironstone_base::{MergeOperator, SliceTransform, Statistics, UserComparator, slice_transform};
@@ -305,8 +306,13 @@ impl OptionValue for UserComparator {
     const KIND: &'static str = "Comparator";
     fn parse(text: &str) -> Result<Self, OptionError> {
         let id = text::unescape(&text::object_id(text)?);
-        Self::builtin(&id)
-            .ok_or_else(|| OptionError::not_supported("not a built-in comparator; set it in code"))
+        if let Some(found) = Self::builtin(&id) {
+            return Ok(found);
+        }
+        let found = object_registry::make(&id)?.map(Self::Custom);
+        found.ok_or_else(|| {
+            OptionError::not_supported("not a built-in comparator; set it in code or register it")
+        })
     }
     fn print(&self) -> String {
         text::escape(self.name())
@@ -324,17 +330,20 @@ impl OptionValue for Option<Arc<dyn SliceTransform>> {
             Some((_, length)) => format!("{id}.{length}"),
             None => id,
         };
-        let found = slice_transform::builtin(&name);
-        found
-            .map(Some)
-            .ok_or_else(|| OptionError::not_supported("not a built-in prefix extractor; set it in code"))
+        let found = match slice_transform::builtin(&name) {
+            Some(found) => Some(found),
+            None => object_registry::make(&text::unescape(&name))?,
+        };
+        found.map(Some).ok_or_else(|| {
+            OptionError::not_supported("not a built-in prefix extractor; set it in code or register it")
+        })
     }
     fn print(&self) -> String {
         self.as_ref().map_or_else(|| NULL.to_owned(), |transform| text::escape(transform.name()))
     }
 }
 
-/// Objects that only code can make; their names are written.
+/// Objects that only code can make, or that it has registered; their names are written.
 macro_rules! objects_of_code {
     ($($trait:ident, $what:literal;)*) => { $(
         impl OptionValue for Option<Arc<dyn $trait>> {
@@ -344,7 +353,11 @@ macro_rules! objects_of_code {
                     return Ok(None);
                 }
                 let id = text::unescape(&text::object_id(text)?);
-                Err(OptionError::not_supported(format!(concat!($what, " {}; set it in code"), id)))
+                let found = object_registry::make(&id)?;
+                found.map(Some).ok_or_else(|| {
+                    let what = concat!($what, " {}; set it in code or register it").replace("{}", &id);
+                    OptionError::not_supported(what)
+                })
             }
             fn print(&self) -> String {
                 self.as_ref().map_or_else(|| NULL.to_owned(), |object| text::escape(object.name()))
@@ -366,8 +379,9 @@ impl OptionValue for Option<Arc<dyn SstPartitionerFactory>> {
         }
         let (id, properties) = text::object(text)?;
         if id != SstPartitionerFixedPrefix::NAME {
-            let what = format!("SST partitioner {id}; set it in code");
-            return Err(OptionError::not_supported(what));
+            let found = object_registry::make(&text::unescape(&id))?;
+            let what = || format!("SST partitioner {id}; set it in code or register it");
+            return found.map(Some).ok_or_else(|| OptionError::not_supported(what()));
         }
         let length = properties.iter().find(|(name, _)| name == "length").map_or("0", |(_, length)| length);
         Ok(Some(SstPartitionerFixedPrefix::factory(usize::parse(length)?)))
@@ -388,7 +402,11 @@ impl OptionValue for Option<Arc<dyn FileChecksumGenFactory>> {
             id if id == FileChecksumGenCrc32cFactory::NAME => {
                 Ok(Some(Arc::new(FileChecksumGenCrc32cFactory)))
             }
-            id => Err(OptionError::not_supported(format!("file checksums by {id}; set them in code"))),
+            id => {
+                let found = object_registry::make(&id)?;
+                let what = || format!("file checksums by {id}; set them in code or register them");
+                found.map(Some).ok_or_else(|| OptionError::not_supported(what()))
+            }
         }
     }
     fn print(&self) -> String {
@@ -409,9 +427,13 @@ impl OptionValue for Option<Arc<dyn MergeOperator>> {
             Some((_, delimiter)) => merge_operators::with_delimiter(&id, delimiter.as_bytes()),
             None => merge_operators::builtin(&id),
         };
-        found
-            .map(Some)
-            .ok_or_else(|| OptionError::not_supported("not a built-in merge operator; set it in code"))
+        let found = match found {
+            Some(found) => Some(found),
+            None => object_registry::make(&id)?,
+        };
+        found.map(Some).ok_or_else(|| {
+            OptionError::not_supported("not a built-in merge operator; set it in code or register it")
+        })
     }
     fn print(&self) -> String {
         let Some(operator) = self else { return NULL.to_owned() };
