@@ -94,6 +94,7 @@ int open(const char* path, const peer_setup* setup, void** db, char* error) {
     options.level0_slowdown_writes_trigger = options.level0_stop_writes_trigger = 1 << 20;
     options.soft_pending_compaction_bytes_limit = options.hard_pending_compaction_bytes_limit = 0;
   }
+  options.open_files_async = setup->open_later;
   if (setup->table_bytes > 0) options.target_file_size_base = setup->table_bytes;
   if (setup->prefix_bytes > 0) options.prefix_extractor.reset(NewFixedPrefixTransform(setup->prefix_bytes));
   if (setup->counters) {

@@ -65,6 +65,8 @@ pub struct Setup {
     pub table_bytes: Option<u64>,
     /// Values are counters of 8 bytes, little endian, that merges add to.
     pub counters: bool,
+    /// Tables are opened in the background, after the database.
+    pub open_later: bool,
     /// Scans from a key end with its first so many bytes, and filters know those; 0: keys have no prefixes.
     pub prefix_bytes: usize,
     /// Bytes of keys and values of the records, once each.
@@ -86,6 +88,7 @@ impl Default for Setup {
             automatic_compaction: true,
             table_bytes: None,
             counters: false,
+            open_later: false,
             prefix_bytes: 0,
             data_bytes: 0,
             most_bytes: 8 << 30,

@@ -90,6 +90,9 @@ struct Run {
     /// Scans from a key end with its first so many bytes, and filters know those; 0: keys have no prefixes
     #[arg(long, default_value_t = 0)]
     prefix_bytes: usize,
+    /// The database opens before its tables do, which is left to the background
+    #[arg(long)]
+    open_later: bool,
     /// Do not read everything once before reads are measured
     #[arg(long)]
     cold: bool,
@@ -122,6 +125,7 @@ impl Run {
             automatic_compaction: self.work != Work::Compact,
             table_bytes: (self.table_kib > 0).then_some(self.table_kib << 10),
             counters: self.counters,
+            open_later: self.open_later,
             prefix_bytes: self.prefix_bytes.min(data::KEY_BYTES),
             data_bytes: self.records * record_bytes,
             // Works that last a given time write as much as the machine lets them.

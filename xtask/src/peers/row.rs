@@ -143,6 +143,11 @@ pub fn groups(amounts: &Amounts) -> Vec<Group> {
                 "--work fillrandom --table-kib 256 --batch 1000",
             ),
             ("open", "open with many tables, read one record", "--work open --table-kib 256"),
+            (
+                "open-later",
+                "open with many tables, left to the background, read one record",
+                "--work open --table-kib 256 --open-later",
+            ),
         ]),
     ];
     groups.extend(VALUE_BYTES.map(|value_bytes| matrix(amounts, value_bytes)));

@@ -72,6 +72,7 @@ fn open(path: &Path, setup: &Setup) -> Result<Box<dyn Engine>> {
     if setup.prefix_bytes > 0 {
         cf.prefix_extractor = Some(fixed_prefix(setup.prefix_bytes));
     }
+    options.db.open_files_async = setup.open_later;
     if let Some(bytes) = setup.table_bytes {
         cf.target_file_size_base = bytes;
     }

@@ -36,6 +36,7 @@ struct RawSetup {
     sync: u8,
     automatic_compaction: u8,
     counters: u8,
+    open_later: u8,
 }
 
 #[repr(C)]
@@ -97,6 +98,7 @@ pub fn open(api: &'static Api, path: &Path, setup: &Setup) -> Result<Box<dyn Eng
         sync: u8::from(setup.sync),
         automatic_compaction: u8::from(setup.automatic_compaction),
         counters: u8::from(setup.counters),
+        open_later: u8::from(setup.open_later),
     };
     let mut db = null_mut();
     let mut error = no_error();
