@@ -172,6 +172,16 @@ impl Error {
     pub fn incomplete(message: impl Into<String>) -> Self {
         Self::new(Code::Incomplete, message)
     }
+    /// See [`Code::TimedOut`].
+    #[cold]
+    pub fn timed_out(message: impl Into<String>) -> Self {
+        Self::new(Code::TimedOut, message)
+    }
+    /// See [`Code::Aborted`].
+    #[cold]
+    pub fn aborted(message: impl Into<String>) -> Self {
+        Self::new(Code::Aborted, message)
+    }
     /// See [`Code::ShutdownInProgress`].
     #[cold]
     pub fn shutdown() -> Self {

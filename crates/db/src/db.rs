@@ -7,6 +7,7 @@ use crate::listener::BackgroundErrorReason;
 use crate::options::{ColumnFamilyOptions, DbOptions, Options};
 use crate::read::acquire;
 use crate::read::db_iterator::{Bounds, DbIterator};
+use crate::read::multi_get::MultiGetLimits;
 use crate::read::pinned_value::PinnedValue;
 use crate::read::read_options::ReadOptions;
 use crate::read::source::{IteratorSource, Places};
@@ -465,7 +466,10 @@ impl Db {
         match self.check_handle(cf).and_then(|()| self.engine.consistent_view(snapshot, &cf.0)) {
             Ok((view, at)) => {
                 let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
-                let found = view.multi_get(&keys, at, &options.context());
+                let found = match options.limits_multi_get() {
+                    false => view.multi_get(&keys, at, &options.context()),
+                    true => view.multi_get_within(&keys, at, options, &*self.engine.env.clock),
+                };
                 self.count_multi_get(&found);
                 found
             }
@@ -493,7 +497,13 @@ impl Db {
             None => view.get(key.as_ref(), at, &context),
             Some(statistics) => view.get_counted(key.as_ref(), at, &context, statistics),
         };
-        let found: Vec<_> = keys.map(get).collect();
+        let found: Vec<_> = match options.limits_multi_get() {
+            false => keys.map(get).collect(),
+            true => {
+                let mut limits = MultiGetLimits::new(options, &*self.engine.env.clock);
+                keys.map(|key| limits.check().and_then(|()| limits.take(get(key)))).collect()
+            }
+        };
         self.count_multi_get(&found);
         found
     }

@@ -147,6 +147,7 @@ impl ColumnFamilyOptions {
             max_auto_readahead_size: table.max_auto_readahead_size,
             initial_auto_readahead_size: table.initial_auto_readahead_size,
             num_file_reads_for_auto_readahead: table.num_file_reads_for_auto_readahead,
+            clock: Arc::clone(&db.env.clock),
             statistics: db.statistics.as_ref().map(Arc::clone),
             read_latencies,
             last_level: (self.num_levels - 1).max(0) as u32,

@@ -4,6 +4,7 @@ use crate::stream::{PREFIX, Stream};
 use ironstone_base::Result;
 use ironstone_vfs::{RandomAccessFile, ReadRequest, SequentialFile, WritableFile};
 use std::path::Path;
+use std::time::Duration;
 
 /// Where a place of the contents is in the file.
 fn beyond_prefix(offset: u64) -> u64 {
@@ -47,6 +48,12 @@ impl RandomAccessFile for Random {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let Some(stream) = &self.stream else { return Ok(0) };
         let count = self.inner.read_at(beyond_prefix(offset), buf)?;
+        stream.apply(offset, &mut buf[..count]);
+        Ok(count)
+    }
+    fn read_within(&self, offset: u64, buf: &mut [u8], timeout: Duration) -> Result<usize> {
+        let Some(stream) = &self.stream else { return Ok(0) };
+        let count = self.inner.read_within(beyond_prefix(offset), buf, timeout)?;
         stream.apply(offset, &mut buf[..count]);
         Ok(count)
     }

@@ -403,6 +403,14 @@ impl<T> Pending<T> {
     pub(crate) fn wait(self) -> Option<T> {
         self.0.recv().ok()
     }
+    /// The same, within `limit`; `None` if there is no answer by then.
+    pub(crate) fn wait_for(self, limit: Duration) -> Option<Option<T>> {
+        match self.0.recv_timeout(limit) {
+            Ok(answer) => Some(Some(answer)),
+            Err(mpsc::RecvTimeoutError::Disconnected) => Some(None),
+            Err(mpsc::RecvTimeoutError::Timeout) => None,
+        }
+    }
 }
 
 pub(crate) fn stopped() -> opendal::Error {

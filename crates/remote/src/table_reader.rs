@@ -5,13 +5,14 @@ use crate::client::Pending;
 use crate::file_system::Shared;
 use crate::object::{Object, answer};
 use bytes::Buf;
-use ironstone_base::Result;
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::{AtomicU64, Ordering};
-use ironstone_vfs::{RandomAccessFile, ReadRequest, SequentialFile};
+use ironstone_base::{Error, Result};
+use ironstone_vfs::{RandomAccessFile, ReadRequest, SequentialFile, stopwatch};
 use opendal::Buffer;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// After so many reads that follow each other, more are expected.
 const SEQUENTIAL_READS: u64 = 3;
@@ -38,6 +39,23 @@ struct Piece<'a> {
     buf: &'a mut [u8],
 }
 
+/// How long a read goes on waiting.
+struct Patience(Option<(Box<dyn Fn() -> u64>, u64)>);
+
+impl Patience {
+    fn endless() -> Self {
+        Self(None)
+    }
+    fn of(timeout: Duration) -> Self {
+        let limit = u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX);
+        Self(Some((Box::new(stopwatch()), limit)))
+    }
+    /// `None`: for ever.
+    fn left(&self) -> Option<Duration> {
+        self.0.as_ref().map(|(passed, limit)| Duration::from_micros(limit.saturating_sub(passed())))
+    }
+}
+
 impl RemoteRandomAccessFile {
     pub(crate) fn new(shared: Arc<Shared>, path: &Path, object: Arc<Object>, sequential: bool) -> Self {
         let [last_end, run, ahead] = [0, 0, 0].map(AtomicU64::new);
@@ -48,11 +66,38 @@ impl RemoteRandomAccessFile {
         self.object.client().start(self.object.clone().fetch_block(index))
     }
 
-    fn fetch_exactly(&self, start: u64, buf: &mut [u8]) -> Result<()> {
+    fn fetch_exactly(&self, start: u64, buf: &mut [u8], patience: &Patience) -> Result<()> {
         let fetch = self.object.clone().fetch(start, start + buf.len() as u64);
-        let mut bytes: Buffer = answer(self.object.client().start(fetch).wait())?;
+        let mut bytes: Buffer = self.answer(self.object.client().start(fetch), start, patience)?;
         bytes.copy_to_slice(buf);
         Ok(())
+    }
+
+    /// What comes of `pending`, a read from `start` on. Whoever loses patience leaves it to go on: the cache is the better
+    /// for it.
+    fn answer<T>(&self, pending: Pending<Result<T>>, start: u64, patience: &Patience) -> Result<T> {
+        match patience.left() {
+            None => answer(pending.wait()),
+            Some(left) => answer(pending.wait_for(left).unwrap_or_else(|| {
+                let what = format!("{}: reading at {start}: no answer in time", self.path.display());
+                Some(Err(Error::timed_out(what)))
+            })),
+        }
+    }
+
+    fn read_patiently(&self, offset: u64, buf: &mut [u8], patience: &Patience) -> Result<usize> {
+        let buf = self.available(offset, buf);
+        let len = buf.len();
+        if len == 0 {
+            return Ok(0);
+        }
+        if self.object.cache().is_enabled() {
+            self.follow(offset, offset + len as u64);
+            self.read_pieces(self.pieces(offset, buf), patience)?;
+        } else {
+            self.fetch_exactly(offset, buf, patience)?;
+        }
+        Ok(len)
     }
 
     /// The part of `buf` that the object has bytes for, cut at the ends of blocks.
@@ -77,7 +122,7 @@ impl RemoteRandomAccessFile {
     }
 
     /// Takes from the cache what it has; fetches the blocks of all other pieces at the same time.
-    fn read_pieces(&self, pieces: Vec<Piece<'_>>) -> Result<()> {
+    fn read_pieces(&self, pieces: Vec<Piece<'_>>, patience: &Patience) -> Result<()> {
         let (cache, counters) = (self.object.cache(), self.object.client().counters());
         let mut missing = Vec::new();
         for piece in pieces {
@@ -94,7 +139,8 @@ impl RemoteRandomAccessFile {
         }
         let mut fetched: BTreeMap<u64, Fetched> = BTreeMap::new();
         for (index, pending) in fetches {
-            fetched.insert(index, answer(pending.wait())?);
+            let start = index * self.object.block_bytes();
+            fetched.insert(index, self.answer(pending, start, patience)?);
         }
         for piece in missing {
             let start = piece.index * self.object.block_bytes() + u64::from(piece.at);
@@ -105,7 +151,7 @@ impl RemoteRandomAccessFile {
                 }
                 Fetched::Cached(block) => {
                     if !cache.read_block(self.object.block(piece.index), block, piece.at, piece.buf) {
-                        self.fetch_exactly(start, piece.buf)?;
+                        self.fetch_exactly(start, piece.buf, patience)?;
                     }
                 }
             }
@@ -151,18 +197,10 @@ impl RemoteRandomAccessFile {
 
 impl RandomAccessFile for RemoteRandomAccessFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        let buf = self.available(offset, buf);
-        let len = buf.len();
-        if len == 0 {
-            return Ok(0);
-        }
-        if self.object.cache().is_enabled() {
-            self.follow(offset, offset + len as u64);
-            self.read_pieces(self.pieces(offset, buf))?;
-        } else {
-            self.fetch_exactly(offset, buf)?;
-        }
-        Ok(len)
+        self.read_patiently(offset, buf, &Patience::endless())
+    }
+    fn read_within(&self, offset: u64, buf: &mut [u8], timeout: Duration) -> Result<usize> {
+        self.read_patiently(offset, buf, &Patience::of(timeout))
     }
 
     /// All that is missing is fetched at the same time.

@@ -16,6 +16,7 @@ pub mod footer;
 pub mod handle;
 pub mod index;
 mod index_builder;
+mod limited_file;
 pub mod options;
 mod prefetch;
 pub mod properties;
@@ -36,8 +37,8 @@ pub use filter::{FilterBuilder, FilterKind, FilterPolicy, FilterReader};
 pub use filter_block::{KeyHash, PointTarget};
 pub use ironstone_compress::{CompressionKind, CompressionOptions};
 pub use options::{
-    BuildOptions, DataBlockIndexType, IndexShortening, IndexType, OpenOptions, ReadContext, ReadTier,
-    TableFilter, TableOptions, TableReadOptions,
+    BuildOptions, DataBlockIndexType, IndexShortening, IndexType, OpenOptions, ReadContext, ReadLimits,
+    ReadTier, TableFilter, TableOptions, TableReadOptions,
 };
 pub use properties::TableProperties;
 pub use reader::{MissingBlock, PendingGet, TableEntry, TableReader, read_blocks};

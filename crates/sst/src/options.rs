@@ -12,6 +12,8 @@ use ironstone_base::{
     ColumnFamilyId, FileNumber, PrefixSeek, SequenceNumber, SliceTransform, Statistics, UserComparator,
 };
 use ironstone_compress::{CompressionKind, CompressionOptions};
+use ironstone_vfs::{Clock, SystemClock};
+use std::time::Duration;
 
 /// How a table finds the data block of a key. Numbers are RocksDB's, as stored in the property
 /// `rocksdb.block.based.table.index.type`.
@@ -153,6 +155,8 @@ pub struct TableOptions {
     /// The largest block that will be allocated when reading; what a damaged size field asks for
     /// beyond it is corruption.
     pub max_block_size: usize,
+    /// By which deadlines are told.
+    pub clock: Arc<dyn Clock>,
     /// Where to count.
     pub statistics: Option<Arc<Statistics>>,
     /// Where to note how long reads of the file take, in microseconds.
@@ -199,6 +203,7 @@ impl Default for TableOptions {
             initial_auto_readahead_size: 8 << 10,
             num_file_reads_for_auto_readahead: 2,
             max_block_size: u32::MAX as usize,
+            clock: Arc::new(SystemClock::new()),
             statistics: None,
             read_latencies: None,
             last_level: 6,
@@ -345,11 +350,49 @@ pub struct ReadContext {
     pub read_tier: ReadTier,
     /// Do not ask the filter.
     pub skip_filters: bool,
+    /// How long reads of the file may take.
+    pub limits: ReadLimits,
 }
 
 impl Default for ReadContext {
     fn default() -> Self {
-        Self { verify_checksums: true, fill_cache: true, read_tier: ReadTier::All, skip_filters: false }
+        Self {
+            verify_checksums: true,
+            fill_cache: true,
+            read_tier: ReadTier::All,
+            skip_filters: false,
+            limits: ReadLimits::default(),
+        }
+    }
+}
+
+/// How long reads of files may take. Default: as long as they do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReadLimits {
+    /// No read of a file begins from then on, and none goes on for longer where the file can tell: microseconds since 1970 by
+    /// [`TableOptions::clock`]. 0: none.
+    pub deadline_micros: u64,
+    /// How long each read of a file may take where the file can tell, in microseconds. 0: no limit.
+    pub io_timeout_micros: u64,
+}
+
+impl ReadLimits {
+    /// Whether there are any.
+    #[inline]
+    pub fn any(self) -> bool {
+        self.deadline_micros | self.io_timeout_micros != 0
+    }
+    /// How long a read may take that begins now; `None` if the deadline has passed. Call only if there are limits.
+    pub fn timeout(self, clock: &dyn Clock) -> Option<Duration> {
+        let io_timeout = match self.io_timeout_micros {
+            0 => u64::MAX,
+            micros => micros,
+        };
+        let left = match self.deadline_micros {
+            0 => u64::MAX,
+            deadline => deadline.checked_sub(clock.now_micros()).filter(|&left| left > 0)?,
+        };
+        Some(Duration::from_micros(left.min(io_timeout)))
     }
 }
 

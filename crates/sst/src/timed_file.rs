@@ -6,6 +6,7 @@ use ironstone_base::{Result, Statistics};
 use ironstone_vfs::os::RingFile;
 use ironstone_vfs::{RandomAccessFile, ReadRequest, stopwatch};
 use std::path::Path;
+use std::time::Duration;
 
 /// Notes what is read, and how long each read takes, in microseconds. Reads that are done together are timed as one.
 pub(crate) struct TimedFile {
@@ -57,6 +58,11 @@ impl TimedFile {
 impl RandomAccessFile for TimedFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let read = self.timed(|| self.file.read_at(offset, buf));
+        self.count(&read);
+        read
+    }
+    fn read_within(&self, offset: u64, buf: &mut [u8], timeout: Duration) -> Result<usize> {
+        let read = self.timed(|| self.file.read_within(offset, buf, timeout));
         self.count(&read);
         read
     }

@@ -465,6 +465,12 @@ impl RandomAccessFile for FaultRandomAccessFile {
         };
         read_with(fault, buf, |buf| self.inner.read_at(offset, buf))
     }
+    fn read_within(&self, offset: u64, buf: &mut [u8], timeout: Duration) -> Result<usize> {
+        match self.shared.armed.load(Ordering::Relaxed) {
+            true => self.read_at(offset, buf),
+            false => self.inner.read_within(offset, buf, timeout),
+        }
+    }
     /// Every request is a call of its own while rules apply.
     fn read_many(&self, requests: &mut [ReadRequest<'_>]) {
         if !self.shared.armed.load(Ordering::Relaxed) {

@@ -4,6 +4,7 @@ use ironstone_base::{Error, Result};
 use rustix::io::Errno;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// How a file will be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -64,6 +65,11 @@ impl ReadRequest<'_> {
 pub trait RandomAccessFile: Send + Sync {
     /// Fills `buf` from `offset`; less than its length only at the end of the file.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
+    /// As [`read_at`](Self::read_at), and answers `TimedOut` once `timeout` has passed, where the file can tell: files of the
+    /// operating system cannot, and take the time that they take.
+    fn read_within(&self, offset: u64, buf: &mut [u8], _timeout: Duration) -> Result<usize> {
+        self.read_at(offset, buf)
+    }
     /// Does all `requests`, at once where the system can; each carries its own result.
     fn read_many(&self, requests: &mut [ReadRequest<'_>]) {
         for request in requests {

@@ -188,7 +188,7 @@ impl Drop for TickerTimer<'_> {
 
 /// Answers how many microseconds have passed since, by the system's clock: for histograms, by which nothing is decided.
 #[allow(clippy::disallowed_methods)] // See the top.
-pub fn stopwatch() -> impl FnOnce() -> u64 {
+pub fn stopwatch() -> impl Fn() -> u64 {
     let start = Instant::now();
     move || u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX)
 }

@@ -3,15 +3,17 @@
 
 use super::get::{Found, count_hit, from_table, in_memtable, not_in_memtables};
 use super::pinned_value::PinnedValue;
+use super::read_options::ReadOptions;
 use super::view::{LevelView, SuperVersion};
 use crate::table_cache::TableSlot;
 use ironstone_base::perf::{self, LevelMetric};
 use ironstone_base::statistics::{BlocksRead, Histogram, Ticker};
 use ironstone_base::sync::Arc;
-use ironstone_base::{InternalKeyBuf, Result, SequenceNumber};
+use ironstone_base::{Error, InternalKeyBuf, Result, SequenceNumber};
 use ironstone_sst::{
     KeyHash, MissingBlock, PendingGet, PointTarget, ReadContext, ReadTier, TableReader, read_blocks,
 };
+use ironstone_vfs::Clock;
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -49,7 +51,77 @@ struct Group<'a> {
     missing: Vec<MissingBlock>,
 }
 
+/// How many keys are looked for between two looks at what a read may still do. RocksDB's number.
+const LIMITED_BATCH: usize = 32;
+
+/// What one read of many keys may do yet.
+pub(crate) struct MultiGetLimits<'a> {
+    deadline_micros: u64,
+    clock: &'a dyn Clock,
+    soft_limit: u64,
+    found_bytes: u64,
+}
+
+impl<'a> MultiGetLimits<'a> {
+    pub(crate) fn new(options: &ReadOptions, clock: &'a dyn Clock) -> Self {
+        let deadline_micros = options.context().limits.deadline_micros;
+        Self { deadline_micros, clock, soft_limit: options.value_size_soft_limit, found_bytes: 0 }
+    }
+    /// Whether there is time and room for more.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.check_size()?;
+        match self.deadline_micros > 0 && self.clock.now_micros() >= self.deadline_micros {
+            true => Err(Error::timed_out("multi-get: the deadline passed before the key was looked for")),
+            false => Ok(()),
+        }
+    }
+    fn check_size(&self) -> Result<()> {
+        match self.found_bytes > self.soft_limit {
+            true => Err(Error::aborted(format!(
+                "multi-get: value_size_soft_limit: the keys before have {} bytes, more than {}",
+                self.found_bytes, self.soft_limit
+            ))),
+            false => Ok(()),
+        }
+    }
+    /// `found`, unless what came before it was too much.
+    pub(crate) fn take(&mut self, found: Result<Option<PinnedValue>>) -> Result<Option<PinnedValue>> {
+        self.check_size()?;
+        if let Ok(Some(value)) = &found {
+            self.found_bytes += value.len() as u64;
+        }
+        found
+    }
+}
+
 impl SuperVersion {
+    /// As [`multi_get`](Self::multi_get), within the limits of `options`: in the order of the keys, a few at a time.
+    #[cold]
+    pub(crate) fn multi_get_within(
+        &self,
+        keys: &[&[u8]],
+        at: SequenceNumber,
+        options: &ReadOptions,
+        clock: &dyn Clock,
+    ) -> Vec<Result<Option<PinnedValue>>> {
+        let (context, order) = (options.context(), &self.comparator.user);
+        let mut places: Vec<usize> = (0..keys.len()).collect();
+        places.sort_by(|&a, &b| order.compare(keys[a], keys[b]));
+        let mut results: Vec<Result<Option<PinnedValue>>> = keys.iter().map(|_| Ok(None)).collect();
+        let mut limits = MultiGetLimits::new(options, clock);
+        for batch in places.chunks(LIMITED_BATCH) {
+            if let Err(error) = limits.check() {
+                batch.iter().for_each(|&place| results[place] = Err(error.clone()));
+                continue;
+            }
+            let asked: Vec<&[u8]> = batch.iter().map(|&place| keys[place]).collect();
+            for (&place, found) in batch.iter().zip(self.multi_get(&asked, at, &context)) {
+                results[place] = limits.take(found);
+            }
+        }
+        results
+    }
+
     /// The values of `keys` at `at`, in the order of `keys`.
     pub(crate) fn multi_get(
         &self,
@@ -300,7 +372,7 @@ fn fetch_missing(context: &ReadContext, groups: &mut [Group<'_>], gets: &mut [Pe
     let misses = |group: &&mut Group<'_>| !group.missing.is_empty();
     let mut tables: Vec<(&TableReader, &mut Vec<MissingBlock>)> =
         groups.iter_mut().filter(misses).map(|group| (&*group.reader, &mut group.missing)).collect();
-    read_blocks(&mut tables);
+    read_blocks(context, &mut tables);
     for group in groups.iter_mut().filter(misses) {
         let blocks = std::mem::take(&mut group.missing);
         group.reader.take_blocks(context, &mut gets[group.gets.clone()], blocks);

@@ -4,7 +4,8 @@ use crate::Snapshot;
 use crate::options::ColumnFamilyOptions;
 use ironstone_base::PrefixSeek;
 use ironstone_base::sync::Arc;
-use ironstone_sst::{ReadContext, ReadTier, TableFilter, TableReadOptions};
+use ironstone_sst::{ReadContext, ReadLimits, ReadTier, TableFilter, TableReadOptions};
+use std::time::Duration;
 
 /// How one read is done. The default suits most reads.
 #[derive(Clone, Debug)]
@@ -17,6 +18,19 @@ pub struct ReadOptions {
     pub fill_cache: bool,
     /// How far down the read may go. Where it may not go further, it answers `Incomplete`.
     pub read_tier: ReadTier,
+    /// When the read should be done, as the time since 1970 by the wall clock of the [`Env`](crate::vfs::Env). From then on no read
+    /// of a file begins, and what needs one answers `TimedOut`; what memory answers is answered. Reads that have begun
+    /// end in time where the file system can tell (`ironstone-remote` can, the operating system cannot). A `multi_get`
+    /// answers the keys that there was time for, in their order, and looks at the clock after every 32 besides. An iterator keeps
+    /// its deadline. Tables are opened without regard to it. Zero, the default: none.
+    pub deadline: Duration,
+    /// How long each read of a file may take, where the file system can tell; then the answer is `TimedOut`. Zero, the default:
+    /// as long as it takes.
+    pub io_timeout: Duration,
+    /// Once a `multi_get` has found values of more bytes than this, the keys that come after, in their order (over several
+    /// column families: in the order asked), answer `Aborted`. The first key is answered whatever its size. Default:
+    /// `u64::MAX`.
+    pub value_size_soft_limit: u64,
     /// Iterators only return keys at or after this one.
     pub iterate_lower_bound: Option<Vec<u8>>,
     /// Iterators only return keys before this one.
@@ -57,6 +71,9 @@ impl Default for ReadOptions {
             verify_checksums: true,
             fill_cache: true,
             read_tier: ReadTier::All,
+            deadline: Duration::ZERO,
+            io_timeout: Duration::ZERO,
+            value_size_soft_limit: u64::MAX,
             iterate_lower_bound: None,
             iterate_upper_bound: None,
             readahead_size: 0,
@@ -77,8 +94,16 @@ impl ReadOptions {
             verify_checksums: self.verify_checksums,
             fill_cache: self.fill_cache,
             read_tier: self.read_tier,
+            limits: self.limits(),
             ..ReadContext::default()
         }
+    }
+    fn limits(&self) -> ReadLimits {
+        ReadLimits { deadline_micros: micros(self.deadline), io_timeout_micros: micros(self.io_timeout) }
+    }
+    /// Whether a `multi_get` may have to leave out keys.
+    pub(crate) fn limits_multi_get(&self) -> bool {
+        !self.deadline.is_zero() || self.value_size_soft_limit != u64::MAX
     }
     pub(crate) fn table_options(&self, prefix_seek: Option<Arc<PrefixSeek>>) -> TableReadOptions {
         TableReadOptions {
@@ -102,4 +127,9 @@ impl ReadOptions {
         }
         self.auto_prefix_mode.then(|| PrefixSeek::within_bound(extractor, order, bound))
     }
+}
+
+/// A part of a microsecond is one: zero means something else.
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX)
 }

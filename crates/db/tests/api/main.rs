@@ -15,6 +15,7 @@ mod compaction_styles;
 mod comparators;
 mod concurrency;
 mod db_paths;
+mod deadlines;
 mod delete_file;
 mod delete_range;
 mod in_flight;

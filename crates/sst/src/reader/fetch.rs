@@ -7,6 +7,7 @@ use crate::filter_block::ParsedFilter;
 use crate::footer::Footer;
 use crate::handle::{BLOCK_TRAILER_LEN, BlockHandle};
 use crate::index::FlatIndex;
+use crate::limited_file::LimitedFile;
 use crate::options::{ReadContext, ReadTier};
 use crate::readahead::Readahead;
 use crate::sim_cache::SimCache;
@@ -337,7 +338,10 @@ impl TableReader {
 
     fn read_alone(&self, context: &ReadContext, role: BlockRole, handle: BlockHandle) -> Result<Vec<u8>> {
         let format = self.format();
-        let stored = format.read(&*self.file, role, handle)?;
+        let stored = match context.limits.any() {
+            false => format.read(&*self.file, role, handle),
+            true => format.read(&self.limited(context), role, handle),
+        }?;
         self.unpack_read(context, role, handle, stored)
     }
 
@@ -364,13 +368,23 @@ impl TableReader {
     ) -> Result<Vec<u8>> {
         let (role, format) = (BlockRole::Data, self.format());
         let len = format.stored_len(role, handle)?;
-        let Some(stored) = ahead.read(&*self.file, handle.offset, len)? else {
+        let stored = match context.limits.any() {
+            false => ahead.read(&*self.file, handle.offset, len),
+            true => ahead.read(&self.limited(context), handle.offset, len),
+        }?;
+        let Some(stored) = stored else {
             return self.read_alone(context, role, handle);
         };
         if context.verify_checksums {
             format.verify(role, handle.offset, stored)?;
         }
         format.unpack(role, handle.offset, stored, self.decompressor(role))
+    }
+
+    /// The file, within the limits of `context`.
+    #[cold]
+    pub(super) fn limited(&self, context: &ReadContext) -> LimitedFile<'_> {
+        LimitedFile { file: &*self.file, limits: context.limits, clock: &*self.table.clock }
     }
 
     fn decompressor(&self, role: BlockRole) -> &Decompressor {

@@ -23,7 +23,7 @@ use ironstone_base::perf::PerfMetric;
 use ironstone_base::statistics::BlocksRead;
 use ironstone_base::{Error, InternalKey, Result};
 use ironstone_vfs::os::{RingFile, read_together};
-use ironstone_vfs::{PerfTimer, ReadRequest, stopwatch};
+use ironstone_vfs::{PerfCpuTimer, PerfTimer, RandomAccessFile, ReadRequest, stopwatch};
 
 /// A point read of a table between its steps.
 #[derive(Debug)]
@@ -207,11 +207,14 @@ impl TableReader {
 }
 
 /// The third step: reads what the tables miss, together where the system can.
-pub fn read_blocks(tables: &mut [(&TableReader, &mut Vec<MissingBlock>)]) {
+pub fn read_blocks(context: &ReadContext, tables: &mut [(&TableReader, &mut Vec<MissingBlock>)]) {
     if tables.iter().all(|(_, blocks)| blocks.is_empty()) {
         return;
     }
-    let timer = PerfTimer::start(PerfMetric::BlockReadTime);
+    if context.limits.any() {
+        return read_blocks_in_time(context, tables);
+    }
+    let timer = block_read_timers();
     let passed = stopwatch();
     let mut files: Vec<RingFile<'_>> = Vec::new();
     let mut together: Vec<ReadRequest<'_>> = Vec::new();
@@ -242,10 +245,34 @@ pub fn read_blocks(tables: &mut [(&TableReader, &mut Vec<MissingBlock>)]) {
             continue;
         }
         let mut requests: Vec<ReadRequest<'_>> = left.iter_mut().map(|block| block.request()).collect();
-        let timer = PerfTimer::start(PerfMetric::BlockReadTime);
+        let timer = block_read_timers();
         table.file.read_many(&mut requests);
         drop(timer);
         let counts: Vec<Result<usize>> = requests.into_iter().map(|request| request.result).collect();
         left.into_iter().zip(counts).for_each(|(block, count)| block.read = count);
     }
+}
+
+/// The same within limits: one after the other, so that what there is time for is there.
+#[cold]
+fn read_blocks_in_time(context: &ReadContext, tables: &mut [(&TableReader, &mut Vec<MissingBlock>)]) {
+    let _timer = block_read_timers();
+    for (table, blocks) in &*tables {
+        for block in blocks.iter() {
+            table.file.prefetch(block.handle.offset, block.stored.len() as u64);
+        }
+    }
+    for (table, blocks) in tables {
+        if table.statistics().is_some() {
+            BlocksRead { meta: 0, data: blocks.len() as u64 }.add();
+        }
+        let file = table.limited(context);
+        for block in blocks.iter_mut() {
+            block.read = file.read_at(block.handle.offset, &mut block.stored);
+        }
+    }
+}
+
+fn block_read_timers() -> (PerfTimer, PerfCpuTimer) {
+    (PerfTimer::start(PerfMetric::BlockReadTime), PerfCpuTimer::start(PerfMetric::BlockReadCpuTime))
 }

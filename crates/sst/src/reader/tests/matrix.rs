@@ -173,7 +173,7 @@ fn check_gets(reader: &Arc<TableReader>, entries: &Entries, order: &UserComparat
     let mut gets: Vec<_> = targets.iter().map(|target| PendingGet::new(target.as_key())).collect();
     gets.iter_mut().for_each(|get| reader.begin_get(&context, get));
     let mut missing = reader.cached_blocks(&context, &mut gets);
-    read_blocks(&mut [(reader, &mut missing)]);
+    read_blocks(&context, &mut [(reader, &mut missing)]);
     reader.take_blocks(&context, &mut gets, missing);
     for get in gets {
         let expected = visible(entries, get.target()).next();
