@@ -95,7 +95,19 @@ fn ldb_lists_column_families() {
 
 #[test]
 fn ldb_dumps_the_wal() {
-    let db = written_database(0, true);
+    dumps_the_wal_of(&written_database(0, true));
+}
+
+#[test]
+fn ldb_dumps_a_compressed_wal() {
+    let db = Scratch::new();
+    let options = Options { db: "wal_compression=kZSTD", cf: FORMATS[0].options().cf };
+    let writes = Writes { workload: WORKLOAD, rounds: 0..4, after: "none", abrupt: true, options };
+    IRONSTONE.write(&db.db(), &writes).expect("write the database");
+    dumps_the_wal_of(&db);
+}
+
+fn dumps_the_wal_of(db: &Scratch) {
     let wals = files(&db.db(), "0", ".log");
     assert!(!wals.is_empty());
     let mut records = 0;

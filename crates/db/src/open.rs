@@ -30,6 +30,7 @@ use ironstone_base::statistics::IoActivity;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ironstone_base::sync::{Arc, Condvar, Mutex, Swap};
 use ironstone_base::{ColumnFamilyId, Error, FileKind, FileNumber, Result, file_name};
+use ironstone_sst::CompressionKind;
 use ironstone_version::{
     ColumnFamilyConfig, ManifestOptions, ManifestWriter, RecoverOptions, VersionEdit, VersionSet,
     db_id_from_bits, list_column_families, read_identity, write_identity,
@@ -287,6 +288,7 @@ pub(crate) fn open(
     );
     let pipeline =
         CommitPipeline::new(last_sequence, wal_number, wal_file, recycled, directory, gaps_are_damage)
+            .compressing(!read_only && options.wal_compression == CompressionKind::Zstd)
             .counted(options.statistics.as_ref());
     if let (false, Some(before)) = (read_only, &replayed.last_wal) {
         pipeline.begin_after(before)?;

@@ -7,7 +7,7 @@ use crate::write_batch::{WriteBatch, sequence_of};
 use ironstone_base::statistics::Ticker;
 use ironstone_base::sync::Arc;
 use ironstone_base::{Error, FileKind, FileNumber, Result, SequenceNumber, file_name};
-use ironstone_wal::{LogRead, LogReader, ReaderOptions};
+use ironstone_wal::{LogForm, LogRead, LogReader, ReaderOptions};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -60,7 +60,7 @@ pub struct WalIterator {
 struct Place {
     number: FileNumber,
     offset: u64,
-    recyclable: Option<bool>,
+    form: LogForm,
     /// Open between two batches that are there already.
     reader: Option<LogReader>,
     /// Whether nothing more was written to the file when it was opened: what the reader has not, nobody has.
@@ -69,7 +69,7 @@ struct Place {
 
 impl Place {
     fn start_of(number: FileNumber) -> Self {
-        Self { number, offset: 0, recyclable: None, reader: None, was_closed: false }
+        Self { number, offset: 0, form: LogForm::default(), reader: None, was_closed: false }
     }
 }
 
@@ -241,13 +241,13 @@ impl WalIterator {
     /// Goes on from `offset` the next time, with what the file holds then.
     fn pause(&mut self, offset: u64) {
         if let Some(reader) = self.at.reader.take() {
-            self.at.recyclable = reader.is_recyclable().or(self.at.recyclable);
+            self.at.form = reader.form();
         }
         self.at.offset = offset;
     }
 
     fn open(&mut self) -> Result<()> {
-        let (number, offset, recyclable) = (self.at.number, self.at.offset, self.at.recyclable);
+        let (number, offset, form) = (self.at.number, self.at.offset, self.at.form);
         // A WAL that is archived between the two calls is found at the second try.
         for _ in 0..2 {
             let Some((path, _)) = self.engine.find_wal(number)? else { break };
@@ -256,7 +256,7 @@ impl WalIterator {
                     let options = ReaderOptions::default();
                     let reader = match offset {
                         0 => LogReader::new(file, number, options),
-                        _ => LogReader::resume(file, number, options, offset, recyclable)?,
+                        _ => LogReader::resume(file, number, options, offset, form)?,
                     };
                     self.at.reader = Some(reader);
                     return Ok(());

@@ -46,6 +46,9 @@ pub fn random_db_options(rng: &mut impl Rng, env: &Env) -> DbOptions {
         row_cache: random_row_cache(rng),
         ..DbOptions::default()
     };
+    options.wal_compression = *[CompressionKind::None, CompressionKind::None, CompressionKind::Zstd]
+        .choose(rng)
+        .expect("not empty");
     // Column families with updates in place need it, and nothing else depends on it.
     options.set("allow_concurrent_memtable_write", "false").expect("it is an option");
     options

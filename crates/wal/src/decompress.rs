@@ -1,11 +1,10 @@
 //! Records of a compressed log. RocksDB compresses each logical record as one Zstandard frame and
 //! fragments the frame.
 
+use crate::compress::ZSTD;
 use ironstone_base::{Corrupt, Error, Result};
 use zstd_safe::{DCtx, InBuffer, OutBuffer};
 
-/// The number of Zstandard among compression types.
-const ZSTD: u32 = 7;
 /// How much room a record gets at first, and how much more each time it runs out.
 const STEP: usize = 64 << 10;
 
@@ -14,11 +13,14 @@ pub(crate) struct RecordDecompressor {
 }
 
 impl RecordDecompressor {
+    pub fn new() -> Self {
+        Self { context: DCtx::create() }
+    }
     /// For the compression of that number; `None` if records are stored as they are.
     pub fn of_kind(number: u32) -> Result<Option<Self>> {
         match number {
             0 => Ok(None),
-            ZSTD => Ok(Some(Self { context: DCtx::create() })),
+            ZSTD => Ok(Some(Self::new())),
             _ => Err(Error::not_supported(format!("a WAL with compression type {number}"))),
         }
     }

@@ -1,5 +1,6 @@
 //! Records into bytes, without I/O.
 
+use crate::compress::ZSTD;
 use crate::record::*;
 use ironstone_base::FileNumber;
 use ironstone_base::checksum::{crc32c, mask_crc};
@@ -73,6 +74,12 @@ impl LogFramer {
             }
             first = false;
         }
+    }
+
+    /// Appends that all data records from here on are Zstandard frames. Must be the log's first record.
+    pub fn frame_compression(&mut self, out: &mut Vec<u8>) {
+        debug_assert_eq!(self.block_offset, 0);
+        self.frame_whole(RecordKind::SetCompression, &ZSTD.to_le_bytes(), out);
     }
 
     /// Appends what the WAL before this one held. RocksDB writes it as a log's first record.

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod bit_flip;
+mod compress;
 mod damage;
 mod decompress;
 mod framer;
@@ -20,9 +21,10 @@ mod salvage;
 mod window;
 mod writer;
 
+pub use compress::RecordCompressor;
 pub use damage::{BitFlip, Damage, DamageKind, Verdict};
 pub use framer::LogFramer;
-pub use reader::{LogRead, LogReader, Payload, ReaderOptions};
+pub use reader::{LogForm, LogRead, LogReader, Payload, ReaderOptions};
 pub use record::{
     BLOCK_SIZE, DurabilityMarker, HEADER_LEN, ManifestWitness, PredecessorWal, RECYCLABLE_HEADER_LEN,
     RecordKind,

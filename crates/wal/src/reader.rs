@@ -63,6 +63,14 @@ pub enum LogRead {
     Damage(Damage),
 }
 
+/// What the records of a log look like, as far as a reader has come to know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LogForm {
+    /// Whether they carry the log's number.
+    recyclable: Option<bool>,
+    compressed: bool,
+}
+
 /// Reads a log front to back. Every call consumes bytes of the file or answers [`LogRead::End`], so
 /// that a loop over it terminates on any input.
 pub struct LogReader {
@@ -140,22 +148,23 @@ impl LogReader {
     pub fn new(file: Box<dyn SequentialFile>, log_number: FileNumber, options: ReaderOptions) -> Self {
         Self::of_window(Window::of_file(file), log_number, options)
     }
-    /// Reads a log that has grown since, from `offset` on, where a record begins or the log ended. `recyclable` is what
-    /// [`LogReader::is_recyclable`] said there. Not for logs whose records are compressed: the state of their codec is
-    /// in what is passed over.
+    /// Reads a log that has grown since, from `offset` on, where a record begins or the log ended. `form` is what
+    /// [`LogReader::form`] said there.
     pub fn resume(
         mut file: Box<dyn SequentialFile>,
         log_number: FileNumber,
         options: ReaderOptions,
         offset: u64,
-        recyclable: Option<bool>,
+        form: LogForm,
     ) -> Result<Self> {
         let block = offset / BLOCK_SIZE as u64 * BLOCK_SIZE as u64;
         file.skip(block)?;
         let mut reader = Self::of_window(Window::of_file_at(file, block), log_number, options);
         reader.at = reader.window.fill_to((offset - block) as usize)?;
         (reader.settled, reader.valid_size) = (offset, offset);
-        reader.recyclable = recyclable;
+        reader.recyclable = form.recyclable;
+        reader.decompressor = form.compressed.then(RecordDecompressor::new);
+        // What the log begins with is behind the reader, though there be no more than that.
         reader.first_record_read = offset > 0;
         Ok(reader)
     }
@@ -223,6 +232,10 @@ impl LogReader {
     /// before the first record.
     pub fn is_recyclable(&self) -> Option<bool> {
         self.recyclable
+    }
+    /// What the log's records up to here say about those that follow, for [`LogReader::resume`].
+    pub fn form(&self) -> LogForm {
+        LogForm { recyclable: self.recyclable, compressed: self.decompressor.is_some() }
     }
     /// Takes note that `size` bytes of the file are known to have been durable, as
     /// [`ReaderOptions::synced_size`] does. For records that say so themselves.
@@ -503,6 +516,7 @@ impl LogReader {
             log: self.log_number.0 as u32,
             recyclable: self.recyclable,
             payload: self.options.payload,
+            compressed: self.decompressor.is_some(),
             last_sequence: self.last_sequence,
         }
     }

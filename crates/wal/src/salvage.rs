@@ -2,9 +2,10 @@
 //!
 //! A record's payload may itself hold a copy of a log, so a header found by looking at every byte is
 //! believed only if the records from there on are valid up to the end of the block and, where they
-//! are write batches, newer than what was read before the damage. A block's start needs no such
-//! proof: there is always a header.
+//! are write batches, newer than what was read before the damage, or, where they are compressed, frames. A block's start
+//! needs no such proof: there is always a header.
 
+use crate::compress::ZSTD_MAGIC;
 use crate::header::Header;
 use crate::reader::Payload;
 use crate::record::{BLOCK_SIZE, HEADER_LEN, Part, RecordKind};
@@ -17,6 +18,8 @@ pub(crate) struct Expectation {
     pub recyclable: Option<bool>,
     /// What records hold.
     pub payload: Payload,
+    /// Whether they are compressed.
+    pub compressed: bool,
     /// The sequence number that the last record read began with.
     pub last_sequence: u64,
 }
@@ -78,6 +81,9 @@ impl Expectation {
             return false;
         }
         let body = &bytes[header.len()..header.total_len()];
+        if self.compressed {
+            return body.starts_with(&ZSTD_MAGIC);
+        }
         match (self.payload, body.first_chunk::<8>()) {
             (Payload::WriteBatch, Some(sequence)) => {
                 let sequence = u64::from_le_bytes(*sequence);

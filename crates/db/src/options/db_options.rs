@@ -13,7 +13,7 @@ use crate::write_buffer_manager::WriteBufferManager;
 use ironstone_base::Statistics;
 use ironstone_base::sync::Arc;
 use ironstone_compaction::{GenericRateLimiter, RateLimiter};
-use ironstone_sst::FileChecksumGenFactory;
+use ironstone_sst::{CompressionKind, FileChecksumGenFactory};
 use ironstone_vfs::Env;
 use ironstone_wal::WalRecoveryMode;
 use std::path::PathBuf;
@@ -141,6 +141,8 @@ option_struct! {
         track_and_verify_wals: bool = false, Fixed, Later;
         /// Writes stay in memory until `flush_wal` is called.
         manual_wal_flush: bool = false, Fixed, V7;
+        /// Compress the records of WALs: kNoCompression or kZSTD. For others there is a note in LOG, and no compression.
+        wal_compression: CompressionKind = CompressionKind::None, Fixed, V7;
         /// Keep a list of what threads do, for [`Db::thread_list`](crate::Db::thread_list).
         enable_thread_tracking: bool = false, Fixed, V7;
         /// The least severe lines that go to LOG.
@@ -206,7 +208,6 @@ option_struct! {
         refused("wal_filter", "WalFilter", &["nullptr", ""], Change::Fixed, Since::V7, "WAL filters");
         refused("verify_manifest_content_on_close", "bool", &["false"], Change::Mutable, Since::Later, "verification of the MANIFEST at closing");
         refused("persist_stats_to_disk", "bool", &["false"], Change::Fixed, Since::V7, "statistics persisted in the database");
-        refused("wal_compression", "CompressionType", &["kNoCompression"], Change::Fixed, Since::V7, "compressed WALs");
         OptionSpec {
             name: "rate_limiter_bytes_per_sec",
             kind: "uint64",

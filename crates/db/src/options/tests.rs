@@ -305,7 +305,6 @@ fn features_that_are_not_built_are_refused_by_name() {
         ("sst_partitioner_factory", "Mine", "SST partitioner Mine"),
         ("enable_blob_files", "true", "blob files"),
         ("compaction_filter", "Remove", "compaction filter Remove"),
-        ("wal_compression", "kZSTD", "compressed WALs"),
         ("table_factory", "PlainTable", "table factory PlainTable"),
         ("memtable_factory", "Mine", "memtable Mine"),
         ("block_based_table_factory", "{separate_key_value_in_data_block=true}", "keys and values apart"),

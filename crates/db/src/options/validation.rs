@@ -206,6 +206,9 @@ impl DbOptions {
             // In a recycled WAL the end looks like damage, which these modes do not accept.
             adjust!(notes, db.recycle_log_file_num, 0, "wal_recovery_mode takes the end for damage");
         }
+        if db.wal_compression != CompressionKind::Zstd {
+            adjust!(notes, db.wal_compression, CompressionKind::None, "only kZSTD is there for WALs");
+        }
         adjust!(notes, db.max_background_jobs, db.max_background_jobs.max(1), "at least one");
         adjust!(notes, db.max_subcompactions, db.max_subcompactions.max(1), "at least one");
         notes

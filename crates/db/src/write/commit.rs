@@ -23,7 +23,7 @@ use ironstone_base::{
     ColumnFamilyId, Error, FileNumber, Protection, Result, SequenceNumber, Severity, Statistics, ValueType,
 };
 use ironstone_vfs::{Directory, PerfTimer, StatsTimer, WritableFile};
-use ironstone_wal::{LogFramer, PredecessorWal};
+use ironstone_wal::{LogFramer, PredecessorWal, RecordCompressor};
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -60,6 +60,8 @@ struct LogTail {
     /// The last sequence number handed out; never handed out again.
     last_sequence: SequenceNumber,
     framer: LogFramer,
+    /// Compresses records, if WALs are written so. Under the lock: a record begins with its sequence number.
+    compressor: Option<RecordCompressor>,
     /// Framed records that no leader has taken yet.
     buffer: Vec<u8>,
     /// Log bytes framed since the database was opened, over all WALs.
@@ -179,6 +181,7 @@ impl CommitPipeline {
             log: Mutex::new(LogTail {
                 last_sequence,
                 framer: LogFramer::new(number, recycled),
+                compressor: None,
                 buffer: Vec::new(),
                 end: 0,
                 wal_bytes: 0,
@@ -190,6 +193,16 @@ impl CommitPipeline {
             sync_group: SyncGroup::default(),
             sync_before_next,
         }
+    }
+
+    /// Compresses what is written to WALs if `compressed`.
+    pub(crate) fn compressing(mut self, compressed: bool) -> Self {
+        if compressed {
+            let log = self.log.get_mut();
+            log.compressor = Some(RecordCompressor::new());
+            log.begin();
+        }
+        self
     }
 
     /// Counts syncs in `statistics`.
@@ -541,6 +554,7 @@ impl CommitPipeline {
         io.name_synced = false;
         log.framer = LogFramer::new(number, recycled);
         log.wal_bytes = 0;
+        log.begin();
         if given_up {
             // All that these hold comes to tables before the next write. No sync of theirs is to be trusted.
             io.unsynced.clear();
@@ -602,16 +616,38 @@ impl LogTail {
     #[inline]
     fn frame(&mut self, parts: &[&[u8]]) {
         let before = self.buffer.len();
-        self.framer.frame(parts, &mut self.buffer);
+        match &mut self.compressor {
+            None => self.framer.frame(parts, &mut self.buffer),
+            Some(compressor) => self.framer.frame(&[compressor.compress(parts)], &mut self.buffer),
+        }
+        self.note_framed(before);
+    }
+    /// Counts what was framed since the buffer had `before` bytes.
+    fn note_framed(&mut self, before: usize) {
         let added = (self.buffer.len() - before) as u64;
         self.end += added;
         self.wal_bytes += added;
+    }
+    /// Says at the beginning of a WAL whether it is compressed.
+    fn begin(&mut self) {
+        if self.compressor.is_some() {
+            let before = self.buffer.len();
+            self.framer.frame_compression(&mut self.buffer);
+            self.note_framed(before);
+        }
     }
     /// Says what was before this WAL. Where sequence numbers are used up there is none for the record, and nothing will
     /// be written behind it.
     fn frame_predecessor(&mut self, before: &PredecessorWal) {
         if before.last_sequence < SequenceNumber::MAX {
-            self.frame(&[&predecessor::record(before)]);
+            let record = predecessor::record(before);
+            let buffered = self.buffer.len();
+            match &mut self.compressor {
+                None => self.framer.frame(&[&record], &mut self.buffer),
+                // With its seal as it is: see there.
+                Some(compressor) => self.framer.frame(&[compressor.stored(&[&record])], &mut self.buffer),
+            }
+            self.note_framed(buffered);
         }
     }
 }

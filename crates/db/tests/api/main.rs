@@ -13,6 +13,7 @@ mod column_family_import;
 mod compaction;
 mod compaction_styles;
 mod comparators;
+mod compressed_wal;
 mod concurrency;
 mod db_paths;
 mod deadlines;

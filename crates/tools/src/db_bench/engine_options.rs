@@ -163,6 +163,7 @@ impl EngineOptions {
     }
 
     fn set_compression(&mut self, flags: &Flags) -> Result<()> {
+        self.db.wal_compression = compression_kind(&flags.wal_compression)?;
         let cf = &mut self.cf;
         let kind = compression_kind(&flags.compression_type)?;
         cf.compression = kind;

@@ -168,6 +168,8 @@ flags! {
         use_ribbon_filter: bool = false;
         #[doc = "The codec: none, snappy, zlib, bzip2, lz4, lz4hc or zstd"]
         compression_type: String = "snappy".to_owned();
+        #[doc = "The codec of WALs: none or zstd"]
+        wal_compression: String = "none".to_owned();
         #[doc = "The codec's level; 32767: its default"]
         compression_level: i32 = 32767;
         #[doc = "Bytes of the dictionary of each table; 0: none"]
@@ -538,7 +540,6 @@ flags! {
         refused("use_trie_index", Bool, "false", "user-defined indexes");
         refused("use_uint64_comparator", Bool, "false", "the uint64 comparator");
         refused("user_timestamp_size", Int32, "0", "user-defined timestamps");
-        refused("wal_compression", Text, "none", "compressed WALs");
         refused("seek_nexts_to_delete", Int32, "0", "deletes after a seek");
         retired("allow_os_buffer");
         retired("base_background_compactions");

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{BLOCK_SIZE, LogFramer};
+use crate::{BLOCK_SIZE, LogFramer, RecordCompressor};
 use ironstone_base::SequenceNumber;
 use ironstone_base::checksum::crc32c;
 
@@ -631,4 +631,107 @@ fn golden_leveldb_log_is_read() {
     let (records, reader) = golden(bytes, 26);
     assert!(records.len() > 100);
     assert_eq!(reader.valid_size(), bytes.len() as u64);
+}
+
+/// As [`log_of`], compressed.
+fn compressed_log_of(records: &[Vec<u8>]) -> Vec<u8> {
+    let (mut framer, mut compressor) = (LogFramer::new(NUMBER, true), RecordCompressor::new());
+    let mut out = Vec::new();
+    framer.frame_compression(&mut out);
+    for (at, record) in records.iter().enumerate() {
+        let frame = if at == 0 { compressor.stored(&[record]) } else { compressor.compress(&[record]) };
+        framer.frame(&[frame], &mut out);
+    }
+    out
+}
+
+#[test]
+fn compressed_logs_begin_as_rocksdbs_do_and_come_back() {
+    let theirs = include_bytes!("../../testdata/rocksdb-11.8.1-zstd-000004.log");
+    let (records, plain) = sample(true);
+    let bytes = compressed_log_of(&records);
+    assert_eq!(bytes[..11], theirs[..11]);
+    assert!(bytes.len() < plain.len());
+    let (found, damages) = read(&bytes);
+    assert_eq!(damages, []);
+    assert!(found == records);
+}
+
+#[test]
+fn every_prefix_of_a_compressed_log_gives_whole_records_and_tells_a_torn_tail() {
+    let (records, _) = sample(true);
+    let bytes = compressed_log_of(&records);
+    for cut in 0..=bytes.len() {
+        let (found, damages, reader) = read_with(&bytes[..cut], ReaderOptions::default());
+        assert!(records.starts_with(&found), "{cut}");
+        match damages.as_slice() {
+            [] => assert_eq!(reader.valid_size(), cut as u64, "{cut}"),
+            [tail] => assert_eq!(tail.verdict, Verdict::TornTail, "{cut}: {tail}"),
+            more => panic!("{cut}: {more:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_flipped_bit_of_a_compressed_log_costs_one_record() {
+    let (records, _) = sample(true);
+    let bytes = compressed_log_of(&records);
+    for at in 11..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1 << (at % 8);
+        let (found, damages, reader) = read_with(&damaged, ReaderOptions::default());
+        assert!(found.iter().all(|record| records.contains(record)), "{at}");
+        if reader.mended().is_some() {
+            assert!(found == records && at == bytes.len() - 1, "{at}");
+            continue;
+        }
+        assert_eq!(found.len(), records.len() - 1, "{at}: {damages:?}");
+        assert_eq!(damages[0].verdict, Verdict::BitFlip, "{at}");
+    }
+}
+
+#[test]
+fn behind_a_hole_a_compressed_log_goes_on_at_a_frame() {
+    let (records, _) = sample(true);
+    let bytes = compressed_log_of(&records);
+    let (first, ends) = (11, {
+        let mut reader = LogReader::from_bytes(bytes.clone(), NUMBER, ReaderOptions::default());
+        let mut ends = Vec::new();
+        while let LogRead::Record { .. } = reader.next_record().unwrap() {
+            ends.push(reader.valid_size() as usize);
+        }
+        ends
+    });
+    // From within the first record to within the second: neither length leads anywhere.
+    let mut damaged = bytes.clone();
+    damaged[first + 4..ends[1] - 1].fill(0x55);
+    let (found, damages) = read(&damaged);
+    assert!(found == records[2..], "{damages:?}");
+    assert_eq!(damages.len(), 1);
+    assert_eq!(damages[0].later_record, Some(ends[1] as u64));
+}
+
+#[test]
+fn a_compressed_log_is_resumed_at_any_record() {
+    let (records, _) = sample(true);
+    let bytes = compressed_log_of(&records);
+    let mut reader = LogReader::from_bytes(bytes.clone(), NUMBER, ReaderOptions::default());
+    let fs = ironstone_vfs::mem::MemFileSystem::new();
+    let path = std::path::Path::new("/000010.log");
+    ironstone_vfs::FileSystem::write_all_synced(&fs, path, &bytes).unwrap();
+    for at in 0..=records.len() {
+        let file = ironstone_vfs::FileSystem::open_sequential(&fs, path).unwrap();
+        let (offset, form) = (reader.valid_size(), reader.form());
+        let options = ReaderOptions::default();
+        let mut resumed = match offset {
+            0 => LogReader::new(file, NUMBER, options),
+            _ => LogReader::resume(file, NUMBER, options, offset, form).unwrap(),
+        };
+        for record in &records[at..] {
+            assert!(matches!(resumed.next_record().unwrap(), LogRead::Record { .. }), "{at}");
+            assert_eq!(resumed.record(), record);
+        }
+        assert_eq!(resumed.next_record().unwrap(), LogRead::End);
+        reader.next_record().unwrap();
+    }
 }
