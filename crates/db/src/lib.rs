@@ -66,6 +66,7 @@ mod trace;
 mod ttl_db;
 mod verify;
 mod wal_files;
+mod wal_filter;
 mod write;
 mod write_batch;
 mod write_buffer_manager;
@@ -114,6 +115,7 @@ pub use trace::{
 };
 pub use ttl_db::{ExpiredReads, TtlColumnFamily, TtlDb, TtlIterator, TtlValue};
 pub use wal_files::{WalFile, WalIterator, WalUpdate};
+pub use wal_filter::{WalFilter, WalProcessing};
 pub use write::stalls::WriteStall;
 pub use write_batch::{BatchIter, BatchRecord, MAX_SLICE_BYTES, WriteBatch};
 pub use write_buffer_manager::WriteBufferManager;

@@ -18,6 +18,7 @@
 //! ```
 
 use crate::options::OptionError;
+use crate::wal_filter::WalFilter;
 use ironstone_base::merge::MergeOperator;
 use ironstone_base::sync::{Arc, OnceLock, RwLock};
 use ironstone_base::{Comparator, Result, SliceTransform};
@@ -26,7 +27,8 @@ use ironstone_sst::FileChecksumGenFactory;
 use std::any::{Any, TypeId};
 
 /// What can be registered: `Arc<dyn …>` of a [`Comparator`], [`SliceTransform`] (prefix extractor), [`MergeOperator`],
-/// [`CompactionFilter`], [`CompactionFilterFactory`], [`SstPartitionerFactory`] or [`FileChecksumGenFactory`].
+/// [`CompactionFilter`], [`CompactionFilterFactory`], [`SstPartitionerFactory`], [`FileChecksumGenFactory`] or
+/// [`WalFilter`].
 pub trait Registered: private::Sealed + Sized + Send + Sync + 'static {}
 
 mod private {
@@ -46,7 +48,8 @@ registered!(
     CompactionFilter,
     CompactionFilterFactory,
     SstPartitionerFactory,
-    FileChecksumGenFactory
+    FileChecksumGenFactory,
+    WalFilter
 );
 
 /// Makes an object of the whole name that it was asked for.

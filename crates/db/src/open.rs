@@ -20,6 +20,7 @@ use crate::table_cache::{TableCache, check_files, open_all};
 use crate::table_paths::make_dirs;
 use crate::thread_list::ThreadList;
 use crate::trace::Tracing;
+use crate::wal_filter::Filtering;
 use crate::write::commit::{CommitPipeline, LogLevel};
 use crate::write::controller::WriteController;
 use crate::write::stalls::DatabaseStalls;
@@ -244,6 +245,7 @@ pub(crate) fn open(
         first_replayed: None,
         flushed: BTreeMap::new(),
         edits: BTreeMap::new(),
+        filtering: Filtering::default(),
     };
     let replayed = match &mut aside {
         Some(aside) => best_efforts::pass_over_wals(&options, &wal_dir, recovery.versions, aside, &log)?,

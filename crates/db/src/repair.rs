@@ -16,6 +16,7 @@ use crate::options::{ColumnFamilyOptions, DbOptions};
 use crate::settings::TablePlace;
 use crate::table_cache::TableCache;
 use crate::table_paths::{TablePaths, paths_of};
+use crate::wal_filter::Filtering;
 use crate::write_buffer_manager::MemTableMemory;
 use crate::{ColumnFamilyDescriptor, Db};
 use hints::Hints;
@@ -127,6 +128,7 @@ fn repair(
     let mut options = options.clone();
     options.sanitize();
     options.wal_recovery_mode = WalRecoveryMode::SkipAnyCorruptedRecords;
+    options.wal_filter = None;
     options.avoid_flush_during_recovery = false;
     let env = options.env.clone();
     let fs = &*env.fs;
@@ -408,6 +410,7 @@ impl Repair<'_> {
             first_replayed: None,
             flushed: BTreeMap::new(),
             edits: BTreeMap::new(),
+            filtering: Filtering::default(),
         };
         let replayed = recovery.replay()?;
         Ok((recovery.edits, replayed.last_sequence))

@@ -274,6 +274,9 @@ impl WriteBatch {
     pub fn sequence(&self) -> SequenceNumber {
         SequenceNumber(u64::from_le_bytes(*self.rep.first_chunk().expect("the header is there")))
     }
+    pub(crate) fn set_sequence(&mut self, first: SequenceNumber) {
+        self.rep[..8].copy_from_slice(&first.0.to_le_bytes());
+    }
     /// Whether there is nothing in the batch, log data included.
     pub fn is_empty(&self) -> bool {
         self.rep.len() == HEADER_LEN

@@ -6,6 +6,7 @@ use crate::info_log::{InfoLog, info, warning};
 use crate::memtables::DbMemTable;
 use crate::options::DbOptions;
 use crate::table_paths::TablePaths;
+use crate::wal_filter::{Filtered, Filtering};
 use crate::write::predecessor;
 use crate::write::switch::new_memtable;
 use crate::write_batch::{BatchIter, BatchRecord, sequence_of};
@@ -43,6 +44,7 @@ pub(crate) struct Recovery<'a> {
     pub(crate) flushed: BTreeMap<ColumnFamilyId, Vec<Arc<DbMemTable>>>,
     /// The tables that recovery wrote, to be installed at its end.
     pub(crate) edits: BTreeMap<ColumnFamilyId, VersionEdit>,
+    pub(crate) filtering: Filtering,
 }
 
 /// What came of it.
@@ -61,6 +63,7 @@ impl Recovery<'_> {
     pub(crate) fn replay(&mut self) -> Result<Replayed> {
         let numbers = self.wal_numbers()?;
         self.check_none_missing(&numbers)?;
+        self.introduce_filter();
         let mut last = self.versions.last_sequence();
         // The last write replayed: what the MANIFEST says may be newer than a whole WAL.
         let mut replayed = None;
@@ -73,6 +76,10 @@ impl Recovery<'_> {
                 return Err(Error::corruption_at(&path, 0, "a number that no database has"));
             }
             self.versions.mark_file_number_used(number);
+            if self.filtering.is_over {
+                warning!(self.log, "{}: not replayed, as the WAL filter says", path.display());
+                continue;
+            }
             if let Some(gap) = self.gap_before(&path, number, &sizes, replayed, stopped.is_some())? {
                 match self.options.wal_recovery_mode {
                     WalRecoveryMode::SkipAnyCorruptedRecords => dropped.push(gap),
@@ -99,8 +106,8 @@ impl Recovery<'_> {
         // Once a part of a WAL is in a table, the rest must follow: replayed a second time, a single
         // delete would meet the second copy of its put and leave the first one standing. And a WAL with
         // a hole is not kept: what is written now would follow it with a gap.
-        let may_keep =
-            self.options.avoid_flush_during_recovery && self.edits.is_empty() && dropped.is_empty();
+        let is_whole = dropped.is_empty() && self.filtering.first_changed.is_none();
+        let may_keep = self.options.avoid_flush_during_recovery && self.edits.is_empty() && is_whole;
         let keep = self.read_only || may_keep;
         if !keep {
             let ids: Vec<_> = self.families.keys().copied().collect();
@@ -112,8 +119,19 @@ impl Recovery<'_> {
         let last_wal = last_wal.map(|(&number, &size)| PredecessorWal { number, size, last_sequence: last });
         let oldest = self.families.values().filter_map(Family::oldest_wal).min();
         let kept_wals = oldest.map_or_else(BTreeMap::new, |oldest| sizes.split_off(&oldest));
-        let lost_wal = dropped.iter().map(|dropped| dropped.wal).min();
+        let lost_wal = dropped.iter().map(|dropped| dropped.wal).chain(self.filtering.first_changed).min();
         Ok(Replayed { last_sequence: last, kept_wals, last_wal, lost_wal })
+    }
+
+    fn introduce_filter(&self) {
+        let Some(filter) = &self.options.wal_filter else { return };
+        info!(self.log, "WAL filter: {}", filter.name());
+        let (mut log_numbers, mut ids) = (BTreeMap::new(), BTreeMap::new());
+        for family in self.versions.column_families() {
+            log_numbers.insert(family.id, family.log_number);
+            ids.insert(family.name.clone(), family.id);
+        }
+        filter.column_family_log_number_map(&log_numbers, &ids);
     }
 
     fn wal_numbers(&self) -> Result<Vec<FileNumber>> {
@@ -282,8 +300,31 @@ impl Recovery<'_> {
                 break;
             }
             self.first_replayed = self.first_replayed.or(sequence_of(record));
-            let applied = self.apply(record, number).map_err(|error| locate(error, path, offset));
-            match applied {
+            let filtered = match records == 0 && predecessor::read(record).is_some() {
+                true => Ok(Filtered::Apply),
+                false => self.filtering.ask(self.options, number, path, record),
+            };
+            let applied = match filtered.map_err(|error| locate(error, path, offset))? {
+                Filtered::Apply => self.apply(record, number),
+                Filtered::ApplyOther(batch, last) => {
+                    self.apply(batch.data(), number).map(|applied| applied.max(last))
+                }
+                Filtered::Ignore(last) => fitting(last),
+                Filtered::Stop => {
+                    warning!(self.log, "{} at {offset}: the WAL filter ends the replay", path.display());
+                    break;
+                }
+                Filtered::Corrupt(error)
+                    if self.options.wal_recovery_mode == WalRecoveryMode::PointInTimeRecovery =>
+                {
+                    let error = locate(error, path, offset);
+                    warning!(self.log, "recovery stops: {error}");
+                    dropped = dropped.or(Some(Dropped { wal: number, error }));
+                    break;
+                }
+                Filtered::Corrupt(error) => Err(error),
+            };
+            match applied.map_err(|error| locate(error, path, offset)) {
                 Ok(end) => *last = Some(end).max(*last),
                 Err(error) if error.is_corruption() => match self.options.wal_recovery_mode {
                     // The checksum was right, so this is what was written: no tear explains it.

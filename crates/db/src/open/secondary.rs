@@ -7,6 +7,7 @@ use crate::column_family::ColumnFamilyData;
 use crate::engine::{Engine, Family};
 use crate::options::DbOptions;
 use crate::table_cache::open_all;
+use crate::wal_filter::Filtering;
 use crate::write::switch::new_memtable;
 use crate::{ColumnFamilyDescriptor, Db};
 use ironstone_base::sync::Arc;
@@ -60,6 +61,7 @@ impl Db {
         // The log ends where the primary is writing.
         options.wal_recovery_mode = WalRecoveryMode::PointInTimeRecovery;
         options.strict_wal_recovery = false;
+        options.wal_filter = None;
         options.env.fs.create_dir_all(secondary_path)?;
         retry(&options, || {
             open(&options, path.as_ref(), descriptors.clone(), Mode::Secondary(secondary_path))
@@ -132,6 +134,7 @@ fn catch_up(engine: &Engine) -> Result<()> {
         first_replayed: None,
         flushed: BTreeMap::new(),
         edits: BTreeMap::new(),
+        filtering: Filtering::default(),
     };
     let replayed = recovery.replay()?;
     // Kept until the views hold them: what is open stays readable when the primary removes it.

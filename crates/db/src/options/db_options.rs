@@ -9,6 +9,7 @@ use crate::read::row_cache::RowCache;
 use crate::sst_file_manager::SstFileManager;
 use crate::table_paths::DbPath;
 use crate::thread_pool::ThreadPool;
+use crate::wal_filter::WalFilter;
 use crate::write_buffer_manager::WriteBufferManager;
 use ironstone_base::Statistics;
 use ironstone_base::sync::Arc;
@@ -131,6 +132,8 @@ option_struct! {
         bgerror_resume_retry_interval: u64 = 1_000_000, Fixed, V7;
         /// What recovery does about a WAL that does not end cleanly.
         wal_recovery_mode: WalRecoveryMode = WalRecoveryMode::PointInTimeRecovery, Fixed, V7;
+        /// Decides about each batch that is replayed from WALs; none: all are replayed.
+        wal_filter: Option<Arc<dyn WalFilter>> = None, Fixed, V7;
         /// Open with the newest state of each column family whose tables are all there, by whatever MANIFEST is there,
         /// instead of failing for a missing or cut file. A column family without such a state is empty. No WAL is
         /// replayed. What is not part of the database any more goes to its subdirectory `lost`, and LOG says why.
@@ -205,7 +208,6 @@ option_struct! {
         ignored("wal_write_temperature", "Temperature", "kUnknown", Change::Fixed, Since::Later, "the file system takes no such hint");
         ignored("track_and_verify_wals_in_manifest", "bool", "false", Change::Fixed, Since::V7, "every flush tracks the closed WALs that stay needed");
         refused("allow_2pc", "bool", &["false"], Change::Fixed, Since::V7, "two-phase commit");
-        refused("wal_filter", "WalFilter", &["nullptr", ""], Change::Fixed, Since::V7, "WAL filters");
         refused("verify_manifest_content_on_close", "bool", &["false"], Change::Mutable, Since::Later, "verification of the MANIFEST at closing");
         refused("persist_stats_to_disk", "bool", &["false"], Change::Fixed, Since::V7, "statistics persisted in the database");
         OptionSpec {

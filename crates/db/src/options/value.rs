@@ -5,6 +5,7 @@ use super::text::{self, OptionError};
 use crate::info_log::InfoLogLevel;
 use crate::merge_operators;
 use crate::object_registry;
+use crate::wal_filter::WalFilter;
 use ironstone_base::checksum::ChecksumKind;
 use ironstone_base::sync::Arc;
 use ironstone_base::{MergeOperator, SliceTransform, Statistics, UserComparator, slice_transform};
@@ -368,6 +369,7 @@ macro_rules! objects_of_code {
 objects_of_code! {
     CompactionFilter, "compaction filter";
     CompactionFilterFactory, "compaction filter factory";
+    WalFilter, "WAL filter";
 }
 
 /// `{length=8;id=SstPartitionerFixedPrefixFactory;}`; the application's own have to be set in code.

@@ -54,6 +54,7 @@ mod trace;
 mod verify;
 mod wal;
 mod wal_files;
+mod wal_filter;
 mod write_batch;
 mod write_buffers;
 mod write_stalls;
