@@ -1,9 +1,12 @@
 //! Features of RocksDB that Ironstone may not have: it refuses them by name, or does them right. It never
 //! passes over them in silence.
 
-use ironstone_compat::directory::Scratch;
-use ironstone_compat::driver::{Driver, Failure, Options, Writes, ran};
+use ironstone::vfs::FileSystem;
+use ironstone::vfs::os::OsFileSystem;
+use ironstone_compat::directory::{Scratch, files};
+use ironstone_compat::driver::{Driver, Failure, Options, ROCKSDBS, Writes, ran};
 use ironstone_compat::workload::Workload;
+use std::path::PathBuf;
 
 const IRONSTONE: Driver = Driver::Ironstone(env!("CARGO_BIN_EXE_ironstone_driver"));
 const WORKLOAD: Workload = Workload { seed: 61, cfs: 1, keys: 200 };
@@ -125,4 +128,68 @@ fn compressed_wals() {
     let Some(()) = ran(Driver::RocksDb7.write(&source.db(), &writes)) else { return };
     let found = IRONSTONE.dump(&source.db(), WORKLOAD, Options::default());
     check_refused_or(&WORKLOAD.expected(0..2), found, "compressed WAL");
+}
+
+/// Each side recovers the compressed WAL that the other one left behind, and leaves one itself.
+#[test]
+fn compressed_wals_both_ways() {
+    let options = Options { db: "wal_compression=kZSTD", cf: TABLE };
+    for theirs in ROCKSDBS {
+        for writers in [[theirs, IRONSTONE], [IRONSTONE, theirs]] {
+            let scratch = Scratch::new();
+            for turn in 0..4 {
+                let rounds = turn * 2..turn * 2 + 2;
+                let writes = Writes { workload: WORKLOAD, rounds, after: "none", abrupt: true, options };
+                // One that cannot write it reads it at least.
+                if ran(writers[turn as usize % 2].write(&scratch.db(), &writes)).is_none() {
+                    ran(IRONSTONE.write(&scratch.db(), &writes)).expect("it is there");
+                }
+                let wals = files(&scratch.db(), "0", ".log");
+                let says_so = |wal: &PathBuf| OsFileSystem::new().read_all(wal).unwrap().get(6) == Some(&9);
+                assert!(wals.iter().any(says_so), "{writers:?}, turn {turn}: {wals:?}");
+                for reader in writers {
+                    let copy = Scratch::copy_of(&scratch.db());
+                    let found = ran(reader.dump(&copy.db(), WORKLOAD, Options::default()));
+                    let Some(found) = found else { continue };
+                    assert_eq!(found, WORKLOAD.expected(0..turn * 2 + 2), "{writers:?}, turn {turn}");
+                }
+            }
+        }
+    }
+}
+
+/// The history of statistics in the database: both sides open what has it, whether they keep one or not.
+#[test]
+fn persisted_statistics() {
+    let keeping = Options { db: "persist_stats_to_disk=true;stats_persist_period_sec=0", cf: TABLE };
+    for theirs in ROCKSDBS {
+        for writers in [[theirs, IRONSTONE], [IRONSTONE, theirs]] {
+            let scratch = Scratch::new();
+            for turn in 0..4 {
+                let options = if turn == 3 { Options { db: "", ..keeping } } else { keeping };
+                let rounds = turn * 2..turn * 2 + 2;
+                let writes = Writes {
+                    workload: WORKLOAD,
+                    rounds,
+                    after: "flush,none",
+                    abrupt: turn % 2 == 0,
+                    options,
+                };
+                if ran(writers[turn as usize % 2].write(&scratch.db(), &writes)).is_none() {
+                    ran(IRONSTONE.write(&scratch.db(), &writes)).expect("it is there");
+                }
+                let mut dumps = Vec::new();
+                for (reader, options) in [theirs, IRONSTONE]
+                    .iter()
+                    .flat_map(|reader| [(reader, keeping), (reader, Options::default())])
+                {
+                    let copy = Scratch::copy_of(&scratch.db());
+                    dumps.extend(ran(reader.dump(&copy.db(), WORKLOAD, options)));
+                }
+                assert!(dumps[0].contains("___rocksdb_stats_history___"), "{}", dumps[0]);
+                let same = dumps.iter().all(|dump| *dump == dumps[0]);
+                assert!(same, "{writers:?}, turn {turn}: {dumps:#?}");
+            }
+        }
+    }
 }

@@ -243,7 +243,7 @@ impl Db {
             self.engine.tracing.write(batch);
         }
         match &self.engine.statistics {
-            None => self.write_batch(batch, options),
+            None => self.engine.write_batch(batch, options),
             Some(statistics) => self.write_counted(batch, options, statistics),
         }
     }
@@ -260,7 +260,7 @@ impl Db {
         let bytes = batch.size_bytes() as u64;
         let timer = StatsTimer::start(Some(statistics), Histogram::DbWrite);
         LoggedByOther::take();
-        self.write_batch(batch, options)?;
+        self.engine.write_batch(batch, options)?;
         drop(timer);
         let done_by = if LoggedByOther::take() { Ticker::WriteDoneByOther } else { Ticker::WriteDoneBySelf };
         statistics.record(done_by, 1);
@@ -274,76 +274,21 @@ impl Db {
         Ok(())
     }
 
-    #[inline]
-    fn write_batch(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
-        let engine = &*self.engine;
-        let level = engine.log_level(options)?;
-        engine.write_failure()?;
-        if engine.switch_wanted.load(Ordering::Relaxed) {
-            let _timer = PerfTimer::start(PerfMetric::WriteSchedulingFlushesCompactionsTime);
-            engine.switch_memtables(&crate::write::switch::Which::Due)?;
-        }
-        if let Some(manager) = &engine.write_buffer_manager {
-            manager.admit(engine, options.no_slowdown)?;
-        }
-        let bytes = batch.size_bytes() as u64;
-        if options.low_pri {
-            engine.wait_for_compaction_to_catch_up(options.no_slowdown)?;
-        }
-        let computed = match options.protection_bytes_per_key {
-            0 => None,
-            bytes => {
-                crate::write_batch::check_protection_bytes(bytes)?;
-                batch.protection().is_none().then(|| batch.new_protection()).transpose()?
-            }
-        };
-        let protection = batch.protection().or(computed.as_deref());
-        let abort = || engine.write_failure();
-        engine.controller.admit(bytes, options.no_slowdown, &*engine.env.clock, abort)?;
-        match engine.pipeline.write(batch, level, protection, engine) {
-            Ok(committed) => {
-                if committed.memtable_full || committed.wal_end > engine.wal_check.load(Ordering::Relaxed) {
-                    engine.switch_wanted.store(true, Ordering::Relaxed);
-                }
-                if committed.memtable_grown {
-                    engine.note_growth();
-                }
-                if committed.updated > 0 {
-                    engine.count(Ticker::NumberKeysUpdated, committed.updated);
-                }
-                Ok(())
-            }
-            Err(error) if error.severity() == Severity::Fatal || engine.pipeline.failure().is_some() => {
-                self.note_wal_failure(Err(error))
-            }
-            Err(error) => Err(error),
-        }
-    }
-
     /// Hands what the log buffers to the operating system, and with `sync` to the device. Needed
     /// with `manual_wal_flush` only; with `sync` it covers every write that returned before.
     pub fn flush_wal(&self, sync: bool) -> Result<()> {
         self.check_has_wal()?;
-        self.note_wal_failure(self.engine.pipeline.flush_log(sync))
+        self.engine.note_wal_failure(self.engine.pipeline.flush_log(sync))
     }
     /// Makes every write durable that was handed to the operating system. Does not flush the buffer
     /// of `manual_wal_flush`.
     pub fn sync_wal(&self) -> Result<()> {
         self.check_has_wal()?;
-        self.note_wal_failure(self.engine.pipeline.sync_written())
+        self.engine.note_wal_failure(self.engine.pipeline.sync_written())
     }
 
     fn check_has_wal(&self) -> Result<()> {
         if self.engine.read_only { self.engine.write_failure() } else { Ok(()) }
-    }
-    fn note_wal_failure(&self, result: Result<()>) -> Result<()> {
-        result.inspect_err(|error| {
-            self.engine.stop_writes(
-                &mut self.engine.state.lock(),
-                error.clone(),
-                BackgroundErrorReason::WriteCallback,
-            );
-        })
     }
 
     // ---- reads ----
@@ -634,6 +579,58 @@ fn bytes_of(found: &[Result<Option<PinnedValue>>]) -> u64 {
 }
 
 impl Engine {
+    /// What [`Db::write`] does, uncounted.
+    #[inline]
+    pub(crate) fn write_batch(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+        let level = self.log_level(options)?;
+        self.write_failure()?;
+        if self.switch_wanted.load(Ordering::Relaxed) {
+            let _timer = PerfTimer::start(PerfMetric::WriteSchedulingFlushesCompactionsTime);
+            self.switch_memtables(&crate::write::switch::Which::Due)?;
+        }
+        if let Some(manager) = &self.write_buffer_manager {
+            manager.admit(self, options.no_slowdown)?;
+        }
+        let bytes = batch.size_bytes() as u64;
+        if options.low_pri {
+            self.wait_for_compaction_to_catch_up(options.no_slowdown)?;
+        }
+        let computed = match options.protection_bytes_per_key {
+            0 => None,
+            bytes => {
+                crate::write_batch::check_protection_bytes(bytes)?;
+                batch.protection().is_none().then(|| batch.new_protection()).transpose()?
+            }
+        };
+        let protection = batch.protection().or(computed.as_deref());
+        let abort = || self.write_failure();
+        self.controller.admit(bytes, options.no_slowdown, &*self.env.clock, abort)?;
+        match self.pipeline.write(batch, level, protection, self) {
+            Ok(committed) => {
+                if committed.memtable_full || committed.wal_end > self.wal_check.load(Ordering::Relaxed) {
+                    self.switch_wanted.store(true, Ordering::Relaxed);
+                }
+                if committed.memtable_grown {
+                    self.note_growth();
+                }
+                if committed.updated > 0 {
+                    self.count(Ticker::NumberKeysUpdated, committed.updated);
+                }
+                Ok(())
+            }
+            Err(error) if error.severity() == Severity::Fatal || self.pipeline.failure().is_some() => {
+                self.note_wal_failure(Err(error))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn note_wal_failure(&self, result: Result<()>) -> Result<()> {
+        result.inspect_err(|error| {
+            self.stop_writes(&mut self.state.lock(), error.clone(), BackgroundErrorReason::WriteCallback);
+        })
+    }
+
     fn log_level(&self, options: &WriteOptions) -> Result<LogLevel> {
         match (options.disable_wal, options.sync) {
             (true, true) => Err(Error::invalid_argument("sync writes has to enable WAL.")),

@@ -15,7 +15,7 @@ use crate::options::{ColumnFamilyOptions, DbOptions, Options};
 use crate::settings::{Settings, TablePlace};
 use crate::snapshot::SnapshotList;
 use crate::state_lock::StateLock;
-use crate::stats_history::StatsHistory;
+use crate::stats_history::{self, StatsHistory};
 use crate::table_cache::{TableCache, check_files, open_all};
 use crate::table_paths::make_dirs;
 use crate::thread_list::ThreadList;
@@ -111,6 +111,10 @@ pub(crate) fn open(
         descriptors
             .insert(0, ColumnFamilyDescriptor::new(DEFAULT_COLUMN_FAMILY, ColumnFamilyOptions::default()));
     }
+    // Opened where it is there, with options of its own, whoever lists it or not.
+    let lists_stats = descriptors.iter().any(|descriptor| descriptor.name == stats_history::COLUMN_FAMILY);
+    descriptors.retain(|descriptor| descriptor.name != stats_history::COLUMN_FAMILY);
+    descriptors.push(stats_history::descriptor());
     for descriptor in &mut descriptors {
         notes.extend(descriptor.options.sanitize());
         notes.extend(descriptor.options.sanitize_for(&options));
@@ -373,23 +377,26 @@ pub(crate) fn open(
     if !open_later.is_empty() {
         db.open_tables(open_later);
     }
+    let wanted = descriptors.iter().filter(|d| d.name != stats_history::COLUMN_FAMILY || lists_stats);
+    let mut missing = wanted.filter(|descriptor| db.column_family(&descriptor.name).is_none());
     if !read_only {
         engine.track_tables();
         if let Some(manager) = &engine.write_buffer_manager {
             manager.join(&engine);
         }
         if engine.options().create_missing_column_families {
-            for descriptor in &descriptors {
-                if db.column_family(&descriptor.name).is_none() {
-                    db.create_column_family(&descriptor.name, &descriptor.options)?;
-                }
+            for descriptor in missing {
+                db.create_column_family(&descriptor.name, &descriptor.options)?;
             }
-        } else if let Some(missing) = descriptors.iter().find(|d| db.column_family(&d.name).is_none()) {
+        } else if let Some(missing) = missing.next() {
             return Err(unknown_column_family(&missing.name));
+        }
+        if engine.options().persist_stats_to_disk {
+            db.prepare_stats_family()?;
         }
         engine.write_options_file()?;
         engine.update_stall(&mut engine.state.lock());
-    } else if let Some(missing) = descriptors.iter().find(|d| db.column_family(&d.name).is_none()) {
+    } else if let Some(missing) = missing.next() {
         return Err(unknown_column_family(&missing.name));
     }
     let micros = (env.clock.monotonic_nanos() - started) / 1000;

@@ -72,6 +72,9 @@ option_struct! {
         /// Add what statistics were raised by to their history after each so many seconds, see
         /// [`Db::stats_history`](crate::Db::stats_history); 0: never.
         stats_persist_period_sec: u32 = 600, Mutable, V7;
+        /// Keep the history of statistics in the database, in its column family `___rocksdb_stats_history___`, which is made if
+        /// it is missing. Nothing goes from it by itself. Where there is one it is opened, whoever asks for it or not.
+        persist_stats_to_disk: bool = false, Fixed, V7;
         /// Bytes that the history of statistics takes in memory; the oldest periods go.
         stats_history_buffer_size: usize = 1 << 20, Mutable, V7;
         /// Tell the system that table files are read at random.
@@ -209,7 +212,6 @@ option_struct! {
         ignored("track_and_verify_wals_in_manifest", "bool", "false", Change::Fixed, Since::V7, "every flush tracks the closed WALs that stay needed");
         refused("allow_2pc", "bool", &["false"], Change::Fixed, Since::V7, "two-phase commit");
         refused("verify_manifest_content_on_close", "bool", &["false"], Change::Mutable, Since::Later, "verification of the MANIFEST at closing");
-        refused("persist_stats_to_disk", "bool", &["false"], Change::Fixed, Since::V7, "statistics persisted in the database");
         OptionSpec {
             name: "rate_limiter_bytes_per_sec",
             kind: "uint64",

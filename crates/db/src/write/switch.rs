@@ -5,6 +5,7 @@ use crate::engine::{Engine, Family, State, WalState};
 use crate::listener::{BackgroundErrorReason, Event, MemTableInfo};
 use crate::memtables::{DbMemTable, FlushReason, ImmutableMemTable};
 use crate::options::ColumnFamilyOptions;
+use crate::stats_history;
 use crate::write::commit::Reserved;
 use crate::write_buffer_manager::MemTableMemory;
 use ironstone_base::statistics::Ticker;
@@ -116,7 +117,8 @@ impl Engine {
 
     /// Widens `which` to all that an atomic flush takes.
     fn plan_switch<'a>(&self, state: &MutexGuard<'_, State>, which: &'a Which) -> Switch<'a> {
-        let ids = self.chosen(state, which);
+        let mut ids = self.chosen(state, which);
+        ids.extend(self.lagging_stats(state, which, &ids));
         let by_option = self.options().atomic_flush && !matches!(which, Which::All);
         if ids.is_empty() || !(by_option || matches!(which, Which::Together(_))) {
             return Switch { which, ids, if_touched: Vec::new(), atomic: None };
@@ -135,6 +137,24 @@ impl Engine {
         let ids = if matches!(which, Which::Exactly(_)) { ids } else { Vec::new() };
         let if_touched = candidates.into_iter().filter(|id| !ids.contains(id)).collect();
         Switch { which, ids, if_touched, atomic: first.or(reasons.first().copied()) }
+    }
+
+    /// The column family of persisted statistics, which hardly ever fills a memtable, where it alone would keep the oldest
+    /// WAL once those of `ids` are flushed.
+    fn lagging_stats(&self, state: &State, which: &Which, ids: &[ColumnFamilyId]) -> Option<ColumnFamilyId> {
+        if !self.options().persist_stats_to_disk
+            || ids.is_empty()
+            || !matches!(which, Which::Due | Which::Of(..) | Which::Largest(_))
+        {
+            return None;
+        }
+        let mut families = state.families.values();
+        let stats = families.find(|family| family.data.name == stats_history::COLUMN_FAMILY)?;
+        let id = Some(stats.data.id).filter(|id| !ids.contains(id) && !stats.mem.is_untouched())?;
+        let first = stats.mem.first_wal()?;
+        let mut others =
+            state.families.values().filter(|family| family.data.id != id && !ids.contains(&family.data.id));
+        (!others.any(|other| other.oldest_wal().is_some_and(|oldest| oldest <= first))).then_some(id)
     }
 
     fn count_atomic_flush(&self, reason: FlushReason) {
