@@ -16,7 +16,7 @@ use crate::state_lock::StateLock;
 use crate::stats_history::StatsHistory;
 use crate::thread_list::{Operation, ThreadList, ThreadState};
 use crate::thread_pool::Seat;
-use crate::trace::Tracing;
+use crate::trace::{IoTracing, Tracing};
 use crate::write::commit::{CommitPipeline, EarlierWrites, LogLevel};
 use crate::write::controller::{Debt, StallState, WriteController};
 use crate::write::stalls::{DatabaseStalls, StallClock};
@@ -59,6 +59,7 @@ pub(crate) struct Engine {
     /// Point reads are listed, counted or traced: what is not, asks for this alone. Relaxed: as `Tracing::is_on`.
     pub(crate) reads_are_watched: AtomicBool,
     pub(crate) tracing: Arc<Tracing>,
+    pub(crate) io_tracing: Arc<IoTracing>,
     pub(crate) pipeline: CommitPipeline,
     pub(crate) controller: WriteController,
     /// What holds writers up beside that.

@@ -110,8 +110,8 @@ pub use table_paths::DbPath;
 pub use thread_list::{ThreadOperation, ThreadStage, ThreadState, ThreadStatus, ThreadType};
 pub use thread_pool::ThreadPool;
 pub use trace::{
-    FileTraceReader, FileTraceWriter, ReplayOptions, ReplayReport, Replayer, TraceOperation, TraceOptions,
-    TraceReader, TraceRecord, TraceWriter,
+    FileTraceReader, FileTraceWriter, IoTraceReader, IoTraceRecord, ReplayOptions, ReplayReport, Replayer,
+    TraceOperation, TraceOptions, TraceReader, TraceRecord, TraceWriter,
 };
 pub use ttl_db::{ExpiredReads, TtlColumnFamily, TtlDb, TtlIterator, TtlValue};
 pub use wal_files::{WalFile, WalIterator, WalUpdate};

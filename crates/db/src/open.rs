@@ -19,7 +19,7 @@ use crate::stats_history::{self, StatsHistory};
 use crate::table_cache::{TableCache, check_files, open_all};
 use crate::table_paths::make_dirs;
 use crate::thread_list::ThreadList;
-use crate::trace::Tracing;
+use crate::trace::{IoTracing, Tracing};
 use crate::wal_filter::Filtering;
 use crate::write::commit::{CommitPipeline, LogLevel};
 use crate::write::controller::WriteController;
@@ -36,6 +36,7 @@ use ironstone_version::{
     ColumnFamilyConfig, ManifestOptions, ManifestWriter, RecoverOptions, VersionEdit, VersionSet,
     db_id_from_bits, list_column_families, read_identity, write_identity,
 };
+use ironstone_vfs::traced::{IoWatch, TracedFileSystem};
 use ironstone_vfs::{Env, FileSystem};
 use ironstone_wal::WalRecoveryMode;
 use std::collections::{BTreeMap, VecDeque};
@@ -106,7 +107,10 @@ pub(crate) fn open(
         options.write_buffer_manager =
             Some(WriteBufferManager::new(options.db_write_buffer_size, None, false));
     }
-    let env = options.env.clone();
+    let io_tracing = IoTracing::new(&options.env.clock);
+    let traced =
+        TracedFileSystem::new(Arc::clone(&options.env.fs), Arc::clone(&io_tracing) as Arc<dyn IoWatch>);
+    let env = Env { fs: Arc::new(traced), clock: Arc::clone(&options.env.clock) };
     if !descriptors.iter().any(|descriptor| descriptor.name == DEFAULT_COLUMN_FAMILY) {
         descriptors
             .insert(0, ColumnFamilyDescriptor::new(DEFAULT_COLUMN_FAMILY, ColumnFamilyOptions::default()));
@@ -319,6 +323,7 @@ pub(crate) fn open(
         listeners: Listeners::new(&options.listeners, &log),
         reads_are_watched: AtomicBool::new(options.enable_thread_tracking || options.statistics.is_some()),
         tracing: Tracing::new(&env.clock),
+        io_tracing,
         threads: options.enable_thread_tracking.then(ThreadList::default),
         write_buffer_manager: options.write_buffer_manager.clone(),
         usual_log_level: if options.manual_wal_flush { LogLevel::Buffered } else { LogLevel::Written },

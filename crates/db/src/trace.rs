@@ -1,10 +1,13 @@
 //! Traces of what a database is asked, in RocksDB's format (`trace/record.rs`), and their replay.
 
 mod file;
+mod io;
 mod record;
 mod replay;
 
 pub use file::{FileTraceReader, FileTraceWriter, TraceReader, TraceWriter};
+pub(crate) use io::IoTracing;
+pub use io::{IoTraceReader, IoTraceRecord};
 pub use record::{TraceOperation, TraceRecord};
 pub use replay::{ReplayOptions, ReplayReport, Replayer};
 

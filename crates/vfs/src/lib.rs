@@ -13,6 +13,7 @@ pub mod mem;
 pub mod op;
 pub mod os;
 pub mod timer;
+pub mod traced;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use file::{

@@ -193,6 +193,14 @@ pub fn stopwatch() -> impl Fn() -> u64 {
     move || u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
+/// Answers how many nanoseconds have passed since now.
+#[cold]
+#[allow(clippy::disallowed_methods)] // See the top.
+pub fn stopwatch_nanos() -> impl Fn() -> u64 {
+    let start = Instant::now();
+    move || u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// The processor time that this thread has had, in nanoseconds.
 #[cold]
 pub fn cpu_nanos() -> u64 {

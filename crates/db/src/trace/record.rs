@@ -19,7 +19,7 @@ use ironstone_base::coding::{
 };
 use ironstone_base::{ColumnFamilyId, Corrupt};
 
-const MAGIC: &str = "feedcafedeadbeef";
+pub(super) const MAGIC: &str = "feedcafedeadbeef";
 /// What the header of a new trace says: RocksDB 11.12 writes this version.
 const HEADER: &str =
     "feedcafedeadbeef\tTrace Version: 0.2\tRocksDB Version: 11.12\tFormat: Timestamp OpType Payload\n";
@@ -34,6 +34,8 @@ pub(super) mod kind {
     pub const GET: u8 = 4;
     pub const SEEK: u8 = 5;
     pub const SEEK_FOR_PREV: u8 = 6;
+    /// A call to the file system, in traces of those.
+    pub const IO: u8 = 12;
     pub const MULTI_GET: u8 = 13;
 }
 

@@ -23,6 +23,7 @@ mod in_flight;
 mod ingest;
 mod ingest_behind;
 mod inplace_update;
+mod io_trace;
 mod iterators;
 mod listeners;
 mod merge;
