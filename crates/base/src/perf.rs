@@ -159,7 +159,7 @@ pub fn count_with_level(metric: PerfMetric, of_level: impl FnOnce() -> (LevelMet
             add(&counts.perf[metric as usize], 1);
             if mode == Mode::CountsByLevel {
                 let (level_metric, level) = of_level();
-                add_at_level(level_metric, level);
+                add_at_level(level_metric, level, 1);
             }
         }
     });
@@ -169,19 +169,25 @@ pub fn count_with_level(metric: PerfMetric, of_level: impl FnOnce() -> (LevelMet
 pub fn count_at_level(metric: LevelMetric, level: u32) {
     COUNTS.with(|counts| {
         if counts.mode.get() == Mode::CountsByLevel {
-            add_at_level(metric, level);
+            add_at_level(metric, level, 1);
         }
     });
 }
+/// Whether times are taken for each level apart.
+#[inline]
+pub fn times_by_level() -> bool {
+    COUNTS.with(|counts| counts.by_level.get() && counts.level.get() >= PerfLevel::EnableTimeExceptForMutex)
+}
+/// Adds to a count of a level.
 #[cold]
 #[inline(never)]
-fn add_at_level(metric: LevelMetric, level: u32) {
+pub fn add_at_level(metric: LevelMetric, level: u32, by: u64) {
     LEVELS.with_borrow_mut(|levels| {
         let level = level as usize;
         if levels.len() <= level {
             levels.resize(level + 1, [0; LEVEL_METRICS]);
         }
-        levels[level][metric as usize] += 1;
+        levels[level][metric as usize] += by;
     });
 }
 /// Counts for each level apart from now on, in this thread. RocksDB: `EnablePerLevelPerfContext`.

@@ -14,4 +14,5 @@ pub(crate) mod range_tombstones;
 pub(crate) mod read_options;
 pub(crate) mod row_cache;
 pub(crate) mod source;
+mod timed_merge;
 pub(crate) mod view;

@@ -3,13 +3,14 @@
 use crate::read::row_cache::{RowCache, TableRows};
 use crate::table_paths::TablePaths;
 use arc_swap::ArcSwapOption;
+use ironstone_base::perf::PerfMetric;
 use ironstone_base::statistics::{Histogram, IoActivity, Ticker};
 use ironstone_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use ironstone_base::sync::{Arc, Mutex, Weak, thread};
 use ironstone_base::{Error, FileNumber, Result, SequenceNumber};
 use ironstone_sst::{KeyHash, OpenOptions, TableOptions, TableReader};
 use ironstone_version::FileMetaData;
-use ironstone_vfs::{FileSystem, OpenHints, RandomAccessFile, StatsTimer};
+use ironstone_vfs::{FileSystem, OpenHints, PerfTimer, RandomAccessFile, StatsTimer};
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 
@@ -268,6 +269,7 @@ impl TableSlot {
             self.touched.store(true, Ordering::Relaxed);
             return Ok(reader);
         }
+        let _timer = PerfTimer::start(PerfMetric::FindTableNanos);
         let _opening = self.opening.lock();
         if let Some(reader) = self.reader.load_full() {
             return Ok(reader);

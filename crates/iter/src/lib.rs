@@ -6,7 +6,7 @@ mod merging;
 mod vec;
 
 pub use empty::EmptyIterator;
-pub use merging::{MergingIterator, merge};
+pub use merging::{Direction, MergingIterator, merge};
 pub use vec::VecIterator;
 
 use ironstone_base::{InternalKey, Result};

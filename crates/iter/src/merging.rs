@@ -46,9 +46,12 @@ pub struct MergingIterator<I = BoxedIterator> {
     pivot: InternalKeyBuf,
 }
 
+/// Where a walk goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Direction {
+pub enum Direction {
+    /// To larger keys.
     Forward,
+    /// To smaller keys.
     Backward,
 }
 
@@ -76,17 +79,29 @@ impl<I: InternalIterator> MergingIterator<I> {
     }
 
     /// Places every child with `place` and stands on the first of them in `direction`.
-    fn start(&mut self, direction: Direction, mut place: impl FnMut(&mut I) -> Result<bool>) -> Result<bool> {
+    fn start(&mut self, direction: Direction, place: impl FnMut(&mut I) -> Result<bool>) -> Result<bool> {
+        self.place(direction, place)?;
+        Ok(self.play_all())
+    }
+
+    /// The first half of a seek, for whoever takes the times of both: places every child with `place`. It stands nowhere
+    /// until [`play_all`](Self::play_all).
+    #[inline]
+    pub fn place(
+        &mut self,
+        direction: Direction,
+        mut place: impl FnMut(&mut I) -> Result<bool>,
+    ) -> Result<()> {
         (self.direction, self.valid) = (direction, false); // Until all children are where they belong.
         for child in &mut self.children {
             place(child)?;
         }
-        Ok(self.play_all())
+        Ok(())
     }
 
-    /// Ranks all children and finds the first of them.
+    /// The second half: ranks all children and stands on the first of them.
     #[inline(never)]
-    fn play_all(&mut self) -> bool {
+    pub fn play_all(&mut self) -> bool {
         let children = &self.children;
         let standing = children.iter().filter(|child| child.valid());
         self.ranking.start(self.direction, standing.map(|child| child.key().user_key()));

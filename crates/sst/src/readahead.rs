@@ -4,7 +4,7 @@ use ironstone_base::perf::{self, PerfMetric};
 use ironstone_base::statistics::{Histogram, IoActivity, Ticker};
 use ironstone_base::sync::Arc;
 use ironstone_base::{Result, Statistics};
-use ironstone_vfs::{PerfTimer, RandomAccessFile};
+use ironstone_vfs::{PerfCpuTimer, PerfTimer, RandomAccessFile};
 
 /// Reads blocks one after another; from some point on more than was asked for.
 ///
@@ -184,7 +184,8 @@ impl Readahead {
         }
         self.bytes.resize((end - start) as usize, 0);
         self.bytes_at = start;
-        let timer = PerfTimer::start(PerfMetric::BlockReadTime);
+        let timer =
+            (PerfTimer::start(PerfMetric::BlockReadTime), PerfCpuTimer::start(PerfMetric::BlockReadCpuTime));
         let count = file.read_at(start, &mut self.bytes).inspect_err(|_| self.bytes.clear())?;
         drop(timer);
         let read = count as u64;

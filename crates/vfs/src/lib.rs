@@ -22,7 +22,7 @@ pub use file::{
 };
 
 pub use op::OpKind;
-pub use timer::{PerfCpuTimer, PerfTimer, StatsTimer, TickerTimer, cpu_nanos, stopwatch};
+pub use timer::{LevelTimer, PerfCpuTimer, PerfTimer, StatsTimer, TickerTimer, cpu_nanos, stopwatch};
 
 use ironstone_base::sync::Arc;
 

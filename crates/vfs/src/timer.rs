@@ -2,7 +2,7 @@
 //! system's clocks even where a simulator owns the database's.
 
 use ironstone_base::Statistics;
-use ironstone_base::perf::{self, IoMetric, PerfLevel, PerfMetric};
+use ironstone_base::perf::{self, IoMetric, LevelMetric, PerfLevel, PerfMetric};
 use ironstone_base::statistics::{Histogram, StatsLevel, Ticker};
 use std::time::Instant;
 
@@ -40,6 +40,11 @@ impl PerfTimer {
     pub fn io(metric: IoMetric) -> Self {
         Self::at(PerfLevel::EnableTimeExceptForMutex, Counted::Io(metric))
     }
+    /// Whether anything is timed.
+    #[inline]
+    pub fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
     #[inline]
     fn at(level: PerfLevel, counted: Counted) -> Self {
         Self { running: if perf::level() >= level { begin(counted) } else { None } }
@@ -62,6 +67,31 @@ impl Drop for PerfTimer {
                 Counted::Io(metric) => perf::count_io(metric, nanos),
             }
         }
+    }
+}
+
+/// Adds the time until it is dropped to a count of a level, in nanoseconds. Only where times are counted by level.
+#[must_use]
+#[derive(Debug)]
+pub struct LevelTimer {
+    metric: LevelMetric,
+    level: u32,
+    start: Instant,
+}
+
+impl LevelTimer {
+    /// Counts the time of work on `level`.
+    #[cold]
+    #[allow(clippy::disallowed_methods)] // See the top.
+    pub fn start(metric: LevelMetric, level: u32) -> Self {
+        Self { metric, level, start: Instant::now() }
+    }
+}
+
+impl Drop for LevelTimer {
+    fn drop(&mut self) {
+        let nanos = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        perf::add_at_level(self.metric, self.level, nanos);
     }
 }
 

@@ -135,6 +135,7 @@ named_enum! {
         BloomFilterFullPositive = "bloom_filter_full_positive",
         BloomFilterFullTruePositive = "bloom_filter_full_true_positive",
         UserKeyReturnCount = "user_key_return_count",
+        GetFromTableNanos = "get_from_table_nanos",
         BlockCacheHitCount = "block_cache_hit_count",
         BlockCacheMissCount = "block_cache_miss_count",
     }

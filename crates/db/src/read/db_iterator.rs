@@ -554,7 +554,10 @@ impl DbIterator {
 
     fn do_seek_to_first(&mut self) -> Result<Position> {
         self.look_again()?;
+        let timer = PerfTimer::start(PerfMetric::SeekInternalSeekTime);
         self.inner.seek_to_first()?;
+        drop(timer);
+        let _timer = PerfTimer::start(PerfMetric::FindNextUserEntryTime);
         self.find_forward(false)
     }
 
@@ -578,7 +581,9 @@ impl DbIterator {
             return Err(backward());
         }
         self.look_again()?;
+        let timer = PerfTimer::start(PerfMetric::SeekInternalSeekTime);
         self.inner.seek_to_last()?;
+        drop(timer);
         self.find_backward(false)
     }
 
@@ -594,7 +599,9 @@ impl DbIterator {
             }
             _ => InternalKeyBuf::new(target, SequenceNumber::ZERO, ValueType::FOR_SEEK_FOR_PREV),
         };
+        let timer = PerfTimer::start(PerfMetric::SeekInternalSeekTime);
         self.inner.seek_for_prev(end.as_key())?;
+        drop(timer);
         self.find_backward(false)
     }
 

@@ -19,7 +19,7 @@ use ironstone_base::statistics::Ticker;
 use ironstone_base::sync::Arc;
 use ironstone_base::{Error, InternalKeyBuf, Result, SequenceNumber, Statistics, ValueType, merge};
 use ironstone_sst::{PointTarget, ReadContext, ReadTier, TableEntry};
-use ironstone_vfs::PerfTimer;
+use ironstone_vfs::{LevelTimer, PerfTimer};
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -133,8 +133,11 @@ impl SuperVersion {
             if context.read_tier == ReadTier::Memtable {
                 return Err(not_in_memtables());
             }
-            let _timer = PerfTimer::start(PerfMetric::GetFromOutputFilesTime);
-            found = self.in_tables(user_key, at, context, observer)?;
+            let timer = PerfTimer::start(PerfMetric::GetFromOutputFilesTime);
+            found = match timer.is_running() && perf::times_by_level() {
+                false => self.in_tables::<O, false>(user_key, at, context, observer)?,
+                true => self.in_tables::<O, true>(user_key, at, context, observer)?,
+            };
         }
         match found {
             Found::Value(value) => Ok(Some(value)),
@@ -188,7 +191,8 @@ impl SuperVersion {
         Ok(None)
     }
 
-    fn in_tables<O: Observer>(
+    /// `TIMED`: how long each table takes counts for its level.
+    fn in_tables<O: Observer, const TIMED: bool>(
         &self,
         user_key: &[u8],
         at: SequenceNumber,
@@ -197,6 +201,7 @@ impl SuperVersion {
     ) -> Result<Found> {
         let expected = FOUND_LATELY.get();
         let found = self.for_each_table(user_key, at, |Candidate { slot, target, is_last }| {
+            let _timer = TIMED.then(|| LevelTimer::start(LevelMetric::GetFromTableNanos, slot.level()));
             let found = match slot.rows() {
                 Some(rows) => by_row(rows, slot, context, target)?,
                 None => slot.with_reader(|table| {

@@ -6,12 +6,15 @@ use crate::read::level_iter::LevelIter;
 use crate::read::level0_iter::Level0Iter;
 use crate::read::range_tombstones::Covering;
 use crate::read::read_options::ReadOptions;
+use crate::read::timed_merge::TimedMerge;
 use crate::read::view::SuperVersion;
 use crate::trace::Tracing;
+use ironstone_base::perf::PerfMetric;
 use ironstone_base::sync::{Arc, Weak};
 use ironstone_base::{Error, PrefixSeek, Result, SequenceNumber};
 use ironstone_iter::{BoxedIterator, MergingIterator};
 use ironstone_sst::ReadTier;
+use ironstone_vfs::PerfTimer;
 
 /// A column family, and how an iterator reads it.
 pub(crate) struct IteratorSource {
@@ -81,6 +84,7 @@ impl IteratorSource {
 
     /// What `view` holds, as of `at`.
     pub(crate) fn places(&self, view: Arc<SuperVersion>, at: SequenceNumber) -> Result<Places> {
+        let _timer = PerfTimer::start(PerfMetric::NewTableIteratorNanos);
         let comparator = &self.cf.comparator;
         let mut children: Vec<BoxedIterator> = Vec::new();
         let mut tombstones = Covering::new(comparator.clone(), at);
@@ -123,7 +127,7 @@ impl IteratorSource {
         }
         let inner: BoxedIterator = match children.len() {
             1 => children.remove(0),
-            _ => Box::new(MergingIterator::new(comparator.clone(), children)),
+            _ => Box::new(TimedMerge(MergingIterator::new(comparator.clone(), children))),
         };
         Ok(Places { inner, tombstones, sequence: at, view })
     }

@@ -136,6 +136,69 @@ fn times_are_taken_where_the_level_says_so() {
 }
 
 #[test]
+fn seeks_and_tables_are_timed() {
+    use PerfMetric::*;
+    let disk = Disk::new();
+    let mut options = options(&disk);
+    options.db.max_open_files = 20;
+    let db = disk.open_with(&options);
+    for level in [3, 0] {
+        db.put(format!("of level {level}"), b"v").unwrap();
+        db.flush().unwrap();
+        if level > 0 {
+            let to_level =
+                CompactRangeOptions { change_level: true, target_level: Some(level), ..Default::default() };
+            db.compact_range(&to_level, db.default_column_family(), None, None).unwrap();
+        }
+    }
+    drop(db);
+    let seek = |db: &Db, act: fn(&mut ironstone::DbIterator) -> bool| assert!(act(&mut db.iter().unwrap()));
+    let times =
+        [NewTableIteratorNanos, SeekInternalSeekTime, SeekChildSeekTime, SeekMinHeapTime, SeekMaxHeapTime];
+    let forward: [fn(&mut ironstone::DbIterator) -> bool; 2] =
+        [|iter| iter.seek("of").unwrap(), |iter| iter.seek_to_first().unwrap()];
+    let backward: [fn(&mut ironstone::DbIterator) -> bool; 2] =
+        [|iter| iter.seek_for_prev("z").unwrap(), |iter| iter.seek_to_last().unwrap()];
+    let db = disk.open_with(&options);
+    assert_eq!(counted(times, || seek(&db, forward[0])), [0; 5]);
+    assert_eq!(counted([SeekChildSeekCount], || seek(&db, forward[0])), [3], "a memtable and two tables");
+    perf::set_level(PerfLevel::EnableTimeExceptForMutex);
+    for act in forward {
+        let taken = counted(times, || seek(&db, act)).map(|nanos| nanos > 0);
+        assert_eq!(taken, [true, true, true, true, false]);
+        assert!(perf::get(FindNextUserEntryTime) > 0);
+    }
+    for act in backward {
+        let taken = counted(times, || seek(&db, act)).map(|nanos| nanos > 0);
+        assert_eq!(taken, [true, true, true, false, true]);
+    }
+
+    let of_levels =
+        || [0, 1, 2, 3].map(|level| perf::get_at_level(LevelMetric::GetFromTableNanos, level) > 0);
+    perf::reset();
+    assert!(db.get("of level 3").unwrap().is_some());
+    assert_eq!(of_levels(), [false; 4], "levels are not counted apart");
+    perf::enable_by_level();
+    assert!(db.get("of level 3").unwrap().is_some());
+    assert_eq!(of_levels(), [false, false, false, true]);
+    assert!(db.get("of level 0").unwrap().is_some());
+    assert_eq!(of_levels(), [true, false, false, true]);
+    assert!(perf::report(true).contains("get_from_table_nanos = "), "{}", perf::report(true));
+    perf::set_level(PerfLevel::EnableCount);
+    perf::reset();
+    assert!(db.get("of level 3").unwrap().is_some());
+    assert_eq!(of_levels(), [false; 4], "times are not taken");
+    perf::clear_by_level();
+
+    perf::set_level(PerfLevel::EnableTimeAndCpuTimeExceptForMutex);
+    let reads = ReadOptions { fill_cache: false, ..ReadOptions::default() };
+    let cold = disk.open_read_only(&options, &[]).unwrap();
+    let read = || drop(cold.get_cf(&reads, cold.default_column_family(), "of level 3").unwrap());
+    assert!(counted([BlockReadCpuTime, FindTableNanos], read)[0] > 0);
+    perf::set_level(PerfLevel::EnableCount);
+}
+
+#[test]
 fn threads_count_for_themselves() {
     let disk = Disk::new();
     let db = Arc::new(disk.open_with(&options(&disk)));

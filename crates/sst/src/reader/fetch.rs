@@ -19,7 +19,7 @@ use ironstone_base::sync::Arc;
 use ironstone_base::{Error, InternalKey, Result, Statistics};
 use ironstone_cache::{CacheKey, Priority};
 use ironstone_compress::{CompressionKind, Decompressor};
-use ironstone_vfs::{PerfTimer, RandomAccessFile, StatsTimer};
+use ironstone_vfs::{PerfCpuTimer, PerfTimer, RandomAccessFile, StatsTimer};
 use std::path::Path;
 
 /// What a block is, for messages and for choosing how to read it.
@@ -97,7 +97,8 @@ impl BlockFormat<'_> {
     /// Reads a block and its trailer.
     pub fn read(&self, file: &dyn RandomAccessFile, role: BlockRole, handle: BlockHandle) -> Result<Vec<u8>> {
         let mut stored = vec![0; self.stored_len(role, handle)?];
-        let timer = PerfTimer::start(PerfMetric::BlockReadTime);
+        let timer =
+            (PerfTimer::start(PerfMetric::BlockReadTime), PerfCpuTimer::start(PerfMetric::BlockReadCpuTime));
         let count = file.read_at(handle.offset, &mut stored)?;
         drop(timer);
         role.count_read(count);
