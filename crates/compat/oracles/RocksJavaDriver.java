@@ -173,11 +173,13 @@ public final class RocksJavaDriver {
         addSized(forward, it.value());
       }
       it.status();
-      for (it.seekToLast(); it.isValid(); it.prev()) {
-        addSized(backward, it.key());
-        addSized(backward, it.value());
+      if (!arguments.get("forward_only").equals("1")) {
+        for (it.seekToLast(); it.isValid(); it.prev()) {
+          addSized(backward, it.key());
+          addSized(backward, it.value());
+        }
+        it.status();
       }
-      it.status();
     }
     for (long i = 0; i < LOOKUPS; i++) {
       byte[] key = makeKey(Long.remainderUnsigned(mix(seed + i), keys * 2 + 10));
@@ -241,7 +243,7 @@ public final class RocksJavaDriver {
 
   public static void main(String[] args) {
     for (String preset : new String[] {"after=none", "extra=none", "db_options=", "cf_options=", "seed=0", "cfs=1",
-             "keys=100", "rounds=0..0", "exit=clean", "read_only=0"}) {
+             "keys=100", "rounds=0..0", "exit=clean", "read_only=0", "forward_only=0"}) {
       arguments.put(preset.substring(0, preset.indexOf('=')), preset.substring(preset.indexOf('=') + 1));
     }
     for (int i = 1; i < args.length; i++) {

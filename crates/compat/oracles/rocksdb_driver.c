@@ -134,7 +134,7 @@ static void dump_cf(const struct arguments *a, struct db *db, size_t cf) {
   rocksdb_iterator_t *it = rocksdb_create_iterator_cf(db->db, options, db->handles[cf]);
   unsigned long long count = 0;
   uint32_t crc[2] = {0, 0}, lookups = 0;
-  for (int backward = 0; backward < 2; backward++) {
+  for (int backward = 0; backward < (a->forward_only ? 1 : 2); backward++) {
     for (backward ? rocksdb_iter_seek_to_last(it) : rocksdb_iter_seek_to_first(it); rocksdb_iter_valid(it);
          backward ? rocksdb_iter_prev(it) : rocksdb_iter_next(it)) {
       size_t key_len, value_len;

@@ -231,7 +231,8 @@ def dump(db, name, arguments):
     options.set_total_order_seek(True)
     options.set_verify_checksums(True)
     count, crcs, lookups = 0, [], 0
-    for start, step in (("seek_to_first", "next"), ("seek_to_last", "prev")):
+    walks = [("seek_to_first", "next"), ("seek_to_last", "prev")]
+    for start, step in walks[:1] if arguments["forward_only"] == "1" else walks:
         iterator, crc, count = family.iter(options), 0, 0
         getattr(iterator, start)()
         while iterator.valid():
@@ -240,6 +241,7 @@ def dump(db, name, arguments):
             getattr(iterator, step)()
         iterator.status()
         crcs.append(crc)
+    crcs.append(0)
     for i in range(LOOKUPS):
         value = family.get(make_key(mix((seed + i) & MASK) % (keys * 2 + 10)))
         lookups = zlib.crc32(b"\xff" * 4, lookups) if value is None else crc_sized(lookups, value)
@@ -249,7 +251,7 @@ def dump(db, name, arguments):
 def main():
     arguments = {
         "after": "none", "extra": "none", "db_options": "", "cf_options": "", "seed": "0", "cfs": "1", "keys": "100",
-        "rounds": "0..0", "exit": "clean", "read_only": "0",
+        "rounds": "0..0", "exit": "clean", "read_only": "0", "forward_only": "0",
     }
     command = sys.argv[1]
     arguments.update(argument.split("=", 1) for argument in sys.argv[2:])

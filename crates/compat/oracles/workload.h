@@ -15,7 +15,7 @@ static uint64_t mix(uint64_t x) {
 struct arguments {
   const char *command, *dir, *after, *extra, *db_options, *cf_options;
   uint64_t seed, cfs, keys, first_round, end_round;
-  int abrupt, read_only;
+  int abrupt, read_only, forward_only;
 };
 
 __attribute__((unused)) static void cannot(const char *what) {
@@ -47,6 +47,7 @@ static struct arguments parse_arguments(int argc, char **argv) {
     else if (!strcmp(name, "keys")) a.keys = strtoull(value, 0, 10);
     else if (!strcmp(name, "exit")) a.abrupt = !strcmp(value, "abrupt");
     else if (!strcmp(name, "read_only")) a.read_only = atoi(value);
+    else if (!strcmp(name, "forward_only")) a.forward_only = atoi(value);
     else if (!strcmp(name, "rounds")) {
       char *rest;
       a.first_round = strtoull(value, &rest, 10);

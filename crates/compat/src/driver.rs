@@ -3,7 +3,7 @@
 //! ```text
 //! DRIVER write dir=PATH seed=N cfs=N keys=N rounds=A..B after=ACTIONS exit=clean|abrupt
 //!              extra=FEATURE db_options=TEXT cf_options=TEXT
-//! DRIVER dump  dir=PATH seed=N keys=N read_only=0|1 db_options=TEXT cf_options=TEXT
+//! DRIVER dump  dir=PATH seed=N keys=N read_only=0|1 forward_only=0|1 db_options=TEXT cf_options=TEXT
 //! DRIVER hold  dir=PATH
 //! DRIVER options dir=PATH
 //! ```
@@ -145,6 +145,19 @@ impl Driver {
         self.dump_as(dir, workload, options, false)
     }
 
+    /// Like [`Self::dump`], but walks forward only where that is all that there is: what is said of the way back is all zeros.
+    pub fn dump_forward(
+        self,
+        dir: &Path,
+        workload: Workload,
+        options: Options<'_>,
+    ) -> Result<String, Failure> {
+        let mut command = self.dump_command(dir, workload, options, false)?;
+        command.arg("forward_only=1");
+        let output = self.run(command)?;
+        Ok(without_way_back(output.strip_suffix("ok\n").unwrap_or(&output)))
+    }
+
     /// Like [`Self::dump`], but opens the directory for reading only.
     pub fn dump_read_only(
         self,
@@ -162,11 +175,21 @@ impl Driver {
         options: Options<'_>,
         read_only: bool,
     ) -> Result<String, Failure> {
+        let output = self.run(self.dump_command(dir, workload, options, read_only)?)?;
+        Ok(output.strip_suffix("ok\n").unwrap_or(&output).to_owned())
+    }
+
+    fn dump_command(
+        self,
+        dir: &Path,
+        workload: Workload,
+        options: Options<'_>,
+        read_only: bool,
+    ) -> Result<Command, Failure> {
         let mut command = self.command("dump", dir, options)?;
         command.arg(format!("read_only={}", u8::from(read_only)));
         command.args([format!("seed={}", workload.seed), format!("keys={}", workload.keys)]);
-        let output = self.run(command)?;
-        Ok(output.strip_suffix("ok\n").unwrap_or(&output).to_owned())
+        Ok(command)
     }
 
     /// Some of what the newest OPTIONS file in `dir` says; [`Self::RocksDb11`] only.
@@ -211,6 +234,18 @@ impl Driver {
     fn failed(self, what: &str) -> Failure {
         Failure::Failed(format!("{}: {what}", self.name()))
     }
+}
+
+/// `digests` with zeros for the ways back.
+pub fn without_way_back(digests: &str) -> String {
+    let line = |line: &str| {
+        let words = line.split(' ').map(|word| match word.starts_with("backward=") {
+            true => "backward=00000000",
+            false => word,
+        });
+        words.collect::<Vec<_>>().join(" ") + "\n"
+    };
+    digests.lines().map(line).collect()
 }
 
 /// A process that has a database open.

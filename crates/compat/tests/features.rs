@@ -98,17 +98,6 @@ fn values_in_blob_files() {
 }
 
 #[test]
-fn plain_tables() {
-    let cf = "prefix_extractor=rocksdb.FixedPrefix.4;plain_table_factory={user_key_len=0}";
-    let options = Options { db: "", cf };
-    let source = Scratch::new();
-    let writes = Writes { workload: WORKLOAD, rounds: 0..1, after: "flush", abrupt: false, options };
-    let Some(()) = ran(Driver::RocksDb7.write(&source.db(), &writes)) else { return };
-    let found = IRONSTONE.dump(&source.db(), WORKLOAD, Options::default());
-    check_refused_or(&WORKLOAD.expected(0..1), found, "plain table");
-}
-
-#[test]
 fn universal_and_fifo_compaction() {
     for style in ["kCompactionStyleUniversal", "kCompactionStyleFIFO"] {
         refused_or_right(Driver::RocksDb7, "none", &format!("compaction_style={style}"));

@@ -37,7 +37,7 @@ use ironstone_compaction::{CompactionId, LevelShape};
 use ironstone_iter::InternalIterator;
 use ironstone_sst::properties::{EXTERNAL_SST_GLOBAL_SEQNO, EXTERNAL_SST_VERSION, UNKNOWN_COLUMN_FAMILY};
 use ironstone_sst::unique_id::unique_id;
-use ironstone_sst::{FileChecksum, OpenOptions, TableOptions, TableReadOptions, TableReader};
+use ironstone_sst::{FileChecksum, OpenOptions, TableFormat, TableOptions, TableReadOptions, TableReader};
 use ironstone_version::{FileMetaData, VersionEdit};
 use ironstone_vfs::{OpenHints, PerfTimer, StatsTimer};
 use std::collections::BTreeSet;
@@ -315,6 +315,12 @@ impl ExternalFile {
     ) -> Result<Self> {
         let refuse =
             |what: &str| Err(Error::invalid_argument(format!("ingesting {}: {what}", path.display())));
+        let format = data.settings().options.table_format;
+        if format != TableFormat::BlockBased {
+            let (path, factory) = (path.display(), format.name());
+            let what = format!("ingesting {path} into a column family with table_factory {factory}");
+            return Err(Error::not_supported(what));
+        }
         let file = engine.env.fs.open_random(path, OpenHints { direct: false, sequential: true })?;
         let size = file.size();
         // Blocks that are read now would be cached under the name of a file that may never come in.

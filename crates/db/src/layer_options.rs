@@ -107,6 +107,8 @@ impl ColumnFamilyOptions {
         let table = &self.table;
         let block_cache = || table.block_cache.clone().unwrap_or_else(database_cache);
         Ok(TableOptions {
+            format: self.table_format,
+            plain: self.plain_table.layer(),
             comparator: self.comparator.clone(),
             prefix_extractor: self.prefix_extractor.clone(),
             block_size: table.block_size,

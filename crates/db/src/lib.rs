@@ -91,7 +91,7 @@ pub use listener::{
 pub use option_change_migration::{option_change_migration, option_change_migration_of};
 pub use options::{
     BlockBasedTableOptions, ColumnFamilyOptions, DbOptions, FifoCompactionOptions, Goal, Options,
-    UniversalCompactionOptions,
+    PlainTableOptions, UniversalCompactionOptions,
 };
 pub use read::db_iterator::{DbIterator, Entries};
 pub use read::multi_cf_iterator::MultiCfIterator;
@@ -139,7 +139,7 @@ pub use ironstone_memtable::MemTableKind;
 pub use ironstone_sst::{
     BlockCache, DataBlockIndexType, FileChecksum, FileChecksumContext, FileChecksumGenCrc32cFactory,
     FileChecksumGenFactory, FileChecksumGenerator, FilterKind, FilterPolicy, IndexShortening, IndexType,
-    ReadTier, SimCache, TableFilter, TableProperties,
+    PlainEncoding, ReadTier, SimCache, TableFilter, TableFormat, TableProperties,
 };
 pub use ironstone_vfs as vfs;
 pub use ironstone_wal::WalRecoveryMode;

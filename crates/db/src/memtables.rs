@@ -8,6 +8,7 @@ use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use ironstone_base::{ColumnFamilyId, FileNumber, Protection, Result, SequenceNumber, ValueType};
 use ironstone_memtable::MemTable;
+use ironstone_sst::TableFormat;
 
 /// A memtable, with what its flush has to know.
 pub(crate) struct DbMemTable {
@@ -21,6 +22,8 @@ pub(crate) struct DbMemTable {
     /// Bytes from which on the memtable counts as full. Relaxed, as what follows from it.
     size_limit: AtomicUsize,
     merges: Merges,
+    /// The format of the table that it becomes.
+    table_format: TableFormat,
     /// What a put makes of the value that is there.
     inplace_callback: Option<Arc<dyn InplaceCallback>>,
     /// Set once, by the write that fills it. Relaxed: only a hint to switch.
@@ -59,6 +62,7 @@ impl DbMemTable {
             unlogged: AtomicBool::new(false),
             size_limit: AtomicUsize::new(size_limit),
             merges: Merges::of(options),
+            table_format: options.table_format,
             inplace_callback: options.inplace_callback.clone(),
             full: AtomicBool::new(false),
             next_mark: AtomicUsize::new(step),
@@ -136,6 +140,10 @@ impl DbMemTable {
     /// Whether it bounds how many merge operands of a key it holds.
     pub(crate) fn bounds_merges(&self) -> bool {
         matches!(self.merges, Merges::AtMost(_))
+    }
+    /// The format of the table that it becomes.
+    pub(crate) fn table_format(&self) -> TableFormat {
+        self.table_format
     }
     /// What it does with merge operands.
     pub(crate) fn merges(&self) -> Merges {

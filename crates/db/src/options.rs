@@ -33,12 +33,13 @@ pub use db_options::{DbOptions, HOST_NAME, Logger};
 pub use file::{LoadOptions, OptionsFile};
 pub use spec::{Change, Kept, OptionSpec, OptionStruct, Since, Status};
 pub use style_options::{FifoCompactionOptions, UniversalCompactionOptions};
-pub use table_options::BlockBasedTableOptions;
+pub use table_options::{BlockBasedTableOptions, PlainTableOptions};
 pub(crate) use text::set_by_rules;
 pub use text::{OptionError, SetRules};
 pub use validation::validate;
 
 use ironstone_base::{Error, Result};
+use ironstone_sst::TableFormat;
 use std::fmt;
 
 /// What a database with one column family is opened with.
@@ -86,7 +87,7 @@ macro_rules! text_access {
         }
     )* };
 }
-text_access! { DbOptions, ColumnFamilyOptions, BlockBasedTableOptions }
+text_access! { DbOptions, ColumnFamilyOptions, BlockBasedTableOptions, PlainTableOptions }
 
 impl Options {
     /// Defaults, changed by an option string over the names of both structs.
@@ -142,10 +143,21 @@ impl fmt::Display for BlockBasedTableOptions {
     }
 }
 
+impl fmt::Display for PlainTableOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_pairs(self, f)
+    }
+}
+
 impl fmt::Display for ColumnFamilyOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_pairs(self, f)?;
-        write!(f, "block_based_table_factory={{{}}};", self.table)
+        write!(f, "block_based_table_factory={{{}}};", self.table)?;
+        match self.table_format {
+            TableFormat::BlockBased => Ok(()),
+            // Named last, it is the one that is written.
+            TableFormat::Plain => write!(f, "plain_table_factory={{{}}};", self.plain_table),
+        }
     }
 }
 
@@ -164,7 +176,7 @@ macro_rules! debug_by_display {
         }
     )* };
 }
-debug_by_display! { DbOptions, ColumnFamilyOptions, BlockBasedTableOptions, Options }
+debug_by_display! { DbOptions, ColumnFamilyOptions, BlockBasedTableOptions, PlainTableOptions, Options }
 
 #[cfg(test)]
 mod tests;

@@ -160,10 +160,16 @@ impl Db {
         let engine = self.engine();
         let _changing = self.begin_change()?;
         let db = engine.options();
-        let mut options = changed(&cf.0.settings().options, changes)?;
+        let before = cf.0.settings();
+        let mut options = changed(&before.options, changes)?;
+        if options.table_format != before.options.table_format {
+            // The open memtable takes what tables of the old format have a place for.
+            let what = "table_factory cannot become one of another format while the database is open";
+            return Err(Error::invalid_argument(what));
+        }
         let notes = options.sanitize();
         validate(&db, &options)?;
-        let settings = Settings::new(options, &db, &engine.place, Some(&cf.0.settings()))?;
+        let settings = Settings::new(options, &db, &engine.place, Some(&before))?;
         {
             let mut state = engine.state.lock();
             let family = state.family_mut(cf.id())?;

@@ -11,7 +11,7 @@ use ironstone_base::{
 use ironstone_cache::CacheOptions;
 use ironstone_compress::{CompressionKind, CompressionOptions};
 use ironstone_sst::properties::{EXTERNAL_SST_GLOBAL_SEQNO, EXTERNAL_SST_VERSION, UNKNOWN_COLUMN_FAMILY};
-use ironstone_sst::{BlockCache, BuildOptions, TableBuilder};
+use ironstone_sst::{BlockCache, BuildOptions, TableBuilder, TableFormat};
 use std::path::{Path, PathBuf};
 
 /// The version of external files that is written: their entries have no sequence numbers of their own.
@@ -124,6 +124,10 @@ impl SstFileWriter {
         let mut cf = self.options.cf.clone();
         cf.sanitize();
         crate::options::validate(&self.options.db, &cf)?;
+        if cf.table_format != TableFormat::BlockBased {
+            let what = format!("files for ingestion by table_factory {}", cf.table_format.name());
+            return Err(Error::not_supported(what));
+        }
         let cache = || BlockCache::new(CacheOptions::default()); // Nothing is read.
         let table = Arc::new(cf.table_options(&self.options.db, cache, None)?);
         let (compression, compression_options) = self.compression();

@@ -1,4 +1,4 @@
-//! Builds a table file.
+//! Builds a block-based table.
 //!
 //! ```text
 //! data blocks
@@ -39,8 +39,8 @@ const PAGE_SIZE: usize = 4096;
 /// What properties, metaindex and footer take, about.
 const FIXED_TAIL_LEN: usize = 2048;
 
-/// Builds a table from entries that come in internal-key order.
-pub struct TableBuilder {
+/// Builds a block-based table from entries that come in internal-key order.
+pub(crate) struct BlockBasedBuilder {
     table: Arc<TableOptions>,
     order: InternalKeyComparator,
     writer: BlockWriter,
@@ -86,7 +86,7 @@ pub struct BuiltTable {
     pub file_checksum: FileChecksum,
 }
 
-impl TableBuilder {
+impl BlockBasedBuilder {
     /// A builder that appends to `file`, which must be empty. Refuses options that contradict each other.
     pub fn new(options: BuildOptions, file: Box<dyn WritableFile>) -> Result<Self> {
         check(&options)?;
@@ -121,7 +121,7 @@ impl TableBuilder {
     }
 
     /// Adds an entry; its key must come after the last one's. A range tombstone may come at any time,
-    /// see [`TableBuilder::add_range_tombstone`].
+    /// see [`BlockBasedBuilder::add_range_tombstone`].
     pub fn add(&mut self, key: InternalKey<'_>, value: &[u8]) -> Result<()> {
         let value_type = key.value_type().map_err(|corrupt| self.refuse(corrupt.0))?;
         if value_type == ValueType::RangeDeletion {
@@ -291,14 +291,6 @@ impl TableBuilder {
         let tail = self.index.estimated_len() + filter + self.range_tombstones.len() + FIXED_TAIL_LEN;
         let open = if self.data_block.is_empty() { 0 } else { self.data_block.len() };
         self.file_size() + (open + tail) as u64
-    }
-    /// How many entries were added, range tombstones included.
-    pub fn num_entries(&self) -> u64 {
-        self.properties.num_entries
-    }
-    /// Whether nothing was added.
-    pub fn is_empty(&self) -> bool {
-        self.num_entries() == 0
     }
     /// The properties so far: counts of entries and bytes.
     pub fn properties(&self) -> &TableProperties {

@@ -5,6 +5,7 @@ use crate::filter_block::ParsedFilter;
 use crate::index::FlatIndex;
 use ironstone_base::sync::Arc;
 use ironstone_cache::{Cache, Handle};
+use ironstone_vfs::FileBytes;
 use std::fmt;
 use std::ops::Deref;
 
@@ -68,13 +69,14 @@ impl BlockRef {
     }
 }
 
-/// Bytes that live in a block, which stays in memory for as long as this does. Not a copy.
+/// Bytes that live in a block or a file in memory, which stays there for as long as this does. Not a copy.
 #[derive(Clone)]
 pub struct PinnedBytes(Pinned);
 
 #[derive(Clone)]
 enum Pinned {
     Block { block: BlockRef, start: u32, len: u32 },
+    File { bytes: FileBytes, start: u32, len: u32 },
     Bytes(Arc<[u8]>),
 }
 
@@ -83,6 +85,10 @@ impl PinnedBytes {
     #[inline]
     pub(crate) fn in_block(block: BlockRef, start: u32, len: u32) -> Self {
         Self(Pinned::Block { block, start, len })
+    }
+    /// Pins `len` bytes at `start` of a file of less than 4 GiB; the caller has checked the range.
+    pub(crate) fn in_file(bytes: &FileBytes, start: u32, len: u32) -> Self {
+        Self(Pinned::File { bytes: bytes.clone(), start, len })
     }
     /// Bytes of their own.
     pub fn owned(bytes: impl Into<Arc<[u8]>>) -> Self {
@@ -99,6 +105,9 @@ impl Deref for PinnedBytes {
                 .data()
                 .and_then(|block| block.bytes().get(*start as usize..)?.get(..*len as usize))
                 .unwrap_or_default(),
+            Pinned::File { bytes, start, len } => {
+                bytes.get(*start as usize..).and_then(|rest| rest.get(..*len as usize)).unwrap_or_default()
+            }
             Pinned::Bytes(bytes) => bytes,
         }
     }

@@ -28,13 +28,6 @@ use ironstone_base::coding::{get_fixed32, get_fixed64};
 pub const MAGIC: u64 = 0x88e2_41b7_85f4_cff7;
 /// Ends tables of LevelDB, and RocksDB's oldest.
 pub const LEVELDB_MAGIC: u64 = 0xdb47_7524_8b80_fb57;
-/// Ends plain tables (two generations) and cuckoo tables, which are other formats.
-const FOREIGN_MAGICS: [(u64, &str); 3] = [
-    (0x8242_2296_63bf_9564, "a plain table, which is not supported"),
-    (0x4f34_18eb_7a8f_13b8, "a plain table, which is not supported"),
-    (0x9267_89d0_c5f1_7873, "a cuckoo table, which is not supported"),
-];
-
 /// The newest format version that can be read.
 pub const MAX_FORMAT_VERSION: u32 = 7;
 /// The first format version with checksums that depend on file and offset.
@@ -110,10 +103,7 @@ impl Footer {
         match u64::from_le_bytes(*magic) {
             MAGIC => Self::decode_rocksdb(tail, file_size),
             LEVELDB_MAGIC => Self::decode_leveldb(tail),
-            other => {
-                let foreign = FOREIGN_MAGICS.iter().find(|(magic, _)| *magic == other);
-                Err(Corrupt(foreign.map_or("footer: not an SST (bad magic)", |(_, what)| what)))
-            }
+            _ => Err(Corrupt("footer: not an SST (bad magic)")),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Block-based tables (SST files) in RocksDB's format: builder and reader.
+//! Tables (SST files) in RocksDB's formats: builders and readers.
 //!
 //! [`TableBuilder`] takes entries in order and writes a file; [`TableReader`] opens one, answers point
 //! reads with values that stay in their block ([`PinnedBytes`]), and hands out [`TableIter`]s.
@@ -12,22 +12,25 @@ pub mod cached_block;
 pub mod file_checksum;
 pub mod filter;
 pub mod filter_block;
+mod flat;
 pub mod footer;
 pub mod handle;
 pub mod index;
 mod index_builder;
 mod limited_file;
 pub mod options;
+pub mod plain;
 mod prefetch;
 pub mod properties;
 mod readahead;
 pub mod reader;
 pub mod sim_cache;
-pub mod table_iter;
+pub mod table;
+mod table_iter;
 mod timed_file;
 pub mod unique_id;
 
-pub use builder::{BuiltTable, TableBuilder};
+pub use builder::BuiltTable;
 pub use cached_block::{BlockCache, CachedBlock, PinnedBytes};
 pub use file_checksum::{
     FileChecksum, FileChecksumContext, FileChecksumGenCrc32cFactory, FileChecksumGenFactory,
@@ -40,7 +43,8 @@ pub use options::{
     BuildOptions, DataBlockIndexType, IndexShortening, IndexType, OpenOptions, ReadContext, ReadLimits,
     ReadTier, TableFilter, TableOptions, TableReadOptions,
 };
+pub use plain::{PlainEncoding, PlainOptions};
 pub use properties::TableProperties;
-pub use reader::{MissingBlock, PendingGet, TableEntry, TableReader, read_blocks};
+pub use reader::{MissingBlock, PendingGet, TableEntry, read_blocks};
 pub use sim_cache::SimCache;
-pub use table_iter::TableIter;
+pub use table::{TableBuilder, TableFormat, TableIter, TableReader};

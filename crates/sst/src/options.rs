@@ -3,8 +3,10 @@
 use crate::cached_block::BlockCache;
 use crate::file_checksum::FileChecksumGenFactory;
 use crate::filter::FilterPolicy;
+use crate::plain::PlainOptions;
 use crate::properties::TableProperties;
 use crate::sim_cache::SimCache;
+use crate::table::TableFormat;
 use ironstone_base::checksum::ChecksumKind;
 use ironstone_base::statistics::LevelHistograms;
 use ironstone_base::sync::Arc;
@@ -78,10 +80,14 @@ pub enum IndexShortening {
     ShortenSeparatorsAndSuccessor = 2,
 }
 
-/// What RocksDB calls `BlockBasedTableOptions`, plus the parts of the column family's options that
+/// What RocksDB calls `BlockBasedTableOptions` and its likes for other formats, plus the parts of the column family's options that
 /// a table needs. Defaults are RocksDB's.
 #[derive(Clone)]
 pub struct TableOptions {
+    /// The format to write; which can be read does not depend on it.
+    pub format: TableFormat,
+    /// How plain tables are written and read.
+    pub plain: PlainOptions,
     /// The order of the user keys.
     pub comparator: UserComparator,
     /// Which part of a key the prefix filter and the hash index use.
@@ -168,6 +174,8 @@ pub struct TableOptions {
 impl Default for TableOptions {
     fn default() -> Self {
         Self {
+            format: TableFormat::BlockBased,
+            plain: PlainOptions::default(),
             comparator: UserComparator::Bytewise,
             prefix_extractor: None,
             block_size: 4096,

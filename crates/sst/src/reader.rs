@@ -1,4 +1,4 @@
-//! Reads a table file.
+//! Reads block-based tables.
 
 mod check;
 mod fetch;
@@ -9,17 +9,16 @@ mod open;
 
 pub(crate) use index_cursor::IndexCursor;
 pub use multi_get::{MissingBlock, PendingGet, read_blocks};
+pub(crate) use open::{check_supported, open, read_tail};
 
 use crate::cached_block::{BlockCache, BlockRef, CachedBlock, PinnedBytes};
 use crate::filter_block::ParsedFilter;
 use crate::footer::Footer;
 use crate::handle::BlockHandle;
 use crate::index::{FlatIndex, IndexFormat};
-use crate::options::{IndexType, OpenOptions, ReadContext, ReadTier, TableOptions, TableReadOptions};
+use crate::options::{IndexType, ReadContext, ReadTier, TableOptions, TableReadOptions};
 use crate::properties::TableProperties;
 use crate::readahead::Readahead;
-use crate::table_iter::TableIter;
-use crate::timed_file::TimedFile;
 use ironstone_base::sync::Arc;
 use ironstone_base::{
     Error, FragmentedTombstones, InternalKey, InternalKeyBuf, InternalKeyComparator, RangeTombstone, Result,
@@ -31,8 +30,8 @@ use ironstone_vfs::RandomAccessFile;
 use std::ops::Deref;
 use std::path::Path;
 
-/// An open table.
-pub struct TableReader {
+/// An open block-based table.
+pub(crate) struct BlockBasedReader {
     file: Box<dyn RandomAccessFile>,
     file_size: u64,
     footer: Footer,
@@ -111,34 +110,11 @@ pub struct TableEntry {
     pub value: PinnedBytes,
 }
 
-impl TableReader {
-    /// Opens the table in `file`, which is `file_size` bytes long. Reads footer, metaindex,
-    /// properties and, unless they live in the block cache, index and filter.
-    pub fn open(file: Box<dyn RandomAccessFile>, file_size: u64, options: OpenOptions) -> Result<Self> {
-        let table = &options.table;
-        let file: Box<dyn RandomAccessFile> =
-            match table.read_latencies.is_some() || table.statistics.is_some() {
-                true => Box::new(TimedFile {
-                    file,
-                    latencies: table.read_latencies.clone(),
-                    statistics: table.statistics.clone(),
-                    level: options.level,
-                    is_last_level: options.level >= table.last_level,
-                }),
-                false => file,
-            };
-        open::open(file, file_size, &options)
-    }
-
+impl BlockBasedReader {
     /// The level that it was opened on; it may have moved since.
     #[inline]
     pub fn level(&self) -> u32 {
         self.level
-    }
-
-    /// An iterator, standing nowhere.
-    pub fn iter(self: &Arc<Self>, options: &TableReadOptions) -> TableIter {
-        TableIter::new(Arc::clone(self), options)
     }
 
     /// What the table says about itself.

@@ -1,18 +1,20 @@
-//! Walks the entries of a table.
+//! Walks the entries of a block-based table.
 
 use crate::block::{Block, Cursor, apply_global};
 use crate::cached_block::BlockRef;
 use crate::options::TableReadOptions;
 use crate::readahead::Readahead;
-use crate::reader::{IndexCursor, TableReader};
+use crate::reader::{BlockBasedReader, IndexCursor};
+use crate::table::BlockBasedRef;
 use ironstone_base::prefix_seek::Direction;
-use ironstone_base::sync::Arc;
 use ironstone_base::{Corrupt, Error, InternalKey, InternalKeyBuf, Result, SequenceNumber};
 use ironstone_iter::InternalIterator;
 
-/// Walks the entries of a table, in both directions. Keys and values are lent from the block stood in.
-pub struct TableIter {
-    reader: Arc<TableReader>,
+/// Walks the entries of a block-based table, in both directions. Keys and values are lent from the block stood in.
+pub(crate) struct BlockBasedIter {
+    reader: BlockBasedRef,
+    /// The table's, asked for by every move.
+    global_sequence: Option<SequenceNumber>,
     options: TableReadOptions,
     /// `None` before the first move, or if the index could not be had.
     blocks: Option<IndexCursor>,
@@ -34,13 +36,14 @@ pub struct TableIter {
     is_left_out: bool,
 }
 
-impl TableIter {
-    pub(crate) fn new(reader: Arc<TableReader>, options: &TableReadOptions) -> Self {
+impl BlockBasedIter {
+    pub(crate) fn new(reader: BlockBasedRef, options: &TableReadOptions) -> Self {
         let readahead = reader.readahead(options);
         let cursor = Cursor::default();
         let is_left_out =
             options.table_filter.as_ref().is_some_and(|filter| !filter.takes(reader.properties()));
         Self {
+            global_sequence: reader.global_sequence(),
             reader,
             options: options.clone(),
             blocks: None,
@@ -102,7 +105,7 @@ impl TableIter {
     /// Moves over the blocks with `step`.
     fn move_blocks(
         &mut self,
-        step: impl FnOnce(&mut IndexCursor, &TableReader, &crate::ReadContext) -> Result<bool>,
+        step: impl FnOnce(&mut IndexCursor, &BlockBasedReader, &crate::ReadContext) -> Result<bool>,
     ) -> Result<bool> {
         match &mut self.blocks {
             Some(blocks) => step(blocks, &self.reader, &self.options.read).inspect_err(|_| self.block = None),
@@ -200,7 +203,7 @@ impl TableIter {
     /// Ends a move: where entries carry no sequence number of their own, builds the key to show.
     #[inline]
     fn arrive(&mut self, moved: bool) -> bool {
-        if let Some(sequence) = self.reader.global_sequence() {
+        if let Some(sequence) = self.global_sequence {
             self.patch_key(moved, sequence);
         }
         moved
@@ -228,7 +231,7 @@ impl TableIter {
             found = self.next_block()?;
         }
         // Stored sequence numbers are 0 where the table has one for all: pass over what is too new.
-        if let Some(sequence) = self.reader.global_sequence() {
+        if let Some(sequence) = self.global_sequence {
             while found && self.is_newer_than(target, sequence) {
                 found = self.step_forward()?;
             }
@@ -261,7 +264,7 @@ impl TableIter {
     }
 }
 
-impl InternalIterator for TableIter {
+impl InternalIterator for BlockBasedIter {
     #[inline]
     fn valid(&self) -> bool {
         self.cursor.valid()

@@ -65,8 +65,12 @@ public class MakeGolden {
   }
 
   static void table(Path out, String name, String table, String more) throws Exception {
+    table(out, name, options(table, more));
+  }
+
+  static void table(Path out, String name, Options made) throws Exception {
     Path dir = Files.createTempDirectory("golden");
-    try (Options options = options(table, more); RocksDB db = RocksDB.open(options, dir.toString())) {
+    try (Options options = made; RocksDB db = RocksDB.open(options, dir.toString())) {
       fill(db, name.contains("range"));
     }
     File[] tables = dir.toFile().listFiles((d, n) -> n.endsWith(".sst"));
@@ -85,9 +89,33 @@ public class MakeGolden {
     }
   }
 
+  static void plain(Path out, String name, PlainTableConfig config, String more) throws Exception {
+    table(out, name, options("", more).setTableFormatConfig(config).setAllowMmapReads(true));
+  }
+
+  static void flat(Path out) throws Exception {
+    String prefix = "prefix_extractor=fixed:4";
+    plain(out, "plain", new PlainTableConfig(), prefix);
+    plain(out, "plain-fixed-keys", new PlainTableConfig().setKeySize(12), prefix);
+    plain(out, "plain-stored", new PlainTableConfig().setStoreIndexInFile(true), prefix);
+    plain(out, "plain-stored-lines", new PlainTableConfig().setStoreIndexInFile(true).setBloomBitsPerKey(20),
+        prefix + ";;bloom_locality=1");
+    plain(out, "plain-stored-crowded", new PlainTableConfig().setStoreIndexInFile(true).setHashTableRatio(5)
+        .setIndexSparseness(3), prefix);
+    plain(out, "plain-prefix", new PlainTableConfig().setEncodingType(EncodingType.kPrefix)
+        .setIndexSparseness(4), prefix);
+    plain(out, "plain-prefix-stored", new PlainTableConfig().setEncodingType(EncodingType.kPrefix)
+        .setStoreIndexInFile(true).setBloomBitsPerKey(0), prefix);
+    plain(out, "plain-total-order", new PlainTableConfig().setHashTableRatio(0), "");
+    plain(out, "plain-total-order-stored", new PlainTableConfig().setHashTableRatio(0)
+        .setStoreIndexInFile(true).setIndexSparseness(5), "");
+  }
+
   public static void main(String[] args) throws Exception {
     RocksDB.loadLibrary();
     Path out = Paths.get(args[0]);
+    flat(out);
+    if (args.length > 1) return;
     for (int version = 2; version <= 7; version++) {
       table(out, "format-" + version, "format_version=" + version, "");
       table(out, "partitioned-" + version,

@@ -8,7 +8,10 @@ use ironstone_base::{
 };
 use ironstone_cache::{Cache, CacheOptions};
 use ironstone_iter::InternalIterator;
-use ironstone_sst::{IndexType, OpenOptions, ReadContext, TableOptions, TableReadOptions, TableReader};
+use ironstone_sst::{
+    IndexType, OpenOptions, PlainOptions, ReadContext, TableFormat, TableOptions, TableReadOptions,
+    TableReader,
+};
 use ironstone_vfs::os::OsFileSystem;
 use ironstone_vfs::{FileSystem, OpenHints};
 use std::path::{Path, PathBuf};
@@ -144,12 +147,12 @@ fn tables_of_rocksdb_11_8_are_read() {
 fn what_the_names_promise_is_in_the_tables() {
     let reader = |name: &str| open(name, options_for(name)).unwrap();
     for version in 2..=7 {
-        assert_eq!(reader(&format!("format-{version}.sst")).footer().format_version, version);
-        assert_eq!(reader(&format!("partitioned-{version}.sst")).index_type(), IndexType::TwoLevel);
+        assert_eq!(reader(&format!("format-{version}.sst")).footer().unwrap().format_version, version);
+        assert_eq!(reader(&format!("partitioned-{version}.sst")).index_type(), Some(IndexType::TwoLevel));
         assert!(reader(&format!("partitioned-{version}.sst")).properties().index_partitions > 1);
     }
     for kind in (0..=4).filter_map(ChecksumKind::from_byte) {
-        assert_eq!(reader(&format!("checksum-{}.sst", kind.option_name())).footer().checksum, kind);
+        assert_eq!(reader(&format!("checksum-{}.sst", kind.option_name())).footer().unwrap().checksum, kind);
     }
     let named =
         |name: &str, part: &str| reader(name).meta_blocks().iter().any(|(name, _)| name.starts_with(part));
@@ -159,7 +162,7 @@ fn what_the_names_promise_is_in_the_tables() {
     for (name, codec) in [("codec-LZ4HC.sst", "LZ4"), ("zstd-5.sst", "ZSTD"), ("codec-BZip2.sst", "BZip2")] {
         assert!(reader(name).properties().compression_name.starts_with(codec), "{name}");
     }
-    assert_eq!(reader("index-first-key.sst").index_type(), IndexType::BinarySearchWithFirstKey);
+    assert_eq!(reader("index-first-key.sst").index_type(), Some(IndexType::BinarySearchWithFirstKey));
     let properties = reader("format-6.sst").properties().clone();
     assert_eq!(
         (properties.num_entries, properties.num_deletions, properties.num_merge_operands),
@@ -167,6 +170,38 @@ fn what_the_names_promise_is_in_the_tables() {
     );
     assert_eq!(properties.merge_operator_name, "StringAppendOperator");
     assert_eq!((properties.key_smallest_seqno, properties.key_largest_seqno), (1, 220));
+}
+
+#[test]
+fn what_plain_tables_of_rocksdb_store_is_used() {
+    for name in tables(|name| name.starts_with("plain")) {
+        let with = |plain| {
+            let table = TableOptions { plain, ..options_for(&name) };
+            open(&name, table).unwrap_or_else(|error| panic!("{name}: {error}"))
+        };
+        let reader = with(PlainOptions::default());
+        assert_eq!((reader.format(), reader.index_type()), (TableFormat::Plain, None));
+        let stored = |block: &str| reader.meta_blocks().iter().any(|(name, _)| name == block);
+        assert_eq!(stored("PlainTableIndexBlock"), name.contains("stored"), "{name}");
+        assert_eq!(
+            stored("kBloomBlock"),
+            name.contains("stored") && name != "plain-prefix-stored.sst",
+            "{name}"
+        );
+        // Whatever is stored, and without index and filter, by all other sizes of index, without the extractor.
+        let entries = entries_of_rocksdb(&UserComparator::Bytewise);
+        check(&name, &with(PlainOptions { full_scan_mode: true, ..PlainOptions::default() }), &entries);
+        for (hash_table_ratio, index_sparseness) in [(0.0, 0), (0.1, 1), (3.0, 7)] {
+            let options = PlainOptions { hash_table_ratio, index_sparseness, ..PlainOptions::default() };
+            check(&name, &with(options), &entries);
+        }
+        check(&name, &open(&name, TableOptions::default()).unwrap(), &entries);
+        // Absent prefixes are told by the filter, those that a table is opened with as well as those that it stores.
+        let strangers = (0..1000)
+            .filter(|i| reader.may_match(&ReadContext::default(), format!("x{i:02}/").as_bytes()).unwrap());
+        let passes = strangers.count();
+        assert!(passes < 50 || name == "plain-prefix-stored.sst", "{name}: {passes} of 1000");
+    }
 }
 
 #[test]
@@ -226,7 +261,7 @@ fn everything(reader: &Arc<TableReader>) -> Entries {
 #[test]
 fn a_table_of_leveldb_is_read() {
     let reader = open("leveldb.ldb", TableOptions::default()).unwrap();
-    assert!(reader.footer().leveldb_magic);
+    assert!(reader.footer().unwrap().leveldb_magic);
     check("leveldb.ldb", &reader, &entries_written_once(1, 1));
 }
 

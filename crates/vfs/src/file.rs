@@ -1,8 +1,10 @@
 //! The traits of files and of the file system that holds them.
 
+use ironstone_base::sync::Arc;
 use ironstone_base::{Error, Result};
 use rustix::io::Errno;
 use std::fmt;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -58,6 +60,31 @@ impl ReadRequest<'_> {
         if !matches!(self.result, Ok(count) if count == self.buf.len()) {
             self.result = file.read_at(self.offset, self.buf);
         }
+    }
+}
+
+/// The bytes of a whole file, in memory for as long as this or a clone of it lives.
+#[derive(Clone)]
+pub struct FileBytes(Arc<dyn AsRef<[u8]> + Send + Sync>);
+
+impl FileBytes {
+    /// The bytes that `owner` answers, which must always be the same.
+    pub fn new(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(owner))
+    }
+}
+
+impl Deref for FileBytes {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        (*self.0).as_ref()
+    }
+}
+
+impl fmt::Debug for FileBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.len())
     }
 }
 

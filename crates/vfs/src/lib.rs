@@ -17,8 +17,8 @@ pub mod traced;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use file::{
-    Directory, FileLock, FileSystem, OpenHints, RandomAccessFile, ReadRequest, SequentialFile, WritableFile,
-    WriteOptions,
+    Directory, FileBytes, FileLock, FileSystem, OpenHints, RandomAccessFile, ReadRequest, SequentialFile,
+    WritableFile, WriteOptions,
 };
 
 pub use op::OpKind;

@@ -2,7 +2,7 @@
 
 use super::spec::option_struct;
 use super::style_options::{FifoCompactionOptions, UniversalCompactionOptions};
-use super::table_options::{self, BlockBasedTableOptions};
+use super::table_options::{BlockBasedTableOptions, PlainTableOptions};
 use crate::inplace_callback::InplaceCallback;
 use crate::table_paths::DbPath;
 use ironstone_base::sync::Arc;
@@ -11,7 +11,7 @@ use ironstone_compaction::{
     CompactionFilter, CompactionFilterFactory, CompactionPriority, CompactionStyle, SstPartitionerFactory,
 };
 use ironstone_memtable::MemTableKind;
-use ironstone_sst::{CompressionKind, CompressionOptions};
+use ironstone_sst::{CompressionKind, CompressionOptions, TableFormat};
 
 option_struct! {
     /// Options of one column family. Names, meanings and defaults are RocksDB's, unless it says otherwise.
@@ -149,13 +149,13 @@ option_struct! {
             change: Change::Mutable,
             since: Since::V7,
             status: Status::Built {
-                get: |_| table_options::FACTORY.to_owned(),
-                set: |options, text| options.table.set_factory(text),
+                get: |options| options.table_format.name().to_owned(),
+                set: |options, text| options.set_table_factory(text),
             },
         };
-        alias("block_based_table_factory", "BlockBasedTableOptions", Change::Mutable, |options, text| options.table.set_pairs(text), "table_factory");
+        alias("block_based_table_factory", "BlockBasedTableOptions", Change::Mutable, |options: &mut ColumnFamilyOptions, text| options.set_table_options(TableFormat::BlockBased, text), "table_factory");
+        alias("plain_table_factory", "PlainTableOptions", Change::Mutable, |options: &mut ColumnFamilyOptions, text| options.set_table_options(TableFormat::Plain, text), "table_factory");
         alias("memtable", "MemTableRepFactory", Change::Fixed, |options: &mut ColumnFamilyOptions, text| options.memtable_factory.set(text), "memtable_factory");
-        refused("plain_table_factory", "PlainTableOptions", &[], Change::Mutable, Since::Later, "plain tables");
         ignored("report_bg_io_stats", "bool", "false", Change::Mutable, Since::V7, "only statistics depend on it");
         ignored("target_file_size_is_upper_bound", "bool", "false", Change::Mutable, Since::Later, "files may be a little larger than asked for");
         ignored("arena_block_size", "size", "0", Change::Mutable, Since::V7, "arenas grow by their own rule");
@@ -223,8 +223,13 @@ option_struct! {
         inplace_callback: Option<Arc<dyn InplaceCallback>> = None;
         /// Where its tables are, in the place of the database's [`db_paths`](crate::DbOptions::db_paths).
         cf_paths: Vec<DbPath> = Vec::new();
-        /// The options of its tables.
+        /// The format of the tables that are written (`table_factory`). Tables of all formats are read, whatever it is, with the options of
+        /// theirs below. It cannot change while the database is open.
+        table_format: TableFormat = TableFormat::BlockBased;
+        /// The options of block-based tables.
         table: BlockBasedTableOptions = BlockBasedTableOptions::default();
+        /// The options of plain tables.
+        plain_table: PlainTableOptions = PlainTableOptions::default();
     }
 }
 

@@ -25,6 +25,7 @@ use ironstone_base::{
     Code, Comparator, Error, FileKind, FileNumber, MergeOperator, Result, UserComparator, file_name,
 };
 use ironstone_compaction::{CompactionFilter, CompactionFilterFactory, SstPartitionerFactory};
+use ironstone_sst::TableFormat;
 use ironstone_vfs::FileSystem;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -119,8 +120,11 @@ impl OptionsFile {
             let name = text::escape(name);
             let _ = write!(out, "\n[CFOptions \"{name}\"]\n");
             write_section(&mut out, options);
-            let _ = write!(out, "\n[TableOptions/{} \"{name}\"]\n", super::table_options::FACTORY);
-            write_section(&mut out, &options.table);
+            let _ = write!(out, "\n[TableOptions/{} \"{name}\"]\n", options.table_format.name());
+            match options.table_format {
+                TableFormat::BlockBased => write_section(&mut out, &options.table),
+                TableFormat::Plain => write_section(&mut out, &options.plain_table),
+            }
         }
         let checksum = crc32c(out.as_bytes());
         let _ = writeln!(out, "{CHECKSUM_LINE}{checksum:08x}");
@@ -191,8 +195,8 @@ enum Section {
     Db,
     /// Of a column family, by its place.
     Family(usize),
-    /// Of a column family's tables.
-    Table(usize),
+    /// Of a column family's tables, of that format.
+    Table(usize, TableFormat),
     /// Of a kind of table that is passed over.
     Skipped,
 }
@@ -285,13 +289,11 @@ impl Parser<'_> {
                 self.error(format_args!("tables of column family `{name}`, which has no section before"))
             );
         };
-        match table.strip_prefix("TableOptions/") {
-            Some(super::table_options::FACTORY) => Ok(Section::Table(at)),
-            _ if self.options.rules.ignore_unsupported => Ok(Section::Skipped),
-            other => {
-                let other = other.unwrap_or_default();
-                Err(self.option_error(OptionError::not_supported(format!("table factory {other}"))))
-            }
+        let factory = table.strip_prefix("TableOptions/").unwrap_or_default();
+        match TableFormat::of_name(factory) {
+            Some(format) => Ok(Section::Table(at, format)),
+            None if self.options.rules.ignore_unsupported => Ok(Section::Skipped),
+            None => Err(self.option_error(OptionError::not_supported(format!("table factory {factory}")))),
         }
     }
 
@@ -306,7 +308,13 @@ impl Parser<'_> {
                 None => Ok(()), // Cannot be: the section's start put it there.
             },
             Section::Family(at) => self.take_family_option(at, name, value),
-            Section::Table(at) => text::set_by_rules(&mut self.seen.families[at].1.table, name, value, rules),
+            Section::Table(at, format) => {
+                let family = &mut self.seen.families[at].1;
+                match format {
+                    TableFormat::BlockBased => text::set_by_rules(&mut family.table, name, value, rules),
+                    TableFormat::Plain => text::set_by_rules(&mut family.plain_table, name, value, rules),
+                }
+            }
         };
         result.map_err(|error| self.option_error(error))
     }

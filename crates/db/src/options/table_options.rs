@@ -2,12 +2,13 @@
 
 use super::spec::option_struct;
 use super::text::{self, OptionError};
+use super::{ColumnFamilyOptions, OptionStruct};
 use ironstone_base::checksum::ChecksumKind;
 use ironstone_base::sync::Arc;
-use ironstone_sst::{BlockCache, DataBlockIndexType, FilterPolicy, IndexShortening, IndexType, SimCache};
-
-/// The one kind of table, as OPTIONS files call it.
-pub const FACTORY: &str = "BlockBasedTable";
+use ironstone_sst::{
+    BlockCache, DataBlockIndexType, FilterPolicy, IndexShortening, IndexType, PlainEncoding, PlainOptions,
+    SimCache, TableFormat,
+};
 
 option_struct! {
     /// Options of block-based tables. Names, meanings and defaults are RocksDB's, unless it says otherwise.
@@ -106,24 +107,78 @@ option_struct! {
 const METADATA: &str =
     "{unpartitioned_pinning=kFallback;partition_pinning=kFallback;top_level_index_pinning=kFallback;}";
 
-impl BlockBasedTableOptions {
-    /// Takes the text of `table_factory`: the factory's name, perhaps with options.
-    pub(super) fn set_factory(&mut self, text: &str) -> Result<(), OptionError> {
-        let (id, pairs) = text::object(text)?;
-        if id != FACTORY {
-            return Err(OptionError::not_supported(format!("table factory {id}")));
+option_struct! {
+    /// Options of plain tables: rows one after the other, found by the prefixes of their keys. For databases that memory holds:
+    /// an open table is in memory as a whole, and nothing is compressed or has a checksum. There are no range tombstones:
+    /// `delete_range` is `NotSupported`. Names, meanings and defaults are RocksDB's.
+    pub struct PlainTableOptions, "PlainTable";
+    built {
+        /// The length of all keys, which is then not stored with each; 0: it varies. A flush that meets a key of another length
+        /// fails.
+        user_key_len: u32 = 0, Fixed, V7;
+        /// Bits of the filter for each prefix, or for each key without a `prefix_extractor`; 0: no filter.
+        bloom_bits_per_key: i32 = 10, Fixed, V7;
+        /// How many prefixes the index has per bucket. 0: it is a sorted list, as it has to be without a `prefix_extractor`.
+        hash_table_ratio: f64 = 0.75, Fixed, V7;
+        /// Of each prefix every so many-th key is in the index; 0: every key.
+        index_sparseness: usize = 16, Fixed, V7;
+        /// How keys are stored: `kPlain`, or `kPrefix`: without the prefix where it is that of the key before.
+        encoding_type: PlainEncoding = PlainEncoding::Plain, Fixed, V7;
+        /// Open tables without index and filter. (RocksDB can only walk them, then; here reads and seeks work, by binary search
+        /// in a list of rows that the first of them makes.)
+        full_scan_mode: bool = false, Fixed, V7;
+        /// Store index and filter in the file, so that opening it need not read all rows.
+        store_index_in_file: bool = false, Fixed, V7;
+    }
+    rows {
+        ignored("huge_page_tlb_size", "size", "0", Change::Fixed, Since::V7, "only the speed of reads depends on it");
+    }
+    fields {}
+}
+
+impl PlainTableOptions {
+    pub(crate) fn layer(&self) -> PlainOptions {
+        PlainOptions {
+            user_key_len: self.user_key_len,
+            bloom_bits_per_key: u32::try_from(self.bloom_bits_per_key).unwrap_or(0),
+            hash_table_ratio: self.hash_table_ratio,
+            index_sparseness: self.index_sparseness,
+            encoding: self.encoding_type,
+            full_scan_mode: self.full_scan_mode,
+            store_index_in_file: self.store_index_in_file,
         }
-        let mut changed = self.clone();
-        pairs.iter().try_for_each(|(name, value)| text::set_one(&mut changed, name, value))?;
-        *self = changed;
+    }
+}
+
+impl ColumnFamilyOptions {
+    /// Takes the text of `table_factory`: the factory's name, perhaps with options; all of it or nothing.
+    pub(super) fn set_table_factory(&mut self, text: &str) -> Result<(), OptionError> {
+        let (id, pairs) = text::object(text)?;
+        let format = TableFormat::of_name(&id)
+            .ok_or_else(|| OptionError::not_supported(format!("table factory {id}")))?;
+        match format {
+            TableFormat::BlockBased => self.table = changed(&self.table, &pairs)?,
+            TableFormat::Plain => self.plain_table = changed(&self.plain_table, &pairs)?,
+        }
+        self.table_format = format;
         Ok(())
     }
 
-    /// Takes options in the form `{a=b;c=d}`; all of them or none.
-    pub(super) fn set_pairs(&mut self, text: &str) -> Result<(), OptionError> {
-        let mut changed = self.clone();
-        text::set_nested(&mut changed, text)?;
-        *self = changed;
+    /// Takes options of the tables of `format` in the form `{a=b;c=d}`, all of them or none. Tables are of that format from then
+    /// on.
+    pub(super) fn set_table_options(&mut self, format: TableFormat, text: &str) -> Result<(), OptionError> {
+        let pairs = text::pairs(text)?;
+        match format {
+            TableFormat::BlockBased => self.table = changed(&self.table, &pairs)?,
+            TableFormat::Plain => self.plain_table = changed(&self.plain_table, &pairs)?,
+        }
+        self.table_format = format;
         Ok(())
     }
+}
+
+fn changed<T: OptionStruct>(options: &T, pairs: &[(String, String)]) -> Result<T, OptionError> {
+    let mut changed = options.clone();
+    pairs.iter().try_for_each(|(name, value)| text::set_one(&mut changed, name, value))?;
+    Ok(changed)
 }

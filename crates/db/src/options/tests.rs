@@ -3,6 +3,7 @@ use ironstone_base::FileNumber;
 use ironstone_base::sync::Arc;
 use ironstone_base::{Code, Comparator};
 use ironstone_memtable::MemTableKind;
+use ironstone_sst::{PlainEncoding, TableFormat};
 use ironstone_vfs::FileSystem;
 use ironstone_vfs::os::OsFileSystem;
 use std::collections::BTreeMap;
@@ -243,6 +244,41 @@ fn errors_name_file_line_and_option() {
 }
 
 #[test]
+fn the_table_factory_has_a_section_of_its_own() {
+    let text = "prefix_extractor=fixed:4;table_factory={id=PlainTable;user_key_len=8;encoding_type=kPrefix};\
+                plain_table_factory={index_sparseness=4}";
+    let options = ColumnFamilyOptions::from_string(text).unwrap();
+    assert_eq!(
+        (options.table_format, options.get("table_factory").as_deref()),
+        (TableFormat::Plain, Some("PlainTable"))
+    );
+    let plain = &options.plain_table;
+    assert_eq!(
+        (plain.user_key_len, plain.encoding_type, plain.index_sparseness),
+        (8, PlainEncoding::Prefix, 4)
+    );
+    assert_eq!((plain.bloom_bits_per_key, plain.hash_table_ratio), (10, 0.75));
+    let again = ColumnFamilyOptions::from_string(&options.to_string()).unwrap();
+    assert_eq!(again.to_string(), options.to_string());
+
+    let text = OptionsFile::to_text(&DbOptions::default(), [("default", &options)]);
+    assert!(
+        text.contains("[TableOptions/PlainTable \"default\"]") && text.contains("encoding_type=kPrefix"),
+        "{text}"
+    );
+    assert!(!text.contains("BlockBasedTable"), "{text}");
+    let file = OptionsFile::parse(Path::new("O"), text.as_bytes(), &LoadOptions::default()).unwrap();
+    assert_eq!(file.column_families[0].1.to_string(), options.to_string());
+
+    // Whoever names the other kind gets that.
+    let mut options = options;
+    options.set("block_based_table_factory", "{block_size=8k}").unwrap();
+    assert_eq!((options.table_format, options.table.block_size), (TableFormat::BlockBased, 8192));
+    assert!(options.set("plain_table_factory", "{user_key_len=5;nonsense=1}").is_err());
+    assert_eq!((options.table_format, options.plain_table.user_key_len), (TableFormat::BlockBased, 8));
+}
+
+#[test]
 fn comments_and_escapes_are_understood() {
     let text = "# head\n[Version] # of it\n rocksdb_version = 7.8.3 # old\n[DBOptions]\n\
                 wal_dir=/a\\#b\\:c # here\n[CFOptions \"default\"]\n";
@@ -305,7 +341,7 @@ fn features_that_are_not_built_are_refused_by_name() {
         ("sst_partitioner_factory", "Mine", "SST partitioner Mine"),
         ("enable_blob_files", "true", "blob files"),
         ("compaction_filter", "Remove", "compaction filter Remove"),
-        ("table_factory", "PlainTable", "table factory PlainTable"),
+        ("table_factory", "CuckooTable", "table factory CuckooTable"),
         ("memtable_factory", "Mine", "memtable Mine"),
         ("block_based_table_factory", "{separate_key_value_in_data_block=true}", "keys and values apart"),
         ("comparator", "my.Comparator", "comparator"),
@@ -402,6 +438,7 @@ fn documentation_is_up_to_date() {
     section::<DbOptions>(&mut expected, "Database (`DBOptions`)");
     section::<ColumnFamilyOptions>(&mut expected, "Column family (`CFOptions`)");
     section::<BlockBasedTableOptions>(&mut expected, "Tables (`TableOptions/BlockBasedTable`)");
+    section::<PlainTableOptions>(&mut expected, "Plain tables (`TableOptions/PlainTable`)");
     section::<UniversalCompactionOptions>(
         &mut expected,
         "Universal compaction (`compaction_options_universal`)",
@@ -431,6 +468,7 @@ fn tables_know_every_option_once() {
     assert_eq!(names::<DbOptions>(), 122);
     assert_eq!(names::<ColumnFamilyOptions>(), 118);
     assert_eq!(names::<BlockBasedTableOptions>(), 48);
+    assert_eq!(names::<PlainTableOptions>(), 8);
     assert_eq!(names::<UniversalCompactionOptions>(), 10);
     assert_eq!(names::<FifoCompactionOptions>(), 9);
     assert_eq!(names::<ironstone_sst::CompressionOptions>(), 11);

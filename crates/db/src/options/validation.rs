@@ -6,7 +6,7 @@ use crate::table_paths::paths_of;
 use ironstone_base::protection::is_protection_len;
 use ironstone_base::{Error, Result};
 use ironstone_compaction::CompactionStyle;
-use ironstone_sst::{CompressionKind, DataBlockIndexType, IndexType};
+use ironstone_sst::{CompressionKind, DataBlockIndexType, IndexType, PlainEncoding, TableFormat};
 
 /// More levels than any key range fills.
 const MAX_LEVELS: i32 = 64;
@@ -26,7 +26,8 @@ fn is_true<T: OptionStruct>(options: &T, name: &str) -> bool {
 /// Refuses options that contradict each other: `InvalidArgument` that names them.
 pub fn validate(db: &DbOptions, cf: &ColumnFamilyOptions) -> Result<()> {
     let unordered = is_true(db, "unordered_write");
-    let table = &cf.table;
+    let (table, plain) = (&cf.table, &cf.plain_table);
+    let is_plain = cf.table_format == TableFormat::Plain;
     let compressed = |kind: &CompressionKind| *kind != CompressionKind::None;
     let any_compression = if cf.compression_per_level.is_empty() {
         compressed(&cf.compression)
@@ -132,6 +133,18 @@ pub fn validate(db: &DbOptions, cf: &ColumnFamilyOptions) -> Result<()> {
         Rule {
             broken: !(2..=7).contains(&table.format_version),
             says: "format_version has to be within 2 and 7",
+        },
+        Rule {
+            broken: is_plain && cf.prefix_extractor.is_none() && plain.hash_table_ratio != 0.0,
+            says: "PlainTable: hash_table_ratio needs a prefix_extractor; without one it has to be 0",
+        },
+        Rule {
+            broken: is_plain && cf.prefix_extractor.is_none() && plain.encoding_type == PlainEncoding::Prefix,
+            says: "PlainTable: encoding_type kPrefix needs a prefix_extractor",
+        },
+        Rule {
+            broken: plain.hash_table_ratio < 0.0 || plain.bloom_bits_per_key < 0,
+            says: "PlainTable: hash_table_ratio and bloom_bits_per_key have to be 0 or more",
         },
         Rule {
             broken: !(0..=100).contains(&table.block_size_deviation),

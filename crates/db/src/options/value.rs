@@ -17,7 +17,7 @@ use ironstone_compaction::{
 use ironstone_memtable::MemTableKind;
 use ironstone_sst::{
     BlockCache, CompressionKind, CompressionOptions, DataBlockIndexType, FilterPolicy, IndexShortening,
-    IndexType,
+    IndexType, PlainEncoding,
 };
 use ironstone_sst::{FileChecksumGenCrc32cFactory, FileChecksumGenFactory};
 use ironstone_wal::WalRecoveryMode;
@@ -179,6 +179,10 @@ named_values! {
     DataBlockIndexType = "DataBlockIndexType" {
         DataBlockIndexType::BinarySearch = "kDataBlockBinarySearch",
         DataBlockIndexType::BinarySearchAndHash = "kDataBlockBinaryAndHash",
+    }
+    PlainEncoding = "EncodingType" {
+        PlainEncoding::Plain = "kPlain",
+        PlainEncoding::Prefix = "kPrefix",
     }
     IndexShortening = "IndexShorteningMode" {
         IndexShortening::None = "kNoShortening",

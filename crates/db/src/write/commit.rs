@@ -795,6 +795,14 @@ fn check_special(batch: &WriteBatch, active: &HashMap<ColumnFamilyId, Arc<DbMemT
                     cf.0
                 )));
             }
+            BatchRecord::DeleteRange { cf, .. }
+                if active.get(&cf).is_some_and(|table| !table.table_format().has_range_tombstones()) =>
+            {
+                return Err(Error::not_supported(format!(
+                    "delete_range in column family {}, whose table_factory has no range tombstones",
+                    cf.0
+                )));
+            }
             BatchRecord::DeleteRange { cf, begin, end }
                 if active
                     .get(&cf)

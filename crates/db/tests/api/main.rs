@@ -19,6 +19,7 @@ mod db_paths;
 mod deadlines;
 mod delete_file;
 mod delete_range;
+mod flat_tables;
 mod in_flight;
 mod ingest;
 mod ingest_behind;

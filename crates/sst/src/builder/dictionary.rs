@@ -1,6 +1,6 @@
 //! Compression dictionaries: data blocks are held back until there are enough to take samples from.
 
-use super::TableBuilder;
+use super::BlockBasedBuilder;
 use crate::block::{Block, Cursor};
 use crate::options::BuildOptions;
 use ironstone_base::internal_key::TRAILER_LEN;
@@ -69,7 +69,7 @@ fn takes_dictionary(kind: CompressionKind) -> bool {
     matches!(kind, Zlib | Lz4 | Lz4hc | Zstd)
 }
 
-impl TableBuilder {
+impl BlockBasedBuilder {
     /// Makes the dictionary and writes the blocks that were held back. `next` is the key after them.
     pub(super) fn write_sampled(&mut self, next: Option<InternalKey<'_>>) -> Result<()> {
         let Some(sampler) = self.sampler.take() else {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::BlockCache;
 use crate::options::{OpenOptions, ReadContext, TableReadOptions};
-use crate::reader::TableReader;
+use crate::table::{TableBuilder, TableReader};
 use ironstone_base::FileNumber;
 use ironstone_iter::InternalIterator;
 use ironstone_vfs::fault::FaultFileSystem;

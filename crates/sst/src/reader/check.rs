@@ -1,7 +1,7 @@
 //! Reads a whole table and checks everything that can be checked.
 
 use super::fetch::BlockRole;
-use super::{IndexCursor, TableReader};
+use super::{BlockBasedReader, IndexCursor};
 use crate::block::{Block, Cursor};
 use crate::filter::PARTITIONED_FILTER_PREFIX;
 use crate::handle::BlockHandle;
@@ -10,7 +10,7 @@ use crate::index_builder::{HASH_METADATA, HASH_PREFIXES, decode_prefix_blocks};
 use crate::options::{IndexType, ReadContext};
 use ironstone_base::{Corrupt, InternalKeyBuf, Result};
 
-impl TableReader {
+impl BlockBasedReader {
     /// Reads every block of the file, past the cache, and checks its checksum and its structure: keys
     /// in order, each data block where the index says, as many entries as the properties say.
     pub fn verify_checksums(&self) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Gets blocks from the cache or the file.
 
-use super::TableReader;
+use super::BlockBasedReader;
 use crate::block::Block;
 use crate::cached_block::{BlockRef, CachedBlock};
 use crate::filter_block::ParsedFilter;
@@ -203,7 +203,7 @@ fn split_trailer(stored: &[u8]) -> Option<(&[u8], u8, u32)> {
     Some((payload, kind, u32::from_le_bytes([a, b, c, d])))
 }
 
-impl TableReader {
+impl BlockBasedReader {
     pub(super) fn format(&self) -> BlockFormat<'_> {
         BlockFormat {
             path: self.file.path(),

@@ -1,7 +1,7 @@
 //! Point reads.
 
 use super::fetch::BlockRole;
-use super::{FilterHome, Home, IndexCursor, Lent, TableEntry, TableReader};
+use super::{BlockBasedReader, FilterHome, Home, IndexCursor, Lent, TableEntry};
 use crate::block::{Beginning, Cursor, Lookup, apply_global};
 use crate::cached_block::{BlockRef, PinnedBytes};
 use crate::filter_block::{KeyHash, ParsedFilter, PointTarget};
@@ -20,7 +20,7 @@ pub(super) enum Answer {
     GoOn,
 }
 
-impl TableReader {
+impl BlockBasedReader {
     /// The newest entry of `target`'s user key at or below `target`'s sequence number.
     #[inline]
     pub fn get<'a>(

@@ -1,6 +1,6 @@
 //! Walks the data blocks of a table in key order, over one or two levels of index.
 
-use super::{Home, TableReader};
+use super::{BlockBasedReader, Home};
 use crate::cached_block::BlockRef;
 use crate::handle::BlockHandle;
 use crate::index::FlatIndex;
@@ -19,7 +19,7 @@ pub(crate) struct IndexCursor {
 
 impl IndexCursor {
     /// Stands beyond the last block.
-    pub fn new(reader: &TableReader, context: &ReadContext) -> Result<Self> {
+    pub fn new(reader: &BlockBasedReader, context: &ReadContext) -> Result<Self> {
         let top = match &reader.index.top {
             Home::Resident(_) => None,
             Home::Pinned(block) => Some(block.clone()),
@@ -28,7 +28,7 @@ impl IndexCursor {
         Ok(Self { top, top_at: usize::MAX, partition: None, partition_at: 0 })
     }
 
-    fn top<'a>(&'a self, reader: &'a TableReader) -> Option<&'a FlatIndex> {
+    fn top<'a>(&'a self, reader: &'a BlockBasedReader) -> Option<&'a FlatIndex> {
         match (&self.top, &reader.index.top) {
             (Some(block), _) => block.index(),
             (None, Home::Resident(index)) => Some(index),
@@ -38,7 +38,7 @@ impl IndexCursor {
 
     /// The index and the place in it of the block stood on.
     #[inline]
-    pub fn current<'a>(&'a self, reader: &'a TableReader) -> Option<(&'a FlatIndex, usize)> {
+    pub fn current<'a>(&'a self, reader: &'a BlockBasedReader) -> Option<(&'a FlatIndex, usize)> {
         let (index, at) = match reader.index.is_two_level {
             false => (self.top(reader)?, self.top_at),
             true => (self.partition.as_ref()?.index()?, self.partition_at),
@@ -47,7 +47,7 @@ impl IndexCursor {
     }
 
     /// Where the block stood on is.
-    pub fn handle(&self, reader: &TableReader) -> Option<BlockHandle> {
+    pub fn handle(&self, reader: &BlockBasedReader) -> Option<BlockHandle> {
         self.current(reader).map(|(index, at)| index.handle(at))
     }
 
@@ -60,7 +60,7 @@ impl IndexCursor {
     /// Moves to the first block that may hold an entry at or after `target`.
     pub fn seek(
         &mut self,
-        reader: &TableReader,
+        reader: &BlockBasedReader,
         context: &ReadContext,
         target: InternalKey<'_>,
     ) -> Result<bool> {
@@ -79,7 +79,7 @@ impl IndexCursor {
     }
 
     /// Moves to the first block.
-    pub fn seek_to_first(&mut self, reader: &TableReader, context: &ReadContext) -> Result<bool> {
+    pub fn seek_to_first(&mut self, reader: &BlockBasedReader, context: &ReadContext) -> Result<bool> {
         self.enter(reader, context, 0)?;
         if reader.index.is_two_level && self.current(reader).is_none() {
             return self.enter_next(reader, context);
@@ -88,12 +88,12 @@ impl IndexCursor {
     }
 
     /// Moves to the last block.
-    pub fn seek_to_last(&mut self, reader: &TableReader, context: &ReadContext) -> Result<bool> {
+    pub fn seek_to_last(&mut self, reader: &BlockBasedReader, context: &ReadContext) -> Result<bool> {
         self.enter_last_of(reader, context, usize::MAX)
     }
 
     /// Moves to the next block.
-    pub fn next(&mut self, reader: &TableReader, context: &ReadContext) -> Result<bool> {
+    pub fn next(&mut self, reader: &BlockBasedReader, context: &ReadContext) -> Result<bool> {
         if !reader.index.is_two_level {
             self.top_at = self.top_at.saturating_add(1);
             return Ok(self.current(reader).is_some());
@@ -106,7 +106,7 @@ impl IndexCursor {
     }
 
     /// Moves to the previous block.
-    pub fn prev(&mut self, reader: &TableReader, context: &ReadContext) -> Result<bool> {
+    pub fn prev(&mut self, reader: &BlockBasedReader, context: &ReadContext) -> Result<bool> {
         if reader.index.is_two_level && self.partition_at > 0 {
             self.partition_at -= 1;
             return Ok(self.current(reader).is_some());
@@ -115,7 +115,7 @@ impl IndexCursor {
     }
 
     /// Stands on the first block below entry `at` of the top level.
-    fn enter(&mut self, reader: &TableReader, context: &ReadContext, at: usize) -> Result<()> {
+    fn enter(&mut self, reader: &BlockBasedReader, context: &ReadContext, at: usize) -> Result<()> {
         self.top_at = at;
         self.partition_at = 0;
         self.partition = None;
@@ -129,7 +129,7 @@ impl IndexCursor {
     }
 
     /// Goes on to the next partition that has a block.
-    fn enter_next(&mut self, reader: &TableReader, context: &ReadContext) -> Result<bool> {
+    fn enter_next(&mut self, reader: &BlockBasedReader, context: &ReadContext) -> Result<bool> {
         let count = self.top(reader).map_or(0, FlatIndex::len);
         for at in self.top_at.saturating_add(1)..count {
             self.enter(reader, context, at)?;
@@ -142,7 +142,12 @@ impl IndexCursor {
     }
 
     /// Stands on the last block below the first `end` entries of the top level.
-    fn enter_last_of(&mut self, reader: &TableReader, context: &ReadContext, end: usize) -> Result<bool> {
+    fn enter_last_of(
+        &mut self,
+        reader: &BlockBasedReader,
+        context: &ReadContext,
+        end: usize,
+    ) -> Result<bool> {
         let count = self.top(reader).map_or(0, FlatIndex::len);
         for at in (0..end.min(count)).rev() {
             self.enter(reader, context, at)?;

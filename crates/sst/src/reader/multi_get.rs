@@ -12,13 +12,14 @@
 
 use super::fetch::{BlockRole, DATA_TICKERS};
 use super::get::Answer;
-use super::{TableEntry, TableReader};
+use super::{BlockBasedReader, TableEntry};
 use crate::block::Beginning;
 use crate::cached_block::BlockRef;
 use crate::filter_block::PointTarget;
 use crate::handle::BlockHandle;
 use crate::index::FlatIndex;
 use crate::options::ReadContext;
+use crate::table::TableReader;
 use ironstone_base::perf::PerfMetric;
 use ironstone_base::statistics::BlocksRead;
 use ironstone_base::{Error, InternalKey, Result};
@@ -68,6 +69,10 @@ impl<'a> PendingGet<'a> {
     pub fn target(&self) -> InternalKey<'a> {
         self.target.key
     }
+    /// The same with its hash.
+    pub(crate) fn point(&self) -> PointTarget<'a> {
+        self.target
+    }
 }
 
 /// A block that is to be read from the file.
@@ -87,7 +92,7 @@ impl MissingBlock {
     }
 }
 
-impl TableReader {
+impl BlockBasedReader {
     /// The first step of `get`.
     pub fn begin_get(&self, context: &ReadContext, get: &mut PendingGet<'_>) {
         let Some(index) = self.resident_index() else { return };
@@ -219,7 +224,7 @@ pub fn read_blocks(context: &ReadContext, tables: &mut [(&TableReader, &mut Vec<
     let mut files: Vec<RingFile<'_>> = Vec::new();
     let mut together: Vec<ReadRequest<'_>> = Vec::new();
     for (table, blocks) in &mut *tables {
-        if let Some(file) = table.file.ring_file() {
+        if let Some(file) = table.block_based().and_then(|table| table.file.ring_file()) {
             files.extend(std::iter::repeat_n(file, blocks.len()));
             together.extend(blocks.iter_mut().map(MissingBlock::request));
         }
@@ -229,6 +234,7 @@ pub fn read_blocks(context: &ReadContext, tables: &mut [(&TableReader, &mut Vec<
     drop(timer);
     let mut counts = together.into_iter().map(|request| request.result).collect::<Vec<_>>().into_iter();
     for (table, blocks) in tables {
+        let Some(table) = table.block_based() else { continue };
         if table.statistics().is_some() {
             BlocksRead { meta: 0, data: blocks.len() as u64 }.add();
         }
@@ -258,11 +264,13 @@ pub fn read_blocks(context: &ReadContext, tables: &mut [(&TableReader, &mut Vec<
 fn read_blocks_in_time(context: &ReadContext, tables: &mut [(&TableReader, &mut Vec<MissingBlock>)]) {
     let _timer = block_read_timers();
     for (table, blocks) in &*tables {
+        let Some(table) = table.block_based() else { continue };
         for block in blocks.iter() {
             table.file.prefetch(block.handle.offset, block.stored.len() as u64);
         }
     }
     for (table, blocks) in tables {
+        let Some(table) = table.block_based() else { continue };
         if table.statistics().is_some() {
             BlocksRead { meta: 0, data: blocks.len() as u64 }.add();
         }

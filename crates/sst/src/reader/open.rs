@@ -1,7 +1,7 @@
 //! Opens a table.
 
 use super::fetch::{BlockFormat, BlockRole};
-use super::{FilterHome, Home, IndexHome, TableReader};
+use super::{BlockBasedReader, FilterHome, Home, IndexHome};
 use crate::block::{Block, MetaCursor, apply_global};
 use crate::filter::{FULL_FILTER_PREFIX, PARTITIONED_FILTER_PREFIX};
 use crate::filter_block::ParsedFilter;
@@ -33,14 +33,16 @@ struct Tail<'a> {
     bytes_at: u64,
 }
 
-pub(super) fn open(
+/// Opens the block-based table in `file`, which is `file_size` bytes long, and whose end was read already: `tail`, and where
+/// that begins. Reads footer, metaindex, properties and, unless they live in the block cache, index and filter.
+pub(crate) fn open(
     file: Box<dyn RandomAccessFile>,
     file_size: u64,
     options: &OpenOptions,
-) -> Result<TableReader> {
+    (bytes, bytes_at): (Vec<u8>, u64),
+) -> Result<BlockBasedReader> {
     let table = Arc::clone(&options.table);
     let statistics = table.statistics.as_deref();
-    let (bytes, bytes_at) = read_tail(&*file, file_size, options.tail_size)?;
     if let Some(statistics) = statistics {
         statistics.measure(Histogram::TableOpenPrefetchTailReadBytes, bytes.len() as u64);
     }
@@ -77,7 +79,7 @@ pub(super) fn open(
     let cache_file_id = cache_file_id(&properties, &footer, file_size, unused);
     let Tail { bytes, .. } = tail;
 
-    let mut reader = TableReader {
+    let mut reader = BlockBasedReader {
         order: InternalKeyComparator::new(table.comparator.clone()),
         index: IndexHome { top: Home::Cached(index_at), is_two_level: index_type == IndexType::TwoLevel },
         filter: FilterHome::None,
@@ -106,7 +108,8 @@ pub(super) fn open(
     Ok(reader)
 }
 
-fn read_tail(file: &dyn RandomAccessFile, file_size: u64, hint: u64) -> Result<(Vec<u8>, u64)> {
+/// The last `hint` bytes of the file, or what is likely enough, and where they begin.
+pub(crate) fn read_tail(file: &dyn RandomAccessFile, file_size: u64, hint: u64) -> Result<(Vec<u8>, u64)> {
     let wanted = if hint > 0 { hint } else { TAIL_GUESS };
     let len = wanted.max(FOOTER_LEN as u64).min(file_size);
     let at = file_size - len;
@@ -278,7 +281,7 @@ fn metaindex_offset(metaindex: &[(String, BlockHandle)], name: &str) -> u64 {
 }
 
 /// Refuses tables that need what is not built, and tables of another order or another identity.
-fn check_supported(
+pub(crate) fn check_supported(
     path: &std::path::Path,
     properties: &TableProperties,
     options: &OpenOptions,
@@ -381,7 +384,7 @@ fn cache_file_id(properties: &TableProperties, footer: &Footer, file_size: u64, 
     hash64(session, hash64(properties.db_id.as_bytes(), hash64(&layout, 0)))
 }
 
-impl TableReader {
+impl BlockBasedReader {
     fn settle_index(
         &mut self,
         options: &OpenOptions,

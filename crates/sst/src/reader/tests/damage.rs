@@ -148,6 +148,89 @@ fn without_checksums_damage_never_panics() {
     }
 }
 
+/// A plain table of each way to store keys and index.
+fn plain_tables() -> Vec<(MemFileSystem, Arc<TableOptions>, Entries)> {
+    let mut tables = Vec::new();
+    for (number, encoding) in [PlainEncoding::Plain, PlainEncoding::Prefix].into_iter().enumerate() {
+        for store_index_in_file in [false, true] {
+            let plain = PlainOptions {
+                encoding,
+                store_index_in_file,
+                index_sparseness: 3,
+                hash_table_ratio: 2.0,
+                ..PlainOptions::default()
+            };
+            let table = TableOptions {
+                format: TableFormat::Plain,
+                plain,
+                prefix_extractor: Some(slice_transform::capped_prefix(1)),
+                ..TableOptions::default()
+            };
+            let entries = entries(&mut random(0x91a1 + number as u64), &UserComparator::Bytewise, 20);
+            let options = BuildOptions::new(Arc::new(table));
+            let fs = new_fs();
+            build(&fs, &options, &entries);
+            tables.push((fs, options.table, entries));
+        }
+    }
+    tables
+}
+
+#[test]
+fn damaged_plain_tables_never_panic_and_errors_name_the_place() {
+    for (fs, table, entries) in plain_tables() {
+        let bytes = fs.read_all(Path::new(PATH)).unwrap();
+        read_all(&fs, &table, &entries).unwrap();
+        for at in 0..bytes.len() {
+            for change in [1, 0x40, 0x80, 0xff] {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= change;
+                overwrite(&fs, &damaged);
+                wander(&fs, &table, &entries);
+                let reader = open(&fs, &table);
+                if let Err(error) = reader.and_then(|reader| reader.verify_checksums()) {
+                    assert_names_the_place(&error);
+                }
+            }
+        }
+        for len in 0..bytes.len() {
+            overwrite(&fs, &bytes[..len]);
+            assert_names_the_place(&open(&fs, &table).map(drop).unwrap_err());
+        }
+    }
+}
+
+#[test]
+fn damage_to_lengths_and_order_of_a_plain_table_is_found_when_it_is_opened() {
+    let key =
+        |i: u64| InternalKeyBuf::new(format!("{i:02}").as_bytes(), SequenceNumber(i + 1), ValueType::Value);
+    let entries: Entries = (0..20).map(|i| (key(i), vec![b'v'; 10])).collect();
+    let plain = PlainOptions { hash_table_ratio: 0.0, ..PlainOptions::default() };
+    let table = Arc::new(TableOptions { format: TableFormat::Plain, plain, ..TableOptions::default() });
+    let fs = new_fs();
+    build(&fs, &BuildOptions::new(Arc::clone(&table)), &entries);
+    let bytes = fs.read_all(Path::new(PATH)).unwrap();
+    // A row: one byte for the key's length, 2 of user key, 8 of trailer, 1 for the value's length, 10 of value.
+    const ROW: usize = 22;
+    assert_eq!(open(&fs, &table).unwrap().properties().data_size, 20 * ROW as u64);
+    for (at, to, what) in [
+        (19 * ROW, 0x7f, "its key reaches beyond the data"),
+        (5 * ROW + 1, b'9', "keys are out of order"),
+        (5 * ROW + 3, 0x0f, "unknown value type"),
+        (5 * ROW + 11, 0x7f, "beyond the data"),
+        (19 * ROW + 11, 11, "its value reaches beyond the data"),
+    ] {
+        let mut damaged = bytes.clone();
+        damaged[at] = to;
+        overwrite(&fs, &damaged);
+        // The value's length may lead into the middle of a row, where anything may be found to be wrong.
+        let error = open(&fs, &table).map(drop).unwrap_err();
+        assert!(error.is_corruption(), "{error}");
+        assert!(at == 5 * ROW + 11 || error.to_string().contains(what), "{at}: {error}");
+        assert_names_the_place(&error);
+    }
+}
+
 /// Reads in every way and takes any answer.
 fn wander(fs: &MemFileSystem, table: &Arc<TableOptions>, entries: &Entries) {
     let Ok(reader) = open(fs, table) else {

@@ -34,7 +34,7 @@ fn check_one(seed: u64) {
     reader.verify_checksums().unwrap();
     check_scans(&reader, &entries, &mut rng);
     check_seeks(&reader, &entries, &order, &mut rng);
-    check_gets(&reader, &entries, &order, &mut rng);
+    check_gets(&reader, &entries, &options.table, &mut rng);
     check_estimates(&reader, &entries, &built);
 }
 
@@ -145,7 +145,7 @@ fn visible<'a>(
     })
 }
 
-fn check_gets(reader: &Arc<TableReader>, entries: &Entries, order: &UserComparator, rng: &mut SmallRng) {
+fn check_gets(reader: &Arc<TableReader>, entries: &Entries, table: &TableOptions, rng: &mut SmallRng) {
     let context = ReadContext { fill_cache: rng.random_bool(0.7), ..ReadContext::default() };
     let same = |found: &TableEntry, (key, value): &(InternalKeyBuf, Vec<u8>)| {
         assert_eq!(found.sequence, key.as_key().sequence());
@@ -168,7 +168,7 @@ fn check_gets(reader: &Arc<TableReader>, entries: &Entries, order: &UserComparat
         assert_eq!(all.len(), visible(entries, target.as_key()).count());
         all.iter().zip(visible(entries, target.as_key())).for_each(|(found, expected)| same(found, expected));
     }
-    let order = InternalKeyComparator::new(order.clone());
+    let order = InternalKeyComparator::new(table.comparator.clone());
     targets.sort_by(|a, b| order.compare(a.as_key(), b.as_key()));
     let mut gets: Vec<_> = targets.iter().map(|target| PendingGet::new(target.as_key())).collect();
     gets.iter_mut().for_each(|get| reader.begin_get(&context, get));
@@ -181,8 +181,8 @@ fn check_gets(reader: &Arc<TableReader>, entries: &Entries, order: &UserComparat
         assert_eq!(found.is_some(), expected.is_some());
         found.iter().zip(expected).for_each(|(found, expected)| same(found, expected));
     }
-    if let Some(extractor) = &reader.table.prefix_extractor {
-        check_prefix_seeks(reader, entries, &**extractor, &targets);
+    if let Some(extractor) = &table.prefix_extractor {
+        check_prefix_seeks(reader, entries, extractor, &targets);
     }
     for (key, _) in entries {
         assert!(reader.may_match(&context, key.user_key()).unwrap());
@@ -194,11 +194,11 @@ fn check_gets(reader: &Arc<TableReader>, entries: &Entries, order: &UserComparat
 fn check_prefix_seeks(
     reader: &Arc<TableReader>,
     entries: &Entries,
-    extractor: &dyn SliceTransform,
+    extractor: &Arc<dyn SliceTransform>,
     targets: &[InternalKeyBuf],
 ) {
-    let current = reader.table.prefix_extractor.clone().expect("the caller has it");
-    let seek = PrefixSeek::of_target(current, reader.comparator().clone(), None);
+    let order = InternalKeyComparator::new(reader.comparator().clone());
+    let seek = PrefixSeek::of_target(Arc::clone(extractor), reader.comparator().clone(), None);
     let options = TableReadOptions { prefix_seek: Some(Arc::clone(&seek)), ..TableReadOptions::default() };
     let mut iter = reader.iter(&options);
     for target in targets {
@@ -206,7 +206,6 @@ fn check_prefix_seeks(
         let Some(prefix) = extractor.transform(target.user_key()) else {
             continue;
         };
-        let order = reader.order();
         let expected = entries
             .iter()
             .find(|(key, _)| order.compare(key.as_key(), target.as_key()).is_ge())

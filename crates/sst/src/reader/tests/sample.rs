@@ -68,8 +68,27 @@ pub fn table_options(rng: &mut SmallRng) -> TableOptions {
         Cache::new(CacheOptions { capacity, ..CacheOptions::default() })
     });
     let bools = [false, true];
+    let format = if rng.random_bool(0.7) { TableFormat::BlockBased } else { TableFormat::Plain };
+    let plain = PlainOptions {
+        user_key_len: 0,
+        bloom_bits_per_key: one_of(rng, &[0, 1, 10]),
+        hash_table_ratio: one_of(rng, &[0.0, 0.1, 0.75, 4.0]),
+        index_sparseness: one_of(rng, &[0, 1, 2, 16]),
+        encoding: match prefix_extractor {
+            Some(_) => one_of(rng, &[PlainEncoding::Plain, PlainEncoding::Prefix]),
+            None => PlainEncoding::Plain,
+        },
+        full_scan_mode: rng.random_bool(0.1),
+        store_index_in_file: one_of(rng, &bools),
+    };
     TableOptions {
-        comparator: one_of(rng, &comparators),
+        format,
+        plain,
+        comparator: match format {
+            TableFormat::BlockBased => one_of(rng, &comparators),
+            // The order by length tears the keys of a prefix apart, which the index of a plain table does not stand.
+            TableFormat::Plain => one_of(rng, &comparators[..3]),
+        },
         prefix_extractor,
         block_size: one_of(rng, &[64, 300, 1024, 4096]),
         block_size_deviation: one_of(rng, &[0, 10, 50]),

@@ -1,0 +1,225 @@
+//! Databases whose tables are not block-based: they answer as others do, beside tables of other formats, and refuse what their
+//! format has no place for.
+
+use crate::disk::{Disk, all, backward, forward, get, refused, rewrite_all};
+use ironstone::{
+    Code, Db, IngestOptions, Options, PlainEncoding, ReadOptions, SstFileWriter, TableFormat,
+    merge_operators, slice_transform,
+};
+
+/// Options for plain tables: by prefixes of two bytes, or in total order.
+fn plain(disk: &Disk, by_prefix: bool) -> Options {
+    let mut options = disk.options();
+    options.cf.table_format = TableFormat::Plain;
+    options.cf.merge_operator = Some(merge_operators::string_append(","));
+    if by_prefix {
+        options.cf.prefix_extractor = Some(slice_transform::fixed_prefix(2));
+    } else {
+        options.cf.plain_table.hash_table_ratio = 0.0;
+    }
+    options
+}
+
+/// A few overlapping tables: puts, overwrites, deletions and merges.
+fn fill(db: &Db) {
+    for round in 0..3 {
+        for number in 0..60 {
+            let key = format!("{:02}/{number:03}", number % 7);
+            match (number + round) % 5 {
+                0 => db.delete(&key).unwrap(),
+                1 => db.merge(&key, format!("m{round}")).unwrap(),
+                2 if round == 2 => db.single_delete(format!("only{number}")).unwrap(),
+                _ => db.put(&key, format!("v{round}.{number}")).unwrap(),
+            }
+        }
+        db.put(format!("only{round}"), "x").unwrap();
+        db.flush().unwrap();
+    }
+}
+
+/// What a database with block-based tables shows after [`fill`].
+fn expected() -> String {
+    let disk = Disk::new();
+    let mut options = plain(&disk, true);
+    options.cf.table_format = TableFormat::BlockBased;
+    let db = disk.open_with(&options);
+    fill(&db);
+    all(&db)
+}
+
+/// Of each table whether it is plain, by the number that ends it.
+fn are_plain(disk: &Disk, db: &Db) -> Vec<bool> {
+    const PLAIN: u64 = 0x4f34_18eb_7a8f_13b8;
+    let fs = disk.env().fs;
+    let is_plain = |file: &ironstone::LiveFile| {
+        let bytes = fs.read_all(&file.directory.join(format!("{:06}.sst", file.number.0))).unwrap();
+        bytes.last_chunk().map(|magic| u64::from_le_bytes(*magic)) == Some(PLAIN)
+    };
+    db.live_files().iter().map(is_plain).collect()
+}
+
+fn total_order(db: &Db) -> ironstone::DbIterator {
+    let options = ReadOptions { total_order_seek: true, ..ReadOptions::default() };
+    db.iter_cf(&options, db.default_column_family()).unwrap()
+}
+
+#[test]
+fn plain_tables_answer_as_others_do() {
+    let expected = expected();
+    for by_prefix in [true, false] {
+        for stored in [true, false] {
+            for encoding in [PlainEncoding::Plain, PlainEncoding::Prefix] {
+                if encoding == PlainEncoding::Prefix && !by_prefix {
+                    continue;
+                }
+                let disk = Disk::new();
+                let mut options = plain(&disk, by_prefix);
+                options.cf.plain_table.store_index_in_file = stored;
+                options.cf.plain_table.encoding_type = encoding;
+                let db = disk.open_with(&options);
+                fill(&db);
+                assert_eq!(are_plain(&disk, &db), [true; 3]);
+                assert_eq!(all(&db), expected);
+                drop(db);
+
+                let db = disk.open_with(&options);
+                assert_eq!(all(&db), expected);
+                assert_eq!(get(&db, "05/005"), "m1");
+                rewrite_all(&db);
+                assert!(are_plain(&disk, &db).iter().all(|&is_plain| is_plain));
+                assert_eq!(forward(total_order(&db)), expected);
+                let mut back: Vec<&str> = expected.split(' ').collect();
+                back.reverse();
+                assert_eq!(backward(total_order(&db)), back.join(" "));
+                db.verify_checksum().unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn tables_of_both_formats_lie_side_by_side() {
+    let disk = Disk::new();
+    let as_plain = plain(&disk, true);
+    let mut as_blocks = as_plain.clone();
+    as_blocks.cf.table_format = TableFormat::BlockBased;
+    let db = disk.open_with(&as_blocks);
+    fill(&db);
+    drop(db);
+    let db = disk.open_with(&as_plain);
+    fill(&db);
+    assert_eq!(are_plain(&disk, &db).iter().filter(|&&is_plain| is_plain).count(), 3);
+    assert_eq!(are_plain(&disk, &db).len(), 6);
+    let both = all(&db);
+    drop(db);
+    // Each is compacted into what the options say.
+    for (options, is_plain) in [(&as_plain, true), (&as_blocks, false), (&as_plain, true)] {
+        let db = disk.open_with(options);
+        assert_eq!(all(&db), both);
+        rewrite_all(&db);
+        assert!(are_plain(&disk, &db).iter().all(|&found| found == is_plain));
+        assert_eq!(all(&db), both);
+    }
+    // Whoever knows nothing of the options reads them, too.
+    let mut options = disk.options();
+    options.cf.merge_operator = Some(merge_operators::string_append(","));
+    assert_eq!(all(&disk.open_with(&options)), both);
+}
+
+#[test]
+fn seeks_find_the_keys_of_a_prefix_and_of_all_where_asked() {
+    let disk = Disk::new();
+    let db = disk.open_with(&plain(&disk, true));
+    for key in ["aa1", "aa2", "bb1", "cc1"] {
+        db.put(key, "").unwrap();
+    }
+    db.flush().unwrap();
+    let mut iter = db.iter().unwrap();
+    assert!(iter.seek("aa2").unwrap() && iter.key() == Some(b"aa2"));
+    assert!(iter.seek("bb").unwrap() && iter.key() == Some(b"bb1"));
+    // RocksDB refuses these: SeekForPrev, Prev, and a seek in total order.
+    let mut iter = total_order(&db);
+    assert!(iter.seek("b").unwrap() && iter.key() == Some(b"bb1"));
+    assert!(iter.prev().unwrap() && iter.key() == Some(b"aa2"));
+    assert!(iter.seek_for_prev("cc0").unwrap() && iter.key() == Some(b"bb1"));
+    assert!(iter.seek_to_last().unwrap() && iter.key() == Some(b"cc1"));
+    assert!(!iter.seek("cc2").unwrap());
+    let found = db.multi_get(&["cc1", "cc", "aa1", "dd"]);
+    let found: Vec<bool> = found.into_iter().map(|value| value.unwrap().is_some()).collect();
+    assert_eq!(found, [true, false, true, false]);
+}
+
+#[test]
+fn range_tombstones_and_files_from_outside_are_refused_by_name() {
+    let disk = Disk::new();
+    let options = plain(&disk, true);
+    let db = disk.open_with(&options);
+    db.put("aa", "1").unwrap();
+    refused(db.delete_range("a", "b"), Code::NotSupported, "delete_range");
+    assert_eq!(all(&db), "aa=1");
+    db.put("ab", "2").unwrap();
+    assert_eq!(all(&db), "aa=1 ab=2");
+
+    let path = "/outside.sst";
+    refused(SstFileWriter::new(&options).open(path), Code::NotSupported, "PlainTable");
+    let mut writer = SstFileWriter::new(&disk.options());
+    writer.open(path).unwrap();
+    writer.put("ac", "3").unwrap();
+    writer.finish().unwrap();
+    let ingested = db.ingest_external_files(db.default_column_family(), &[path], &IngestOptions::default());
+    refused(ingested, Code::NotSupported, "PlainTable");
+    refused(db.set_options(&[("table_factory", "BlockBasedTable")]), Code::InvalidArgument, "table_factory");
+    db.set_options(&[("plain_table_factory", "{index_sparseness=4}")]).unwrap();
+}
+
+#[test]
+fn iterators_leave_no_range_tombstones_in_memtables_of_plain_tables() {
+    let disk = Disk::new();
+    let mut options = plain(&disk, false);
+    options.cf.min_tombstones_for_range_conversion = 5;
+    let db = disk.open_with(&options);
+    for number in 0..50 {
+        db.put(format!("{number:02}"), "").unwrap();
+    }
+    db.flush().unwrap();
+    for number in 0..49 {
+        db.delete(format!("{number:02}")).unwrap();
+    }
+    for _ in 0..3 {
+        assert_eq!(all(&db), "49=");
+    }
+    db.flush().unwrap();
+    rewrite_all(&db);
+    assert_eq!(all(&db), "49=");
+}
+
+#[test]
+fn options_that_make_no_plain_tables_are_refused() {
+    let disk = Disk::new();
+    let mut options = plain(&disk, true);
+    options.cf.prefix_extractor = None;
+    refused(disk.try_open(&options), Code::InvalidArgument, "hash_table_ratio");
+    options.cf.plain_table.hash_table_ratio = 0.0;
+    options.cf.plain_table.encoding_type = PlainEncoding::Prefix;
+    refused(disk.try_open(&options), Code::InvalidArgument, "kPrefix");
+    options.cf.plain_table.encoding_type = PlainEncoding::Plain;
+    options.cf.plain_table.hash_table_ratio = -1.0;
+    refused(disk.try_open(&options), Code::InvalidArgument, "hash_table_ratio");
+}
+
+#[test]
+fn a_key_of_another_length_fails_the_flush_and_is_not_lost() {
+    let disk = Disk::new();
+    let mut options = plain(&disk, false);
+    options.cf.plain_table.user_key_len = 2;
+    let db = disk.open_with(&options);
+    db.put("aa", "1").unwrap();
+    db.flush().unwrap();
+    db.put("long", "2").unwrap();
+    let error = refused(db.flush(), Code::NotSupported, "user_key_len=2");
+    assert!(error.message().contains(".sst"), "{error}");
+    drop(db);
+    options.cf.plain_table.user_key_len = 0;
+    let db = disk.open_with(&options);
+    assert_eq!(all(&db), "aa=1 long=2");
+}
