@@ -83,18 +83,28 @@ pub(crate) fn open(bytes: Vec<u8>, table: &Arc<TableOptions>) -> Result<Arc<Tabl
     TableReader::open(Box::new(InMemory(bytes)), size, options).map(Arc::new)
 }
 
+/// What a builder appends to its file for a table of `entries`.
+fn appends_of(options: BuildOptions, entries: &[(InternalKeyBuf, Vec<u8>)]) -> Vec<Vec<u8>> {
+    let appends = Arc::new(Mutex::new(Vec::new()));
+    let file = Recorder { appends: Arc::clone(&appends), size: 0 };
+    let mut builder = TableBuilder::new(options, Box::new(file)).expect("the options make sense");
+    for (key, value) in entries {
+        builder.add(key.as_key(), value).expect("the entries are in order");
+    }
+    builder.finish(false).expect("memory does not fail");
+    std::mem::take(&mut *appends.lock())
+}
+
+/// The bytes of a table of `entries`, of any format.
+pub(crate) fn bytes_of(options: BuildOptions, entries: &[(InternalKeyBuf, Vec<u8>)]) -> Vec<u8> {
+    appends_of(options, entries).concat()
+}
+
 impl TableImage {
     /// The table that a builder makes of `entries`.
     pub fn build(options: BuildOptions, entries: &[(InternalKeyBuf, Vec<u8>)]) -> Self {
-        let appends = Arc::new(Mutex::new(Vec::new()));
         let kind = options.table.checksum;
-        let file = Recorder { appends: Arc::clone(&appends), size: 0 };
-        let mut builder = TableBuilder::new(options, Box::new(file)).expect("the options make sense");
-        for (key, value) in entries {
-            builder.add(key.as_key(), value).expect("the entries are in order");
-        }
-        builder.finish(false).expect("memory does not fail");
-        let appends = std::mem::take(&mut *appends.lock());
+        let appends = appends_of(options, entries);
         let (mut bytes, mut blocks) = (Vec::new(), Vec::new());
         for append in &appends {
             blocks.push(bytes.len()..bytes.len() + append.len());

@@ -7,6 +7,7 @@ mod data_block;
 mod decompress;
 mod file_name;
 mod filter;
+mod flat_table;
 mod footer;
 mod index_block;
 mod manifest;
@@ -58,6 +59,7 @@ pub const TARGETS: &[Target] = &[
     filter::TARGET,
     decompress::TARGET,
     sst::TARGET,
+    flat_table::TARGET,
     wal::TARGET,
     write_batch::TARGET,
     version_edit::TARGET,

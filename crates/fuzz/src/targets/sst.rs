@@ -32,7 +32,7 @@ pub(super) const TARGET: Target = Target {
     mutations: 12_000,
 };
 
-type Entries = Vec<(InternalKeyBuf, Vec<u8>)>;
+pub(super) type Entries = Vec<(InternalKeyBuf, Vec<u8>)>;
 
 const MEND: u8 = 1;
 const INDEXES: [IndexType; 4] = [
@@ -42,7 +42,7 @@ const INDEXES: [IndexType; 4] = [
     IndexType::BinarySearchWithFirstKey,
 ];
 
-fn entries() -> Entries {
+pub(super) fn entries() -> Entries {
     let entry = |number: u64| {
         let user_key = format!("key{:03}{}", number / 2, "x".repeat(number as usize / 2 % 5));
         let kind = if number % 7 == 6 { ValueType::Deletion } else { ValueType::Value };
@@ -141,7 +141,7 @@ fn run(bytes: &[u8]) {
 }
 
 /// Whatever is no error must be right.
-fn check_answers(reader: &mut Arc<ironstone_sst::TableReader>, entries: &Entries) {
+pub(super) fn check_answers(reader: &mut Arc<ironstone_sst::TableReader>, entries: &Entries) {
     let check = |error: &ironstone::Error| check_error(error, Some(PATH));
     let mut iter = reader.iter(&TableReadOptions::default());
     let mut more = iter.seek_to_first();
