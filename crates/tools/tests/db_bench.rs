@@ -105,7 +105,7 @@ fn a_wrong_command_line_does_nothing() {
         ("--nonsense=1", "unknown command line flag 'nonsense'"),
         ("--benchmarks=fillseq,nonsense", "unknown benchmark 'nonsense'"),
         ("--benchmarks=backup", "needs backups"),
-        ("--use_plain_table=1", "not supported: plain tables"),
+        ("--use_plain_table=1", "needs --prefix_size"),
         ("--compression_type=nonsense", "--compression_type=nonsense"),
     ] {
         let output =

@@ -243,11 +243,11 @@ mod tests {
         assert_eq!(refusal(&["--num=many"]), "ERROR: illegal value 'many' specified for int64 flag 'num'");
         assert_eq!(refusal(&["--num"]), "ERROR: flag 'num' is missing its argument");
         assert_eq!(
-            refusal(&["--use_plain_table"]),
-            "ERROR: --use_plain_table=true is not supported: plain tables"
+            refusal(&["--use_trie_index"]),
+            "ERROR: --use_trie_index=true is not supported: user-defined indexes"
         );
         assert!(request(&["--nonsense=1", "--undefok=nonsense"]).is_ok());
-        assert!(request(&["--use_plain_table=0"]).is_ok());
+        assert!(request(&["--use_trie_index=0"]).is_ok());
     }
 
     #[test]

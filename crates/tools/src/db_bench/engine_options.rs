@@ -8,7 +8,8 @@ use ironstone::statistics::StatsLevel;
 use ironstone::{
     BlockCache, CacheOptions, ChecksumKind, ColumnFamilyOptions, CompactionPriority, CompressionKind,
     DataBlockIndexType, DbOptions, Error, FilterPolicy, IndexShortening, IndexType, InfoLogLevel,
-    MemTableKind, Result, RowCache, SimCache, Statistics, merge_operators, options, slice_transform,
+    MemTableKind, Result, RowCache, SimCache, Statistics, TableFormat, merge_operators, options,
+    slice_transform,
 };
 use ironstone_base::sync::Arc;
 use std::path::Path;
@@ -213,6 +214,17 @@ impl EngineOptions {
         } else {
             DataBlockIndexType::BinarySearch
         };
+        if flags.use_plain_table {
+            if flags.prefix_size == 0 {
+                return Err(Error::invalid_argument("--use_plain_table needs --prefix_size"));
+            }
+            self.cf.table_format = TableFormat::Plain;
+            let plain = &mut self.cf.plain_table;
+            plain.user_key_len = in_range("key_size", flags.key_size)?;
+            if flags.bloom_bits >= 0.0 {
+                plain.bloom_bits_per_key = flags.bloom_bits as i32;
+            }
+        }
         Ok(())
     }
 }

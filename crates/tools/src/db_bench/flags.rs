@@ -166,6 +166,8 @@ flags! {
         bloom_bits: f64 = -1.0;
         #[doc = "Make the filter a Ribbon filter"]
         use_ribbon_filter: bool = false;
+        #[doc = "Write plain tables, for keys of key_size bytes; needs prefix_size"]
+        use_plain_table: bool = false;
         #[doc = "The codec: none, snappy, zlib, bzip2, lz4, lz4hc or zstd"]
         compression_type: String = "snappy".to_owned();
         #[doc = "The codec of WALs: none or zstd"]
@@ -534,7 +536,6 @@ flags! {
         refused("use_cuckoo_table", Bool, "false", "cuckoo tables");
         refused("use_existing_keys", Bool, "false", "benchmarks over the keys that exist");
         refused("use_keep_filter", Bool, "false", "compaction filters");
-        refused("use_plain_table", Bool, "false", "plain tables");
         refused("use_secondary_db", Bool, "false", "secondary instances");
         refused("use_tiered_cache", Bool, "false", "compressed secondary caches");
         refused("use_trie_index", Bool, "false", "user-defined indexes");
