@@ -4,9 +4,9 @@ use ironstone::options::{DbOptions, Options};
 use ironstone::{
     BlockCache, CacheOptions, ColumnFamilyOptions, CompactionFilter, CompactionFilterFactory,
     CompactionPriority, CompactionStyle, CompressionKind, FilterContext, FilterDecision, FilterKind,
-    FilterPolicy, GenericRateLimiter, MemTableKind, RateLimiter, RateLimiterOptions, RowCache,
+    FilterPolicy, GenericRateLimiter, MemTableKind, PlainEncoding, RateLimiter, RateLimiterOptions, RowCache,
     SstFileManager, SstFileManagerOptions, SstPartitionerFixedPrefix, StopStyle, TableFileCreationReason,
-    merge_operators, slice_transform,
+    TableFormat, merge_operators, slice_transform,
 };
 use ironstone_base::checksum::ChecksumKind;
 use ironstone_vfs::Env;
@@ -267,6 +267,29 @@ fn random_table_options(rng: &mut impl Rng, options: &mut ColumnFamilyOptions) {
     };
     table.partition_filters = table.index_type == IndexType::TwoLevel && rng.random_bool(0.5);
     table.whole_key_filtering = rng.random_bool(0.8);
+}
+
+/// The same for a column family that never has range tombstones, nor files from outside: its tables may be plain.
+pub fn random_flat_family_options(rng: &mut impl Rng) -> ColumnFamilyOptions {
+    let mut options = random_family_options(rng);
+    options.min_tombstones_for_range_conversion = 0;
+    options.cf_allow_ingest_behind = false;
+    if rng.random_bool(0.4) {
+        return options;
+    }
+    options.table_format = TableFormat::Plain;
+    let by_prefix = options.prefix_extractor.is_some();
+    let plain = &mut options.plain_table;
+    plain.bloom_bits_per_key = *[0, 3, 10].choose(rng).expect("not empty");
+    plain.hash_table_ratio =
+        if by_prefix { *[0.0, 0.2, 0.75, 4.0].choose(rng).expect("not empty") } else { 0.0 };
+    plain.index_sparseness = *[0, 1, 3, 16].choose(rng).expect("not empty");
+    if by_prefix && rng.random_bool(0.5) {
+        plain.encoding_type = PlainEncoding::Prefix;
+    }
+    plain.store_index_in_file = rng.random();
+    plain.full_scan_mode = rng.random_bool(0.1);
+    options
 }
 
 /// One to three changes out of `pool`.

@@ -7,12 +7,14 @@ mod removal;
 use crate::model::{Change, Entries, Model};
 use crate::random_options::{
     random_db_changes, random_db_options, random_family_changes, random_family_options,
+    random_flat_family_options,
 };
 use behind::Touched;
 use ironstone::options::DbOptions;
 use ironstone::{
     Code, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, CompactionStyle,
-    Db, DbIterator, FlushOptions, ReadOptions, SliceTransform, Snapshot, WriteBatch, WriteOptions,
+    Db, DbIterator, FlushOptions, ReadOptions, SliceTransform, Snapshot, TableFormat, WriteBatch,
+    WriteOptions,
 };
 use ironstone_vfs::Env;
 use rand::rngs::StdRng;
@@ -35,6 +37,8 @@ pub struct RandomRun {
     db: Option<Db>,
     db_options: DbOptions,
     families: BTreeMap<String, ColumnFamilyOptions>,
+    /// Those that never have range tombstones, nor files from outside: their tables may be plain.
+    flat: BTreeSet<String>,
     model: Model,
     /// Each with what the database held, and what had been written by then.
     snapshots: Vec<(Snapshot, Model, Touched)>,
@@ -58,7 +62,9 @@ impl RandomRun {
     pub fn new(seed: u64, env: Env, dir: impl Into<PathBuf>) -> Result<Self, Failure> {
         let mut rng = StdRng::seed_from_u64(seed);
         let db_options = random_db_options(&mut rng, &env);
-        let families = BTreeMap::from([("default".to_owned(), random_family_options(&mut rng))]);
+        let mut flat = BTreeSet::new();
+        let options = new_family_options(&mut rng, &mut flat, "default");
+        let families = BTreeMap::from([("default".to_owned(), options)]);
         let key_count = *[20, 200, 1000].choose(&mut rng).expect("not empty");
         let mut run = Self {
             rng,
@@ -67,6 +73,7 @@ impl RandomRun {
             db: None,
             db_options,
             families,
+            flat,
             model: Model::new(),
             snapshots: Vec::new(),
             put_once: BTreeSet::new(),
@@ -94,7 +101,10 @@ impl RandomRun {
         let last = self.trace.len().saturating_sub(12);
         let mut text = failure.to_owned();
         for (name, options) in &self.families {
-            let table = options.table.to_string();
+            let table = match options.table_format {
+                TableFormat::BlockBased => options.table.to_string(),
+                _ => options.to_string(),
+            };
             write!(
                 text,
                 "\n{name}: {:?}, in place {}, {:?}, prefix {:?}, {} levels, dynamic {}, {}, {table}",
@@ -196,7 +206,11 @@ impl RandomRun {
             self.note(|| format!("set_db_options {changes:?}"));
             self.db().set_db_options(&changes)
         } else {
-            let (name, changes) = (self.any_family(), random_family_changes(&mut self.rng));
+            let (name, mut changes) = (self.any_family(), random_family_changes(&mut self.rng));
+            // Iterators would leave range tombstones.
+            changes.retain(|(option, _)| {
+                !self.flat.contains(&name) || *option != "min_tombstones_for_range_conversion"
+            });
             self.note(|| format!("set_options of {name} {changes:?}"));
             let cf = self.family(&name);
             let before = self.db().column_family_options(&cf);
@@ -237,7 +251,7 @@ impl RandomRun {
         let change = match self.rng.random_range(0..100) {
             0..25 => Change::Delete(family, key),
             25..45 => Change::Append(family, key, format!("{}", self.rng.random_range(0..1000)).into_bytes()),
-            45..47 => {
+            45..47 if !self.flat.contains(&family) => {
                 let mut range = [key, self.key()];
                 range.sort();
                 let [begin, mut end] = range;
@@ -526,7 +540,10 @@ impl RandomRun {
             self.families.iter().map(|(name, options)| (name.clone(), options.num_levels)).collect();
         for (name, options) in &mut self.families {
             let behind = options.cf_allow_ingest_behind && self.rng.random_bool(0.8);
-            *options = random_family_options(&mut self.rng);
+            *options = match self.flat.contains(name) {
+                true => random_flat_family_options(&mut self.rng),
+                false => random_family_options(&mut self.rng),
+            };
             options.cf_allow_ingest_behind |= behind && options.compaction_style != CompactionStyle::Fifo;
             let least = if options.cf_allow_ingest_behind { 3 } else { 1 };
             options.num_levels = options.num_levels.max(levels[name]).max(least);
@@ -588,7 +605,7 @@ impl RandomRun {
         }
         let name = format!("family{}", self.next_family);
         self.next_family += 1;
-        let options = random_family_options(&mut self.rng);
+        let options = new_family_options(&mut self.rng, &mut self.flat, &name);
         self.note(|| format!("create {name}"));
         self.db().create_column_family(&name, &options).map_err(|error| format!("create: {error}"))?;
         self.touched.create(&name, &options);
@@ -814,6 +831,15 @@ pub fn compare(mut iter: DbIterator, model: &Model, family: &str) -> Result<(), 
         }
         more = iter.prev().map_err(|error| format!("scan: {error}"))?;
     }
+}
+
+/// Options of a new column family, which may be noted as one of `flat`.
+fn new_family_options(rng: &mut StdRng, flat: &mut BTreeSet<String>, name: &str) -> ColumnFamilyOptions {
+    if !rng.random_bool(0.25) {
+        return random_family_options(rng);
+    }
+    flat.insert(name.to_owned());
+    random_flat_family_options(rng)
 }
 
 /// Key number `number`: some are prefixes of others, one is empty, lengths differ.
