@@ -3,7 +3,7 @@
 //! ```text
 //! hash64   XXPH3: filters (format_version >= 5), partitioning of keys. A fork of a preview of XXH3:
 //!          no length gives the same value as XXH3
-//! hash32   Murmur-1 like: legacy bloom filters (seed 0xbc9f1d34), data block hash index (seed 397)
+//! hash32   Murmur-1 like: legacy bloom filters (seed 0xbc9f1d34), data block hash index and plain tables (seed 397)
 //! xxh32, xxh64, xxh3_64: the published XXH functions, seed 0: block checksums
 //! ```
 //! Format reference: docs/format/checksums.md, "Hashes".
@@ -45,6 +45,26 @@ pub fn hash32(data: &[u8], seed: u32) -> u32 {
         hash ^= hash >> 24;
     }
     hash
+}
+
+/// MurmurHash64A of `data`: what cuckoo tables that were written on x86-64 use.
+pub fn murmur64a(data: &[u8], seed: u32) -> u64 {
+    const MULTIPLIER: u64 = 0xc6a4_a793_5bd1_e995;
+    const SHIFT: u32 = 47;
+    let mut hash = u64::from(seed) ^ (data.len() as u64).wrapping_mul(MULTIPLIER);
+    let (words, rest) = data.as_chunks::<8>();
+    for word in words {
+        let mut word = u64::from_le_bytes(*word).wrapping_mul(MULTIPLIER);
+        word = (word ^ word >> SHIFT).wrapping_mul(MULTIPLIER);
+        hash = (hash ^ word).wrapping_mul(MULTIPLIER);
+    }
+    if !rest.is_empty() {
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        hash = (hash ^ u64::from_le_bytes(last)).wrapping_mul(MULTIPLIER);
+    }
+    hash = (hash ^ hash >> SHIFT).wrapping_mul(MULTIPLIER);
+    hash ^ hash >> SHIFT
 }
 
 /// XXPH3 of `data`: what full filters and the hash-based parts of newer formats call the 64-bit hash.

@@ -11,6 +11,8 @@ const IRONSTONE: Driver = Driver::Ironstone(env!("CARGO_BIN_EXE_ironstone_driver
 const WORKLOAD: Workload = Workload { seed: 71, cfs: 2, keys: 300 };
 const PLAIN_MAGIC: u64 = 0x4f34_18eb_7a8f_13b8;
 
+const CUCKOO_MAGIC: u64 = 0x9267_89d0_c5f1_7873;
+
 const PLAIN: [&str; 6] = [
     "prefix_extractor=rocksdb.FixedPrefix.9;table_factory={id=PlainTable;}",
     "prefix_extractor=rocksdb.CappedPrefix.10;table_factory={id=PlainTable;store_index_in_file=true;}",
@@ -66,11 +68,11 @@ fn in_turn(theirs: Driver, writers: [Driver; 2], after: &str, options: Options<'
     assert!(tables_with(&scratch.db(), PLAIN_MAGIC) > 0);
 }
 
-/// Runs RocksDB's own benchmark over plain tables; `None` if it is not installed.
+/// Runs RocksDB's own benchmark; `None` if it is not installed.
 fn db_bench(dir: &Path, flags: &[&str]) -> Option<String> {
     let mut arguments = vec![format!("--db={}", dir.display())];
     let fixed = "--num=2000 --value_size=50 --key_size=16 --compression_type=none --allow_concurrent_memtable_write=0 \
-                 --write_buffer_size=100000 --use_plain_table=1 --mmap_read=1 --cache_size=1000000";
+                 --write_buffer_size=100000 --mmap_read=1 --cache_size=1000000";
     arguments.extend(fixed.split(' ').chain(flags.iter().copied()).map(str::to_owned));
     let (succeeded, output) = tool("db_bench", &arguments)?;
     assert!(succeeded, "{output}");
@@ -80,8 +82,13 @@ fn db_bench(dir: &Path, flags: &[&str]) -> Option<String> {
 #[test]
 fn a_database_of_db_bench_is_read_and_goes_on() {
     let scratch = Scratch::new();
-    let by_prefix =
-        ["--prefix_size=8", "--keys_per_prefix=10", "--memtablerep=prefix_hash", "--hash_bucket_count=100"];
+    let by_prefix = [
+        "--use_plain_table=1",
+        "--prefix_size=8",
+        "--keys_per_prefix=10",
+        "--memtablerep=prefix_hash",
+        "--hash_bucket_count=100",
+    ];
     let write = [&["--benchmarks=filluniquerandom,waitforcompaction"], &by_prefix[..]].concat();
     if db_bench(&scratch.db(), &write).is_none() {
         return;
@@ -118,4 +125,68 @@ fn a_database_of_db_bench_is_read_and_goes_on() {
     let read = [&["--benchmarks=readseq", "--use_existing_db=1"], &by_prefix[..]].concat();
     let output = db_bench(&copy.db(), &read).expect("it ran a moment ago");
     assert!(output.contains("readseq"), "{output}");
+}
+
+#[test]
+fn cuckoo_tables_go_both_ways() {
+    let scratch = Scratch::new();
+    let flags = ["--use_cuckoo_table=1", "--memtablerep=skip_list", "--identity_as_first_hash=0"];
+    let write = [&["--benchmarks=filluniquerandom,waitforcompaction"], &flags[..]].concat();
+    if db_bench(&scratch.db(), &write).is_none() {
+        return;
+    }
+    assert!(tables_with(&scratch.db(), CUCKOO_MAGIC) > 0);
+    let read = |expected: usize, db: &ironstone::Db| {
+        let mut iter = db.iter().expect("an iterator");
+        let (mut more, mut count) = (iter.seek_to_first().expect("no damage"), 0);
+        while more {
+            let (key, value) = iter.key().zip(iter.value()).expect("it stands on one");
+            assert_eq!(db.get(key).expect("no damage").as_deref(), Some(value));
+            count += 1;
+            more = iter.next().expect("no damage");
+        }
+        assert_eq!(count, expected);
+    };
+    // Ours, over all of it: overwritten, deleted, compacted.
+    let options =
+        ironstone::Options::from_string("table_factory=CuckooTable;write_buffer_size=40000").expect("known");
+    let db = ironstone::Db::open(&options, scratch.db()).expect("it opens");
+    read(2000, &db);
+    let keys: Vec<Vec<u8>> = {
+        let mut iter = db.iter().expect("an iterator");
+        let mut keys = Vec::new();
+        let mut more = iter.seek_to_first().expect("no damage");
+        while more {
+            keys.push(iter.key().expect("it stands on one").to_vec());
+            more = iter.next().expect("no damage");
+        }
+        keys
+    };
+    for (number, key) in keys.iter().enumerate() {
+        match number % 4 {
+            0 => db.delete(key).expect("deleted"),
+            1 => db.put(key, [b'v'; 50]).expect("put"),
+            _ => {}
+        }
+    }
+    db.flush().expect("flushed");
+    db.compact_range(&Default::default(), db.default_column_family(), None, None).expect("compacted");
+    for key in keys.iter().step_by(4).take(30) {
+        db.put(key, [b'w'; 50]).expect("put");
+    }
+    db.flush().expect("flushed");
+    read(1530, &db);
+    db.close().expect("closed");
+    assert!(tables_with(&scratch.db(), CUCKOO_MAGIC) > 1);
+    // RocksDB finds what is there, by single reads and by a walk. (It has no way back in cuckoo tables.)
+    let options = Options { db: "allow_mmap_reads=true", cf: "table_factory={id=CuckooTable;}" };
+    let workload = Workload { seed: 1, cfs: 1, keys: 1 };
+    let Some(theirs) = ran(Driver::RocksDb7.dump_forward(&scratch.db(), workload, options)) else { return };
+    let ours = ran(IRONSTONE.dump(&scratch.db(), workload, options)).expect("Ironstone is here");
+    assert!(theirs.contains("count=1530"), "{theirs}");
+    assert_eq!(theirs, without_way_back(&ours));
+    let read = [&["--benchmarks=readseq,readrandom", "--use_existing_db=1"], &flags[..]].concat();
+    let output = db_bench(&scratch.db(), &read).expect("it ran a moment ago");
+    let found = output.lines().find(|line| line.starts_with("readrandom")).expect("it ran");
+    assert!(found.contains(" of 2000 found") && !found.contains("(0 of"), "{output}");
 }

@@ -109,6 +109,7 @@ impl ColumnFamilyOptions {
         Ok(TableOptions {
             format: self.table_format,
             plain: self.plain_table.layer(),
+            cuckoo: self.cuckoo_table.layer(),
             comparator: self.comparator.clone(),
             prefix_extractor: self.prefix_extractor.clone(),
             block_size: table.block_size,

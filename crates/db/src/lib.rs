@@ -90,8 +90,8 @@ pub use listener::{
 };
 pub use option_change_migration::{option_change_migration, option_change_migration_of};
 pub use options::{
-    BlockBasedTableOptions, ColumnFamilyOptions, DbOptions, FifoCompactionOptions, Goal, Options,
-    PlainTableOptions, UniversalCompactionOptions,
+    BlockBasedTableOptions, ColumnFamilyOptions, CuckooTableOptions, DbOptions, FifoCompactionOptions, Goal,
+    Options, PlainTableOptions, UniversalCompactionOptions,
 };
 pub use read::db_iterator::{DbIterator, Entries};
 pub use read::multi_cf_iterator::MultiCfIterator;

@@ -33,7 +33,7 @@ pub use db_options::{DbOptions, HOST_NAME, Logger};
 pub use file::{LoadOptions, OptionsFile};
 pub use spec::{Change, Kept, OptionSpec, OptionStruct, Since, Status};
 pub use style_options::{FifoCompactionOptions, UniversalCompactionOptions};
-pub use table_options::{BlockBasedTableOptions, PlainTableOptions};
+pub use table_options::{BlockBasedTableOptions, CuckooTableOptions, PlainTableOptions};
 pub(crate) use text::set_by_rules;
 pub use text::{OptionError, SetRules};
 pub use validation::validate;
@@ -87,7 +87,7 @@ macro_rules! text_access {
         }
     )* };
 }
-text_access! { DbOptions, ColumnFamilyOptions, BlockBasedTableOptions, PlainTableOptions }
+text_access! { DbOptions, ColumnFamilyOptions, BlockBasedTableOptions, PlainTableOptions, CuckooTableOptions }
 
 impl Options {
     /// Defaults, changed by an option string over the names of both structs.
@@ -149,6 +149,12 @@ impl fmt::Display for PlainTableOptions {
     }
 }
 
+impl fmt::Display for CuckooTableOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_pairs(self, f)
+    }
+}
+
 impl fmt::Display for ColumnFamilyOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_pairs(self, f)?;
@@ -157,6 +163,7 @@ impl fmt::Display for ColumnFamilyOptions {
             TableFormat::BlockBased => Ok(()),
             // Named last, it is the one that is written.
             TableFormat::Plain => write!(f, "plain_table_factory={{{}}};", self.plain_table),
+            TableFormat::Cuckoo => write!(f, "table_factory={{id=CuckooTable;{}}};", self.cuckoo_table),
         }
     }
 }
@@ -176,7 +183,7 @@ macro_rules! debug_by_display {
         }
     )* };
 }
-debug_by_display! { DbOptions, ColumnFamilyOptions, BlockBasedTableOptions, PlainTableOptions, Options }
+debug_by_display! { DbOptions, ColumnFamilyOptions, BlockBasedTableOptions, PlainTableOptions, CuckooTableOptions, Options }
 
 #[cfg(test)]
 mod tests;

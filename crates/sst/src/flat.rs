@@ -173,6 +173,11 @@ impl FlatFile {
         Ok(Some(bytes))
     }
 
+    /// Where the properties are.
+    pub fn properties_at(&self) -> u64 {
+        find(&self.metaindex, "rocksdb.properties").map_or(0, |at| at.offset)
+    }
+
     /// An error at `offset` of the file.
     #[cold]
     pub fn corrupt(&self, offset: u64, what: impl std::fmt::Display) -> Error {

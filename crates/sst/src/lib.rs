@@ -9,6 +9,7 @@ pub mod block;
 pub mod block_builder;
 pub mod builder;
 pub mod cached_block;
+pub mod cuckoo;
 pub mod file_checksum;
 pub mod filter;
 pub mod filter_block;
@@ -32,6 +33,7 @@ pub mod unique_id;
 
 pub use builder::BuiltTable;
 pub use cached_block::{BlockCache, CachedBlock, PinnedBytes};
+pub use cuckoo::CuckooOptions;
 pub use file_checksum::{
     FileChecksum, FileChecksumContext, FileChecksumGenCrc32cFactory, FileChecksumGenFactory,
     FileChecksumGenerator,

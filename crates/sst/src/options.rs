@@ -1,6 +1,7 @@
 //! What a table is built with, and how it is opened and read.
 
 use crate::cached_block::BlockCache;
+use crate::cuckoo::CuckooOptions;
 use crate::file_checksum::FileChecksumGenFactory;
 use crate::filter::FilterPolicy;
 use crate::plain::PlainOptions;
@@ -88,6 +89,8 @@ pub struct TableOptions {
     pub format: TableFormat,
     /// How plain tables are written and read.
     pub plain: PlainOptions,
+    /// How cuckoo tables are written.
+    pub cuckoo: CuckooOptions,
     /// The order of the user keys.
     pub comparator: UserComparator,
     /// Which part of a key the prefix filter and the hash index use.
@@ -176,6 +179,7 @@ impl Default for TableOptions {
         Self {
             format: TableFormat::BlockBased,
             plain: PlainOptions::default(),
+            cuckoo: CuckooOptions::default(),
             comparator: UserComparator::Bytewise,
             prefix_extractor: None,
             block_size: 4096,

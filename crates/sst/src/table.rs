@@ -6,6 +6,7 @@
 
 use crate::builder::{BlockBasedBuilder, BuiltTable};
 use crate::cached_block::PinnedBytes;
+use crate::cuckoo;
 use crate::file_checksum::watched;
 use crate::filter_block::{KeyHash, PointTarget};
 use crate::flat::{self, FlatBuilder, FlatFile, FlatIter, FlatTable};
@@ -36,6 +37,8 @@ pub enum TableFormat {
     BlockBased,
     /// Entries one after the other, as [`plain`] says.
     Plain,
+    /// A hash table of entries, as [`cuckoo`] says.
+    Cuckoo,
 }
 
 impl TableFormat {
@@ -43,23 +46,30 @@ impl TableFormat {
     fn of_tail(tail: &[u8]) -> Self {
         match tail.last_chunk::<8>().map(|magic| u64::from_le_bytes(*magic)) {
             Some(plain::MAGIC | plain::LEGACY_MAGIC) => Self::Plain,
+            Some(cuckoo::MAGIC) => Self::Cuckoo,
             _ => Self::BlockBased,
         }
     }
 
     /// The format that RocksDB's table factory of that name writes.
     pub fn of_name(name: &str) -> Option<Self> {
-        [Self::BlockBased, Self::Plain].into_iter().find(|format| format.name() == name)
+        [Self::BlockBased, Self::Plain, Self::Cuckoo].into_iter().find(|format| format.name() == name)
     }
     /// Whether its tables can hold range tombstones.
     pub const fn has_range_tombstones(self) -> bool {
         matches!(self, Self::BlockBased)
+    }
+    /// Whether its tables can hold one entry of each key alone, a value or a tombstone: no merge operands, no single deletes, and
+    /// nothing for reads at snapshots.
+    pub const fn has_one_entry_per_key(self) -> bool {
+        matches!(self, Self::Cuckoo)
     }
     /// The name of RocksDB's table factory: `BlockBasedTable`, ...
     pub const fn name(self) -> &'static str {
         match self {
             Self::BlockBased => "BlockBasedTable",
             Self::Plain => "PlainTable",
+            Self::Cuckoo => "CuckooTable",
         }
     }
 }
@@ -118,6 +128,10 @@ impl TableReader {
             TableFormat::Plain => {
                 let file = FlatFile::open(&*file, file_size, &options, TableFormat::Plain)?;
                 Format::Flat(plain::open(file, &options)?)
+            }
+            TableFormat::Cuckoo => {
+                let file = FlatFile::open(&*file, file_size, &options, TableFormat::Cuckoo)?;
+                Format::Flat(cuckoo::open(file, &options)?)
             }
         };
         Ok(Self { format })
@@ -457,6 +471,10 @@ impl TableBuilder {
             TableFormat::Plain => {
                 let (file, checksum) = watched(file, options.file_checksum.as_ref());
                 AnyBuilder::Flat(plain::builder(options, flat::FlatWriter::new(file, checksum))?)
+            }
+            TableFormat::Cuckoo => {
+                let (file, checksum) = watched(file, options.file_checksum.as_ref());
+                AnyBuilder::Flat(cuckoo::builder(options, flat::FlatWriter::new(file, checksum))?)
             }
         };
         Ok(Self { builder })

@@ -93,7 +93,39 @@ public class MakeGolden {
     table(out, name, options("", more).setTableFormatConfig(config).setAllowMmapReads(true));
   }
 
+  // Its own entries: a cuckoo table has one for each key, all keys of one length and all values, and no merge operands.
+  static void cuckoo(Path out, String name, String config, boolean last) throws Exception {
+    Path dir = Files.createTempDirectory("golden");
+    Properties properties = new Properties();
+    properties.setProperty("table_factory", "{id=CuckooTable;" + config + "}");
+    ColumnFamilyOptions cf = ColumnFamilyOptions.getColumnFamilyOptionsFromProps(properties);
+    if (cf == null) throw new IllegalArgumentException(config);
+    try (Options options = new Options(new DBOptions().setCreateIfMissing(true).setAllowMmapReads(true), cf);
+         RocksDB db = RocksDB.open(options, dir.toString())) {
+      for (int i = 0; i < KEYS; i++) {
+        if (i % 10 == 3 && !last) db.delete(bytes(key(i)));
+        else db.put(bytes(key(i)), bytes(String.format("value%03d", i)));
+      }
+      try (FlushOptions flush = new FlushOptions().setWaitForFlush(true)) {
+        db.flush(flush);
+      }
+      if (last) {
+        CompactRangeOptions force = new CompactRangeOptions()
+            .setBottommostLevelCompaction(CompactRangeOptions.BottommostLevelCompaction.kForce);
+        db.compactRange(db.getDefaultColumnFamily(), null, null, force);
+      }
+    }
+    File[] tables = dir.toFile().listFiles((d, n) -> n.endsWith(".sst"));
+    Arrays.sort(tables);
+    Files.copy(tables[tables.length - 1].toPath(), out.resolve(name + ".sst"), StandardCopyOption.REPLACE_EXISTING);
+  }
+
   static void flat(Path out) throws Exception {
+    cuckoo(out, "cuckoo", "", false);
+    cuckoo(out, "cuckoo-last-level", "", true);
+    cuckoo(out, "cuckoo-identity", "identity_as_first_hash=true;cuckoo_block_size=2", false);
+    cuckoo(out, "cuckoo-powers",
+        "use_module_hash=false;hash_table_ratio=0.6;cuckoo_block_size=1;max_search_depth=5", true);
     String prefix = "prefix_extractor=fixed:4";
     plain(out, "plain", new PlainTableConfig(), prefix);
     plain(out, "plain-fixed-keys", new PlainTableConfig().setKeySize(12), prefix);

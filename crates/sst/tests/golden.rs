@@ -123,7 +123,7 @@ fn options_for(name: &str) -> TableOptions {
 }
 
 fn is_standard(name: &str) -> bool {
-    !["db_bench", "external", "leveldb", "separated"].iter().any(|other| name.starts_with(other))
+    !["cuckoo", "db_bench", "external", "leveldb", "separated"].iter().any(|other| name.starts_with(other))
 }
 
 #[test]
@@ -201,6 +201,23 @@ fn what_plain_tables_of_rocksdb_store_is_used() {
             .filter(|i| reader.may_match(&ReadContext::default(), format!("x{i:02}/").as_bytes()).unwrap());
         let passes = strangers.count();
         assert!(passes < 50 || name == "plain-prefix-stored.sst", "{name}: {passes} of 1000");
+    }
+}
+
+#[test]
+fn cuckoo_tables_of_rocksdb_are_read() {
+    for name in tables(|name| name.starts_with("cuckoo")) {
+        let reader = open(&name, TableOptions::default()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(reader.format(), TableFormat::Cuckoo);
+        let is_last = ["cuckoo-last-level.sst", "cuckoo-powers.sst"].contains(&name.as_str());
+        let entry = |i: u64| {
+            let is_tombstone = i % 10 == 3 && !is_last;
+            let value_type = if is_tombstone { ValueType::Deletion } else { ValueType::Value };
+            let sequence = SequenceNumber(if is_last { 0 } else { i + 1 });
+            let value = if is_tombstone { Vec::new() } else { format!("value{i:03}").into_bytes() };
+            (InternalKeyBuf::new(key(i).as_bytes(), sequence, value_type), value)
+        };
+        check(&name, &reader, &(0..200).map(entry).collect());
     }
 }
 

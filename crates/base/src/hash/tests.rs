@@ -13,6 +13,21 @@ pub(crate) fn sample(len: usize) -> Vec<u8> {
 }
 
 #[test]
+fn murmur64a_is_what_rocksdb_computes() {
+    let expected = [
+        ("", 0x0000_0000_0000_0000, 0x765a_0209_bdce_32e7),
+        ("a", 0x0717_17d2_d36b_6b11, 0x158c_faf9_d798_5c96),
+        ("abcdefg", 0x241a_a52b_0a62_005d, 0xc4e7_b6aa_add9_16b8),
+        ("abcdefgh", 0xafdb_0257_ff41_aa98, 0x9318_53cf_7ca9_9351),
+        ("abcdefghijk", 0xfeff_07a1_8c72_6536, 0x8db7_97ba_0ffd_25bd),
+    ];
+    for (text, with_zero, with_seed) in expected {
+        assert_eq!(murmur64a(text.as_bytes(), 0), with_zero, "{text}");
+        assert_eq!(murmur64a(text.as_bytes(), 816_922_183), with_seed, "{text}");
+    }
+}
+
+#[test]
 fn hash64_is_what_rocksdb_computes() {
     // (length, with seed 0, with the seed below)
     const SEED: u64 = 0x9e37_79b9_7f4a_7c15;

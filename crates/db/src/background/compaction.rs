@@ -240,7 +240,7 @@ fn rewrite(
     let _compacting = engine.statistics.is_some().then(|| IoActivity::Compaction.begin());
     let started = engine.env.clock.monotonic_nanos();
     log_start(engine, job_id, data, plan);
-    let snapshots = engine.snapshots.sequences();
+    let snapshots = engine.snapshots_of(data);
     let (settings, options) = (data.settings(), engine.options.load_full());
     let build = build_options(data, &settings, &engine.db_id, &engine.session_id, &options);
     let next_number = || engine.new_file_number();

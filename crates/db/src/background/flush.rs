@@ -329,7 +329,7 @@ fn write_table(engine: &Engine, job_id: u64, taken: &Taken, operation: &Operatio
     };
     engine.listeners.tell(|listener| listener.on_flush_begin(&info));
     // The list is read after the wait: a snapshot taken later sees at least all of these memtables.
-    let snapshots = engine.snapshots.sequences();
+    let snapshots = engine.snapshots_of(data);
     let job = FlushOf {
         env: &engine.env,
         paths: &data.paths(),

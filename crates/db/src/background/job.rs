@@ -8,7 +8,7 @@ use crate::settings::Settings;
 use crate::table_cache::TableOpener;
 use crate::table_paths::TablePaths;
 use ironstone_base::sync::Arc;
-use ironstone_base::{FileNumber, Result};
+use ironstone_base::{FileNumber, Result, SequenceNumber};
 use ironstone_compaction::{OutputFiles, TableFileCreationReason, TableSource};
 use ironstone_sst::{BuildOptions, TableReader};
 use ironstone_version::FileMetaData;
@@ -122,6 +122,14 @@ impl Engine {
             self.options().sst_file_manager.as_ref().map(|manager| manager.check_space())
         {
             self.stop_writes(&mut self.state.lock(), error, reason);
+        }
+    }
+
+    /// The snapshots that tables of `data` are to keep entries for: those that may be read at.
+    pub(crate) fn snapshots_of(&self, data: &ColumnFamilyData) -> Vec<SequenceNumber> {
+        match data.settings().options.table_format.has_one_entry_per_key() {
+            true => Vec::new(),
+            false => self.snapshots.sequences(),
         }
     }
 

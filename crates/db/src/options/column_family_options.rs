@@ -2,7 +2,7 @@
 
 use super::spec::option_struct;
 use super::style_options::{FifoCompactionOptions, UniversalCompactionOptions};
-use super::table_options::{BlockBasedTableOptions, PlainTableOptions};
+use super::table_options::{BlockBasedTableOptions, CuckooTableOptions, PlainTableOptions};
 use crate::inplace_callback::InplaceCallback;
 use crate::table_paths::DbPath;
 use ironstone_base::sync::Arc;
@@ -230,6 +230,8 @@ option_struct! {
         table: BlockBasedTableOptions = BlockBasedTableOptions::default();
         /// The options of plain tables.
         plain_table: PlainTableOptions = PlainTableOptions::default();
+        /// The options of cuckoo tables.
+        cuckoo_table: CuckooTableOptions = CuckooTableOptions::default();
     }
 }
 

@@ -124,6 +124,7 @@ impl OptionsFile {
             match options.table_format {
                 TableFormat::BlockBased => write_section(&mut out, &options.table),
                 TableFormat::Plain => write_section(&mut out, &options.plain_table),
+                TableFormat::Cuckoo => write_section(&mut out, &options.cuckoo_table),
             }
         }
         let checksum = crc32c(out.as_bytes());
@@ -313,6 +314,7 @@ impl Parser<'_> {
                 match format {
                     TableFormat::BlockBased => text::set_by_rules(&mut family.table, name, value, rules),
                     TableFormat::Plain => text::set_by_rules(&mut family.plain_table, name, value, rules),
+                    TableFormat::Cuckoo => text::set_by_rules(&mut family.cuckoo_table, name, value, rules),
                 }
             }
         };

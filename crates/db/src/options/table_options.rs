@@ -6,8 +6,8 @@ use super::{ColumnFamilyOptions, OptionStruct};
 use ironstone_base::checksum::ChecksumKind;
 use ironstone_base::sync::Arc;
 use ironstone_sst::{
-    BlockCache, DataBlockIndexType, FilterPolicy, IndexShortening, IndexType, PlainEncoding, PlainOptions,
-    SimCache, TableFormat,
+    BlockCache, CuckooOptions, DataBlockIndexType, FilterPolicy, IndexShortening, IndexType, PlainEncoding,
+    PlainOptions, SimCache, TableFormat,
 };
 
 option_struct! {
@@ -136,6 +136,41 @@ option_struct! {
     fields {}
 }
 
+option_struct! {
+    /// Options of cuckoo tables: hash tables of buckets of one length, so all keys of a column family have one length, and so
+    /// have all values; a flush that meets another fails. For databases that memory holds and that are read by single keys: an
+    /// open table is in memory as a whole, nothing is compressed or has a checksum, and the first iterator over a table sorts it.
+    /// A table holds one entry of a key, a value or a tombstone: merges, single deletes, `delete_range` and reads at snapshots are
+    /// `NotSupported`. Names, meanings and defaults are RocksDB's.
+    pub struct CuckooTableOptions, "CuckooTable";
+    built {
+        /// Entries per bucket, above 0 and at most 1.
+        hash_table_ratio: f64 = 0.9, Fixed, V7;
+        /// How many keys are moved at most to make room for one.
+        max_search_depth: u32 = 100, Fixed, V7;
+        /// So many buckets in a row are tried for each hash.
+        cuckoo_block_size: u32 = 5, Fixed, V7;
+        /// The first hash of a key is its first 8 bytes; keys have to have so many.
+        identity_as_first_hash: bool = false, Fixed, V7;
+        /// Tables have as many buckets as they need, and not a power of two.
+        use_module_hash: bool = true, Fixed, V7;
+    }
+    rows {}
+    fields {}
+}
+
+impl CuckooTableOptions {
+    pub(crate) fn layer(&self) -> CuckooOptions {
+        CuckooOptions {
+            hash_table_ratio: self.hash_table_ratio,
+            max_search_depth: self.max_search_depth,
+            cuckoo_block_size: self.cuckoo_block_size,
+            identity_as_first_hash: self.identity_as_first_hash,
+            use_module_hash: self.use_module_hash,
+        }
+    }
+}
+
 impl PlainTableOptions {
     pub(crate) fn layer(&self) -> PlainOptions {
         PlainOptions {
@@ -159,6 +194,7 @@ impl ColumnFamilyOptions {
         match format {
             TableFormat::BlockBased => self.table = changed(&self.table, &pairs)?,
             TableFormat::Plain => self.plain_table = changed(&self.plain_table, &pairs)?,
+            TableFormat::Cuckoo => self.cuckoo_table = changed(&self.cuckoo_table, &pairs)?,
         }
         self.table_format = format;
         Ok(())
@@ -171,6 +207,7 @@ impl ColumnFamilyOptions {
         match format {
             TableFormat::BlockBased => self.table = changed(&self.table, &pairs)?,
             TableFormat::Plain => self.plain_table = changed(&self.plain_table, &pairs)?,
+            TableFormat::Cuckoo => self.cuckoo_table = changed(&self.cuckoo_table, &pairs)?,
         }
         self.table_format = format;
         Ok(())

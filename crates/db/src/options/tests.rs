@@ -270,6 +270,17 @@ fn the_table_factory_has_a_section_of_its_own() {
     let file = OptionsFile::parse(Path::new("O"), text.as_bytes(), &LoadOptions::default()).unwrap();
     assert_eq!(file.column_families[0].1.to_string(), options.to_string());
 
+    let cuckoo = "table_factory={id=CuckooTable;hash_table_ratio=0.5;use_module_hash=false}";
+    let cuckoo = ColumnFamilyOptions::from_string(cuckoo).unwrap();
+    assert_eq!((cuckoo.table_format, cuckoo.cuckoo_table.hash_table_ratio), (TableFormat::Cuckoo, 0.5));
+    assert_eq!(
+        ColumnFamilyOptions::from_string(&cuckoo.to_string()).unwrap().to_string(),
+        cuckoo.to_string()
+    );
+    let text = OptionsFile::to_text(&DbOptions::default(), [("default", &cuckoo)]);
+    let file = OptionsFile::parse(Path::new("O"), text.as_bytes(), &LoadOptions::default()).unwrap();
+    assert_eq!(file.column_families[0].1.to_string(), cuckoo.to_string());
+
     // Whoever names the other kind gets that.
     let mut options = options;
     options.set("block_based_table_factory", "{block_size=8k}").unwrap();
@@ -341,7 +352,7 @@ fn features_that_are_not_built_are_refused_by_name() {
         ("sst_partitioner_factory", "Mine", "SST partitioner Mine"),
         ("enable_blob_files", "true", "blob files"),
         ("compaction_filter", "Remove", "compaction filter Remove"),
-        ("table_factory", "CuckooTable", "table factory CuckooTable"),
+        ("table_factory", "Mine", "table factory Mine"),
         ("memtable_factory", "Mine", "memtable Mine"),
         ("block_based_table_factory", "{separate_key_value_in_data_block=true}", "keys and values apart"),
         ("comparator", "my.Comparator", "comparator"),
@@ -439,6 +450,7 @@ fn documentation_is_up_to_date() {
     section::<ColumnFamilyOptions>(&mut expected, "Column family (`CFOptions`)");
     section::<BlockBasedTableOptions>(&mut expected, "Tables (`TableOptions/BlockBasedTable`)");
     section::<PlainTableOptions>(&mut expected, "Plain tables (`TableOptions/PlainTable`)");
+    section::<CuckooTableOptions>(&mut expected, "Cuckoo tables (`TableOptions/CuckooTable`)");
     section::<UniversalCompactionOptions>(
         &mut expected,
         "Universal compaction (`compaction_options_universal`)",
@@ -469,6 +481,7 @@ fn tables_know_every_option_once() {
     assert_eq!(names::<ColumnFamilyOptions>(), 118);
     assert_eq!(names::<BlockBasedTableOptions>(), 48);
     assert_eq!(names::<PlainTableOptions>(), 8);
+    assert_eq!(names::<CuckooTableOptions>(), 5);
     assert_eq!(names::<UniversalCompactionOptions>(), 10);
     assert_eq!(names::<FifoCompactionOptions>(), 9);
     assert_eq!(names::<ironstone_sst::CompressionOptions>(), 11);

@@ -28,6 +28,8 @@ pub fn validate(db: &DbOptions, cf: &ColumnFamilyOptions) -> Result<()> {
     let unordered = is_true(db, "unordered_write");
     let (table, plain) = (&cf.table, &cf.plain_table);
     let is_plain = cf.table_format == TableFormat::Plain;
+    let is_cuckoo = cf.table_format == TableFormat::Cuckoo;
+    let ratio = cf.cuckoo_table.hash_table_ratio;
     let compressed = |kind: &CompressionKind| *kind != CompressionKind::None;
     let any_compression = if cf.compression_per_level.is_empty() {
         compressed(&cf.compression)
@@ -145,6 +147,18 @@ pub fn validate(db: &DbOptions, cf: &ColumnFamilyOptions) -> Result<()> {
         Rule {
             broken: plain.hash_table_ratio < 0.0 || plain.bloom_bits_per_key < 0,
             says: "PlainTable: hash_table_ratio and bloom_bits_per_key have to be 0 or more",
+        },
+        Rule {
+            broken: !(ratio > 0.0 && ratio <= 1.0),
+            says: "CuckooTable: hash_table_ratio has to be above 0, and at most 1",
+        },
+        Rule {
+            broken: is_cuckoo && cf.merge_operator.is_some(),
+            says: "CuckooTable and merge_operator exclude each other",
+        },
+        Rule {
+            broken: is_cuckoo && cf.comparator.different_bytes_may_be_equal(),
+            says: "CuckooTable needs a comparator to which different bytes are never equal",
         },
         Rule {
             broken: !(0..=100).contains(&table.block_size_deviation),

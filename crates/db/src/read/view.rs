@@ -71,13 +71,20 @@ impl Engine {
                 Err(Error::not_supported("snapshots of a secondary: the primary does not know of them"))
             }
             Some(snapshot) if snapshot.belongs_to(&self.snapshots) => {
-                match of.into_iter().find(|cf| cf.peek().mem.updates_in_place()) {
-                    None => Ok(snapshot.sequence()),
-                    Some(cf) => Err(Error::not_supported(format!(
-                        "snapshots of column family {:?}, which has inplace_update_support",
-                        cf.name
-                    ))),
+                let refuse = |cf: &ColumnFamilyData, why: &str| {
+                    let what = format!("snapshots of column family {:?}, which has {why}", cf.name);
+                    Err(Error::not_supported(what))
+                };
+                for cf in of {
+                    let view = cf.peek();
+                    if view.mem.updates_in_place() {
+                        return refuse(cf, "inplace_update_support");
+                    }
+                    if view.mem.table_format().has_one_entry_per_key() {
+                        return refuse(cf, "a table_factory that keeps one entry of each key");
+                    }
                 }
+                Ok(snapshot.sequence())
             }
             Some(_) => Err(Error::invalid_argument("the snapshot is of another database")),
         }

@@ -312,7 +312,7 @@ impl CommitPipeline {
         }
         let mut memtables = SmallVec::new();
         let mut in_place = false;
-        if targets.ranges || targets.merges {
+        if targets.ranges || targets.merges || targets.single_deletes {
             check_special(batch, &log.active)?;
         }
         for id in &targets.families {
@@ -748,6 +748,7 @@ struct Targets {
     families: SmallVec<[ColumnFamilyId; 2]>,
     merges: bool,
     ranges: bool,
+    single_deletes: bool,
 }
 
 /// Checks that every record can be read, and lists the column families.
@@ -756,9 +757,11 @@ fn targets(batch: &WriteBatch) -> Result<Targets> {
     let mut count = 0;
     for record in batch.iter() {
         let cf = match record? {
-            BatchRecord::Put { cf, .. }
-            | BatchRecord::Delete { cf, .. }
-            | BatchRecord::SingleDelete { cf, .. } => cf,
+            BatchRecord::Put { cf, .. } | BatchRecord::Delete { cf, .. } => cf,
+            BatchRecord::SingleDelete { cf, .. } => {
+                targets.single_deletes = true;
+                cf
+            }
             BatchRecord::Merge { cf, .. } => {
                 targets.merges = true;
                 cf
@@ -792,6 +795,14 @@ fn check_special(batch: &WriteBatch, active: &HashMap<ColumnFamilyId, Arc<DbMemT
             {
                 return Err(Error::not_supported(format!(
                     "merge into column family {}, which was opened without a merge_operator",
+                    cf.0
+                )));
+            }
+            BatchRecord::SingleDelete { cf, .. }
+                if active.get(&cf).is_some_and(|table| table.table_format().has_one_entry_per_key()) =>
+            {
+                return Err(Error::not_supported(format!(
+                    "single_delete in column family {}, whose table_factory has no single deletes",
                     cf.0
                 )));
             }

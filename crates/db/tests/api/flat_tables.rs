@@ -223,3 +223,98 @@ fn a_key_of_another_length_fails_the_flush_and_is_not_lost() {
     let db = disk.open_with(&options);
     assert_eq!(all(&db), "aa=1 long=2");
 }
+
+/// Options for cuckoo tables.
+fn cuckoo(disk: &Disk) -> Options {
+    let mut options = disk.options();
+    options.cf.table_format = TableFormat::Cuckoo;
+    options
+}
+
+/// Three overlapping rounds of keys and values of one length each.
+fn fill_fixed(db: &Db) {
+    for round in 0..3 {
+        for number in 0..100 {
+            let key = format!("key{number:03}");
+            match (number + round) % 4 {
+                0 => db.delete(&key).unwrap(),
+                1 => {}
+                _ => db.put(&key, format!("v{round}.{number:03}")).unwrap(),
+            }
+        }
+        db.flush().unwrap();
+    }
+}
+
+#[test]
+fn cuckoo_tables_answer_as_others_do() {
+    let disk = Disk::new();
+    let db = disk.open();
+    fill_fixed(&db);
+    let expected = all(&db);
+    for (use_module_hash, ratio) in [(true, 0.9), (false, 0.5)] {
+        let disk = Disk::new();
+        let mut options = cuckoo(&disk);
+        options.cf.cuckoo_table.use_module_hash = use_module_hash;
+        options.cf.cuckoo_table.hash_table_ratio = ratio;
+        let db = disk.open_with(&options);
+        fill_fixed(&db);
+        assert_eq!(all(&db), expected);
+        drop(db);
+        let db = disk.open_with(&options);
+        assert_eq!(all(&db), expected);
+        let mut back: Vec<&str> = expected.split(' ').collect();
+        back.reverse();
+        assert_eq!(backward(db.iter().unwrap()), back.join(" "));
+        rewrite_all(&db);
+        db.verify_checksum().unwrap();
+        for number in 0..100 {
+            let key = format!("key{number:03}");
+            let value = get(&db, &key);
+            assert_eq!(value != "-", expected.contains(&format!("{key}={value}")), "{key}={value}");
+        }
+        assert_eq!(all(&db), expected);
+        drop(db);
+        // And back to blocks.
+        let db = disk.open();
+        assert_eq!(all(&db), expected);
+        rewrite_all(&db);
+        assert_eq!(all(&db), expected);
+    }
+}
+
+#[test]
+fn what_cuckoo_tables_have_no_place_for_is_refused_before_it_is_written() {
+    let disk = Disk::new();
+    let options = cuckoo(&disk);
+    let mut merging = options.clone();
+    merging.cf.merge_operator = Some(merge_operators::string_append(","));
+    refused(disk.try_open(&merging), Code::InvalidArgument, "merge_operator");
+    let db = disk.open_with(&options);
+    db.put("aa", "1").unwrap();
+    refused(db.merge("aa", "2"), Code::NotSupported, "merge");
+    refused(db.single_delete("aa"), Code::NotSupported, "single_delete");
+    refused(db.delete_range("a", "b"), Code::NotSupported, "delete_range");
+    let at = ReadOptions { snapshot: Some(db.snapshot()), ..ReadOptions::default() };
+    refused(db.get_cf(&at, db.default_column_family(), "aa"), Code::NotSupported, "one entry of each key");
+    refused(db.iter_cf(&at, db.default_column_family()), Code::NotSupported, "one entry of each key");
+    // A snapshot that nobody may read at keeps no second entry of a key, which a table would have no place for.
+    db.put("aa", "3").unwrap();
+    db.flush().unwrap();
+    db.put("aa", "4").unwrap();
+    db.put("bb", "5").unwrap();
+    db.flush().unwrap();
+    rewrite_all(&db);
+    assert_eq!(all(&db), "aa=4 bb=5");
+}
+
+#[test]
+fn a_value_of_another_length_fails_the_flush_and_is_not_lost() {
+    let disk = Disk::new();
+    let db = disk.open_with(&cuckoo(&disk));
+    db.put("aa", "1").unwrap();
+    db.put("bb", "22").unwrap();
+    refused(db.flush(), Code::NotSupported, "a value of 2 bytes in a cuckoo table with values of 1");
+    drop(db);
+    assert_eq!(all(&disk.open()), "aa=1 bb=22");
+}

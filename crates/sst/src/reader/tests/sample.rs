@@ -87,7 +87,7 @@ pub fn table_options(rng: &mut SmallRng) -> TableOptions {
         comparator: match format {
             TableFormat::BlockBased => one_of(rng, &comparators),
             // The order by length tears the keys of a prefix apart, which the index of a plain table does not stand.
-            TableFormat::Plain => one_of(rng, &comparators[..3]),
+            _ => one_of(rng, &comparators[..3]),
         },
         prefix_extractor,
         block_size: one_of(rng, &[64, 300, 1024, 4096]),
