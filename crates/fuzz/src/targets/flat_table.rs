@@ -2,22 +2,28 @@
 //!
 //! ```text
 //! options  5 x u8   rows of a prefix per entry of the index, prefixes per bucket, bits of the filter, length of prefixes, flags:
-//!                   0 index in the file; 1 keys without their prefixes; 2 opened without the extractor; 3 full scan mode
+//!                   0 index in the file; 1 keys without their prefixes; 2 opened without the extractor; 3 full scan mode;
+//!                   4 a cuckoo table: 0 its first hash is the identity; 1 it has a power of two of buckets
 //! patches  (offset u16 | change u8) ...; then maybe a cut
 //! ```
 //! An undamaged table gives the right answers; a damaged one gives any, or errors that name it, and ends.
 
-use super::sst::{check_answers, entries};
+use super::sst::{Entries, check_answers, entries};
 use super::{Seed, Target, table_parts};
 use crate::input::Input;
 use crate::judge::check_error;
 use crate::table_image::{PATH, bytes_of, open};
-use ironstone_base::slice_transform;
 use ironstone_base::sync::Arc;
-use ironstone_sst::{BuildOptions, PlainEncoding, PlainOptions, TableFormat, TableOptions};
+use ironstone_base::{InternalKeyBuf, SequenceNumber, ValueType, slice_transform};
+use ironstone_sst::{BuildOptions, CuckooOptions, PlainEncoding, PlainOptions, TableFormat, TableOptions};
 
-pub(super) const TARGET: Target =
-    Target { name: "flat_table", what: "whole plain tables, damaged", run, seeds, mutations: 12_000 };
+pub(super) const TARGET: Target = Target {
+    name: "flat_table",
+    what: "whole plain and cuckoo tables, damaged",
+    run,
+    seeds,
+    mutations: 12_000,
+};
 
 fn options(input: &mut Input<'_>) -> (TableOptions, u8) {
     let index_sparseness = usize::from(input.byte() % 20);
@@ -35,8 +41,16 @@ fn options(input: &mut Input<'_>) -> (TableOptions, u8) {
         full_scan_mode: flags & 8 != 0,
         ..PlainOptions::default()
     };
+    let cuckoo = CuckooOptions {
+        hash_table_ratio: 0.1 + f64::from(bloom_bits_per_key) / 25.0,
+        cuckoo_block_size: index_sparseness as u32,
+        max_search_depth: prefix_len as u32 * 3,
+        identity_as_first_hash: flags & 1 != 0,
+        use_module_hash: flags & 2 == 0,
+    };
     let table = TableOptions {
-        format: TableFormat::Plain,
+        format: if flags & 16 != 0 { TableFormat::Cuckoo } else { TableFormat::Plain },
+        cuckoo,
         plain,
         prefix_extractor: has_prefixes.then(|| slice_transform::capped_prefix(prefix_len)),
         ..TableOptions::default()
@@ -44,10 +58,22 @@ fn options(input: &mut Input<'_>) -> (TableOptions, u8) {
     (table, flags)
 }
 
+/// Keys and values of one length each.
+fn fixed_entries() -> Entries {
+    let entry = |number: u64| {
+        let kind = if number % 7 == 6 { ValueType::Deletion } else { ValueType::Value };
+        let key = InternalKeyBuf::new(format!("key{number:06}").as_bytes(), SequenceNumber(number + 1), kind);
+        let value = if number % 7 == 6 { String::new() } else { format!("value {number:03}") };
+        (key, value.into_bytes())
+    };
+    (0..40).map(entry).collect()
+}
+
 fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let (table, flags) = options(&mut input);
-    let (table, entries) = (Arc::new(table), entries());
+    let table = Arc::new(table);
+    let entries = if table.format == TableFormat::Cuckoo { fixed_entries() } else { entries() };
     let pristine = bytes_of(BuildOptions::new(Arc::clone(&table)), &entries);
     let mut image = pristine.clone();
     while !input.is_empty() {
@@ -79,7 +105,7 @@ fn run(bytes: &[u8]) {
 
 fn seeds() -> Vec<Seed> {
     let mut seeds = Vec::new();
-    for flags in 0..16u8 {
+    for flags in 0..20u8 {
         let options = [3, flags % 4, 10, flags % 7, flags];
         let patches = [40, 1, 0x10, 200, 3, 0x80];
         seeds.push(Seed::new(format!("flags_{flags}"), [&options[..], &patches].concat()));
