@@ -214,6 +214,16 @@ impl EngineOptions {
         } else {
             DataBlockIndexType::BinarySearch
         };
+        if flags.use_cuckoo_table {
+            if flags.use_plain_table {
+                return Err(Error::invalid_argument(
+                    "--use_plain_table and --use_cuckoo_table exclude each other",
+                ));
+            }
+            self.cf.table_format = TableFormat::Cuckoo;
+            self.cf.cuckoo_table.hash_table_ratio = flags.cuckoo_hash_ratio;
+            self.cf.cuckoo_table.identity_as_first_hash = flags.identity_as_first_hash;
+        }
         if flags.use_plain_table {
             if flags.prefix_size == 0 {
                 return Err(Error::invalid_argument("--use_plain_table needs --prefix_size"));

@@ -168,6 +168,12 @@ flags! {
         use_ribbon_filter: bool = false;
         #[doc = "Write plain tables, for keys of key_size bytes; needs prefix_size"]
         use_plain_table: bool = false;
+        #[doc = "Write cuckoo tables; all values have to have one size"]
+        use_cuckoo_table: bool = false;
+        #[doc = "Entries of a cuckoo table per bucket"]
+        cuckoo_hash_ratio: f64 = 0.9;
+        #[doc = "The first hash of a key in a cuckoo table is its first 8 bytes"]
+        identity_as_first_hash: bool = false;
         #[doc = "The codec: none, snappy, zlib, bzip2, lz4, lz4hc or zstd"]
         compression_type: String = "snappy".to_owned();
         #[doc = "The codec of WALs: none or zstd"]
@@ -492,9 +498,7 @@ flags! {
         ignored("cache_low_pri_pool_ratio", Double, "0", "the engine has one kind of cache");
         ignored("use_cache_jemalloc_no_dump_allocator", Bool, "false", "the engine has one kind of cache");
         ignored("use_cache_memkind_kmem_allocator", Bool, "false", "the engine has one kind of cache");
-        ignored("cuckoo_hash_ratio", Double, "0.9", "the memtable has its own structure");
         ignored("hash_bucket_count", Int64, "1048576", "the memtable has its own structure");
-        ignored("identity_as_first_hash", Bool, "false", "the memtable has its own structure");
         ignored("memtable_insert_with_hint_prefix_size", Int32, "0", "the memtable has its own structure");
         ignored("memtable_use_huge_page", Bool, "false", "the memtable has its own structure");
         ignored("skip_list_lookahead", Int32, "0", "the memtable has its own structure");
@@ -533,7 +537,6 @@ flags! {
         refused("transaction_db", Bool, "false", "transactions");
         refused("use_blob_db", Bool, "false", "blob files");
         refused("use_compressed_secondary_cache", Bool, "false", "compressed secondary caches");
-        refused("use_cuckoo_table", Bool, "false", "cuckoo tables");
         refused("use_existing_keys", Bool, "false", "benchmarks over the keys that exist");
         refused("use_keep_filter", Bool, "false", "compaction filters");
         refused("use_secondary_db", Bool, "false", "secondary instances");
