@@ -1,6 +1,6 @@
 //! The merge of all places that an iterator walks, with times of its seeks.
 
-use ironstone_base::perf::{self, PerfMetric};
+use ironstone_base::perf::{self, PerfLevel, PerfMetric};
 use ironstone_base::{InternalKey, Result};
 use ironstone_iter::{BoxedIterator, Direction, InternalIterator, MergingIterator};
 use ironstone_vfs::PerfTimer;
@@ -15,6 +15,19 @@ impl TimedMerge {
         place: impl FnMut(&mut BoxedIterator) -> Result<bool>,
     ) -> Result<bool> {
         perf::count(PerfMetric::SeekChildSeekCount, self.0.child_count() as u64);
+        if perf::level() >= PerfLevel::EnableTimeExceptForMutex {
+            return self.start_timed(direction, place);
+        }
+        self.0.place(direction, place)?;
+        Ok(self.0.play_all())
+    }
+
+    #[cold]
+    fn start_timed(
+        &mut self,
+        direction: Direction,
+        place: impl FnMut(&mut BoxedIterator) -> Result<bool>,
+    ) -> Result<bool> {
         let timer = PerfTimer::start(PerfMetric::SeekChildSeekTime);
         self.0.place(direction, place)?;
         drop(timer);
