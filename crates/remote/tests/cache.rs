@@ -296,3 +296,31 @@ fn options_that_cannot_be_are_refused() {
         assert_eq!(error.code(), ironstone_base::Code::InvalidArgument);
     }
 }
+
+#[test]
+fn a_read_without_time_answers_from_the_cache_only() {
+    let (dir, options, path) = place();
+    let data = data(200_000);
+    let fs = with_remote(dir.path(), &options);
+    fs.write_all_synced(&path, &data).unwrap();
+    let file = fs.open_random(&path, OpenHints::default()).unwrap();
+    let mut buf = [0; 100];
+    assert_eq!(file.read_within(5_000, &mut buf, Duration::from_secs(60)).unwrap(), 100);
+    assert!(buf == data[5_000..5_100]);
+    assert_eq!(file.read_within(5_200, &mut buf, Duration::ZERO).unwrap(), 100, "the block is in the cache");
+    assert!(buf == data[5_200..5_300]);
+    // A fetch may be there at once now and then, but not twenty in a row.
+    let late = (10_000..200_000)
+        .step_by(9_000)
+        .filter_map(|at| file.read_within(at, &mut [0; 100], Duration::ZERO).err().map(|error| (at, error)));
+    let late: Vec<_> = late.collect();
+    let (at, error) = late.first().expect("some of them are late");
+    assert_eq!(error.code(), ironstone_base::Code::TimedOut);
+    assert!(
+        error.message().ends_with(&format!("000001.sst: reading at {}: no answer in time", at / 4096 * 4096)),
+        "{error}"
+    );
+    // Whoever has time gets it, and the file is none the worse.
+    assert_eq!(file.read_within(*at, &mut buf, Duration::from_secs(60)).unwrap(), 100);
+    assert!(buf == data[*at as usize..*at as usize + 100]);
+}
