@@ -59,7 +59,8 @@ fn in_turn(theirs: Driver, writers: [Driver; 2], after: &str, options: Options<'
         let copy = Scratch::copy_of(&scratch.db());
         let found = ran(theirs.dump_forward(&copy.db(), WORKLOAD, options)).expect("it ran a moment ago");
         assert_eq!(found, without_way_back(&expected), "{what}: {}", theirs.name());
-        for our_options in [options, Options::default()] {
+        let mapped = Options { db: "allow_mmap_reads=true", ..options };
+        for our_options in [options, mapped, Options::default()] {
             let copy = Scratch::copy_of(&scratch.db());
             let found = ran(IRONSTONE.dump(&copy.db(), WORKLOAD, our_options)).expect("Ironstone is here");
             assert_eq!(found, expected, "{what}: Ironstone with {our_options:?}");

@@ -101,6 +101,7 @@ impl Settings {
             paths,
             table: Arc::new(options.table_options(db, || place.block_cache(), read_latencies)?),
             direct: db.use_direct_reads,
+            mapped: db.allow_mmap_reads,
             verify_unique_id: db.verify_sst_unique_id_in_manifest,
             cache: Arc::clone(&place.tables),
             row_cache: db.row_cache.clone(),

@@ -32,6 +32,8 @@ pub(crate) struct TableOpener {
     pub(crate) paths: TablePaths,
     pub(crate) table: Arc<TableOptions>,
     pub(crate) direct: bool,
+    /// Map tables into memory, where that can be done.
+    pub(crate) mapped: bool,
     /// Compare the unique id in each file with that in the MANIFEST.
     pub(crate) verify_unique_id: bool,
     pub(crate) cache: Arc<TableCache>,
@@ -338,7 +340,15 @@ impl TableOpener {
     }
 
     fn open_file(&self, meta: &FileMetaData, hints: OpenHints) -> Result<Box<dyn RandomAccessFile>> {
-        self.by_name(meta, |path| self.fs.open_random(path, hints))
+        self.by_name(meta, |path| {
+            if self.mapped
+                && !hints.direct
+                && let Some(file) = self.fs.open_mapped(path)?
+            {
+                return Ok(file);
+            }
+            self.fs.open_random(path, hints)
+        })
     }
 
     /// What `act` answers for the file under its name, or under the one that LevelDB gave it.

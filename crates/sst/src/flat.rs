@@ -198,6 +198,9 @@ impl FlatFile {
 
 /// All bytes of the file, and whether this process has them for itself.
 fn read_whole(file: &dyn RandomAccessFile, file_size: u64) -> Result<(FileBytes, bool)> {
+    if let Some(bytes) = file.mapped().filter(|bytes| bytes.len() as u64 == file_size) {
+        return Ok((bytes, false));
+    }
     let too_large =
         |_| Error::not_supported(format!("{}: a table that memory does not hold", file.path().display()));
     let mut bytes = vec![0; usize::try_from(file_size).map_err(too_large)?];

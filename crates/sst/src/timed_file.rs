@@ -4,7 +4,7 @@ use ironstone_base::statistics::{Histogram, IoActivity, LevelHistograms, StatsLe
 use ironstone_base::sync::Arc;
 use ironstone_base::{Result, Statistics};
 use ironstone_vfs::os::RingFile;
-use ironstone_vfs::{RandomAccessFile, ReadRequest, stopwatch};
+use ironstone_vfs::{FileBytes, RandomAccessFile, ReadRequest, stopwatch};
 use std::path::Path;
 use std::time::Duration;
 
@@ -83,6 +83,9 @@ impl RandomAccessFile for TimedFile {
     }
     fn ring_file(&self) -> Option<RingFile<'_>> {
         self.file.ring_file()
+    }
+    fn mapped(&self) -> Option<FileBytes> {
+        self.file.mapped()
     }
     fn prefetch(&self, offset: u64, len: u64) -> bool {
         self.file.prefetch(offset, len)

@@ -110,6 +110,10 @@ pub trait RandomAccessFile: Send + Sync {
     }
     /// Notes that [`read_together`](crate::os::read_together) did reads of it, in so many microseconds: for files that count.
     fn was_read(&self, _micros: u64, _results: &[Result<usize>]) {}
+    /// All of the file, if it is mapped into memory.
+    fn mapped(&self) -> Option<FileBytes> {
+        None
+    }
     /// Says that `len` bytes at `offset` will be wanted soon. A hint: failures are not reported. Answers
     /// whether the system keeps what it reads for it.
     fn prefetch(&self, _offset: u64, _len: u64) -> bool {
@@ -160,6 +164,13 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     fn open_sequential(&self, path: &Path) -> Result<Box<dyn SequentialFile>>;
     /// Opens an existing file to read it anywhere.
     fn open_random(&self, path: &Path, hints: OpenHints) -> Result<Box<dyn RandomAccessFile>>;
+    /// Opens an existing file that nobody will change to read it anywhere from memory that it is mapped to. `None` if that cannot be
+    /// done here, as in file systems that are not the operating system's: [`open_random`](Self::open_random) does it in another way.
+    ///
+    /// Whoever changes or cuts the file all the same while it is mapped makes reads find other bytes, or ends the process (SIGBUS).
+    fn open_mapped(&self, _path: &Path) -> Result<Option<Box<dyn RandomAccessFile>>> {
+        Ok(None)
+    }
     /// Creates a file, or empties the one that is there.
     fn create(&self, path: &Path, options: WriteOptions) -> Result<Box<dyn WritableFile>>;
     /// Opens a file to append to it, keeping what is there; creates it if missing.

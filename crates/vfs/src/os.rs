@@ -5,6 +5,7 @@
 
 mod aligned;
 mod lock;
+mod mapped;
 mod random;
 mod range_sync;
 #[cfg_attr(not(all(feature = "io_uring", target_os = "linux")), path = "os/no_ring.rs")]
@@ -17,7 +18,7 @@ use crate::file::*;
 use crate::timer::PerfTimer;
 use ironstone_base::perf::{IoMetric, PerfMetric};
 use ironstone_base::{Error, Result};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Advice, AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
 use std::io;
@@ -59,6 +60,12 @@ impl FileSystem for OsFileSystem {
         let advice = if hints.sequential { Advice::Sequential } else { Advice::Random };
         let _ = rustix::fs::fadvise(&fd, 0, None, advice); // A hint, as above.
         Ok(Box::new(random::OsRandomAccessFile::new(fd, path, length(&stat))))
+    }
+
+    fn open_mapped(&self, path: &Path) -> Result<Option<Box<dyn RandomAccessFile>>> {
+        let (fd, stat) = open_regular(path, OFlags::RDONLY)?;
+        let file = mapped::MappedRandomAccessFile::new(fd.as_fd(), path, length(&stat));
+        Ok(file.map(|file| Box::new(file) as Box<dyn RandomAccessFile>))
     }
 
     fn create(&self, path: &Path, options: WriteOptions) -> Result<Box<dyn WritableFile>> {

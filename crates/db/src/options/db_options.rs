@@ -159,6 +159,10 @@ option_struct! {
         allow_ingest_behind: bool = false, Fixed, V7;
         /// Write the database's id to IDENTITY.
         write_identity_file: bool = true, Fixed, Later;
+        /// Map tables into memory instead of reading them by calls. A block that is read is copied from there, checked and cached as always;
+        /// a plain or cuckoo table is used where it lies. For file systems of the operating system; others read as without. A table
+        /// that somebody cuts meanwhile ends the process (SIGBUS), as with RocksDB.
+        allow_mmap_reads: bool = false, Fixed, V7;
         /// What table files say about the machine that wrote them; `__hostname__`: its name.
         db_host_id: String = HOST_NAME.to_owned(), Fixed, V7;
         /// Fail a compaction that meets a single delete for a key that was written more than once.
@@ -179,7 +183,6 @@ option_struct! {
         ignored("optimize_manifest_for_recovery", "bool", "false", Change::Mutable, Since::Later, "only the speed of opening depends on it");
         ignored("daily_offpeak_time_utc", "string", "", Change::Mutable, Since::Later, "it moves compactions to other hours");
         ignored("fast_sst_open", "bool", "false", Change::Mutable, Since::Later, "only the speed of opening depends on it");
-        ignored("allow_mmap_reads", "bool", "false", Change::Fixed, Since::V7, "files are read, not mapped");
         ignored("allow_mmap_writes", "bool", "false", Change::Fixed, Since::V7, "files are written, not mapped");
         ignored("use_direct_io_for_compaction_reads", "bool", "false", Change::Fixed, Since::Later, "only use of the page cache depends on it");
         ignored("is_fd_close_on_exec", "bool", "true", Change::Fixed, Since::V7, "files are always closed on exec");

@@ -43,7 +43,7 @@ pub fn validate(db: &DbOptions, cf: &ColumnFamilyOptions) -> Result<()> {
 
     let rules = [
         Rule {
-            broken: db.use_direct_reads && is_true(db, "allow_mmap_reads"),
+            broken: db.use_direct_reads && db.allow_mmap_reads,
             says: "use_direct_reads and allow_mmap_reads exclude each other",
         },
         Rule {

@@ -318,3 +318,53 @@ fn a_value_of_another_length_fails_the_flush_and_is_not_lost() {
     drop(db);
     assert_eq!(all(&disk.open()), "aa=1 bb=22");
 }
+
+#[test]
+fn mapped_tables_answer_as_others_do() {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.cf.merge_operator = Some(merge_operators::string_append(","));
+    options.cf.prefix_extractor = Some(slice_transform::fixed_prefix(2));
+    let expected = expected();
+    for format in [TableFormat::BlockBased, TableFormat::Plain] {
+        let dir = tempfile::tempdir().unwrap();
+        options.cf.table_format = format;
+        options.db.allow_mmap_reads = false;
+        let db = Db::open(&options, dir.path()).unwrap();
+        fill(&db);
+        let memory =
+            |db: &Db| db.property("rocksdb.estimate-table-readers-mem").unwrap().parse::<u64>().unwrap();
+        assert_eq!(all(&db), expected);
+        let unmapped = memory(&db);
+        db.close().unwrap();
+
+        options.db.allow_mmap_reads = true;
+        let db = Db::open(&options, dir.path()).unwrap();
+        assert_eq!(all(&db), expected);
+        let values = db.multi_get(&["05/005", "none"]);
+        assert_eq!(values[0].as_ref().unwrap().as_deref(), Some(&b"m1"[..]));
+        if format == TableFormat::Plain {
+            // It is not held in memory a second time.
+            assert!(memory(&db) < unmapped, "{} {unmapped}", memory(&db));
+        }
+        // What was read stays, though its table goes.
+        let kept = db.get("05/005").unwrap().unwrap();
+        rewrite_all(&db);
+        assert_eq!(all(&db), expected);
+        assert_eq!(*kept, *b"m1");
+        db.close().unwrap();
+
+        // A block that changed on the disk is found by its checksum, as if it were read.
+        if format == TableFormat::BlockBased {
+            let fs = ironstone::vfs::Env::os().fs;
+            let name = fs.list(dir.path()).unwrap().into_iter().find(|name| name.ends_with(".sst")).unwrap();
+            let path = dir.path().join(name);
+            let mut bytes = fs.read_all(&path).unwrap();
+            bytes[20] ^= 1;
+            fs.write_all_synced(&path, &bytes).unwrap();
+            let db = Db::open(&options, dir.path()).unwrap();
+            let error = refused(db.get("00/000"), Code::Corruption, "checksum");
+            assert!(error.message().contains(".sst"), "{error}");
+        }
+    }
+}

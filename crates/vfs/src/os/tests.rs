@@ -171,3 +171,30 @@ fn links_across_file_systems_are_not_supported() {
     assert_eq!(fs.link(&file, &to).unwrap_err().code(), ironstone_base::Code::NotSupported);
     assert!(fs.rename(&file, &to).is_err());
 }
+
+#[test]
+fn a_mapped_file_is_read_from_memory_and_outlives_its_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let (fs, path) = (OsFileSystem::new(), dir.path().join("000001.sst"));
+    let bytes: Vec<u8> = (0..10_000u32).map(|i| (i % 251) as u8).collect();
+    fs.write_all_synced(&path, &bytes).unwrap();
+    let file = fs.open_mapped(&path).unwrap().expect("a file of some bytes is mapped");
+    assert_eq!((file.size(), file.path()), (10_000, &*path));
+    let mut buf = [0; 100];
+    for (offset, count) in [(0, 100), (4090, 100), (9_950, 50), (10_000, 0), (u64::MAX, 0)] {
+        assert_eq!(file.read_at(offset, &mut buf).unwrap(), count, "{offset}");
+        let start = usize::try_from(offset).unwrap().min(bytes.len());
+        assert_eq!(buf[..count], bytes[start..start + count]);
+    }
+    let mapped = file.mapped().expect("all of it");
+    drop(file);
+    fs.remove(&path).unwrap();
+    assert_eq!(*mapped, bytes[..]);
+
+    fs.write_all_synced(&path, b"").unwrap();
+    assert!(fs.open_mapped(&path).unwrap().is_none(), "nothing to map");
+    assert!(fs.open_mapped(&dir.path().join("missing")).map(drop).unwrap_err().is_path_not_found());
+    let other = crate::mem::MemFileSystem::new();
+    other.write_all_synced(Path::new("/a"), b"bytes").unwrap();
+    assert!(other.open_mapped(Path::new("/a")).unwrap().is_none());
+}
