@@ -141,6 +141,22 @@ fn what_was_built_is_read_under_any_options() {
 }
 
 #[test]
+fn one_entry_with_a_sequence_number_keeps_those_of_all() {
+    let entry = |key: &str, sequence, kind, value: &str| {
+        (InternalKeyBuf::new(key.as_bytes(), SequenceNumber(sequence), kind), value.as_bytes().to_vec())
+    };
+    let entries = vec![
+        entry("aa", 0, ValueType::Value, "1"),
+        entry("bb", 5, ValueType::Value, "2"),
+        entry("cc", 7, ValueType::Deletion, ""),
+        entry("dd", 0, ValueType::Value, "4"),
+    ];
+    let fs = MemFileSystem::new();
+    let table = build(&fs, options(CuckooOptions::default()), &entries).unwrap();
+    check(&open(&fs, &table).unwrap(), &entries, &mut SmallRng::seed_from_u64(2));
+}
+
+#[test]
 fn the_order_of_the_comparator_is_that_of_the_walk() {
     let mut rng = SmallRng::seed_from_u64(7);
     let mut entries = random_entries(&mut rng, 200, 9, false);
