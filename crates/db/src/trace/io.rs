@@ -319,4 +319,34 @@ mod tests {
         expected[9] = (expected.len() - RECORD_HEAD) as u8;
         assert_eq!(bytes, expected);
     }
+
+    /// A put, a flush and reads.
+    #[test]
+    fn a_trace_of_rocksdb_is_read_and_would_be_written_alike() {
+        let mut rest = &include_bytes!("../../testdata/rocksdb-7.8.3-io.trace")[..];
+        let mut records = Vec::new();
+        while !rest.is_empty() {
+            let len = u32::from_le_bytes(*rest[9..].first_chunk().unwrap()) as usize;
+            let (record, after) = rest.split_at(RECORD_HEAD + len);
+            records.push(record);
+            rest = after;
+        }
+        assert_eq!(version(records[0]), Ok((7, 8)));
+        let decoded: Vec<_> =
+            records[1..].iter().map(|record| IoTraceRecord::decode(record).unwrap()).collect();
+        for (record, bytes) in decoded.iter().zip(&records[1..]) {
+            assert_eq!(record.encode(), *bytes, "{record:?}");
+        }
+        let has = |operation: &str, file: &str| {
+            decoded.iter().any(|record| record.operation == operation && record.file_name == file)
+        };
+        assert!(
+            has("Append", "000004.log")
+                && has("NewWritableFile", "000008.log")
+                && has("Append", "000009.sst")
+        );
+        assert!(has("Prefetch", "000009.sst") && decoded.iter().all(|record| record.status == "OK"));
+        let prefetch = decoded.iter().find(|record| record.operation == "Prefetch").unwrap();
+        assert_eq!((prefetch.file_size, prefetch.len, prefetch.offset), (None, Some(0x3ef), Some(0)));
+    }
 }
