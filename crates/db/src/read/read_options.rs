@@ -53,8 +53,9 @@ pub struct ReadOptions {
     /// hold on to no old memtables and tables for longer than to the next move. Default false.
     pub tailing: bool,
     /// Iterators at a [`snapshot`](Self::snapshot) go over to the memtables and tables of now with the move after these have
-    /// changed, and show what they showed before: one that lives for long keeps nothing that is obsolete. Without a snapshot it
-    /// has no effect. Default false.
+    /// changed, and show what they showed before: one that lives for long keeps nothing that is obsolete. What is removed with
+    /// whole tables (`delete_file`, `delete_files_in_ranges`) goes from it, and files that are ingested behind come. Without a
+    /// snapshot it has no effect. Default false.
     pub auto_refresh_iterator_with_snapshot: bool,
     /// Iterators leave out the entries of tables that it does not take; range tombstones of those still count, and so do
     /// memtables. What is left out may bring back older values, so this is for tables that belong together by their

@@ -66,6 +66,8 @@ impl RandomRun {
         within: impl Fn(&[u8]) -> bool,
     ) -> Result<(), Failure> {
         self.has_removed |= removed;
+        // Other iterators keep the tables that they had; this one goes over to what is left, at any moment.
+        self.kept.take_if(|kept| removed && kept.options.auto_refresh_iterator_with_snapshot);
         let may_lose = |key: &[u8]| removed && within(key);
         let left = self.contents(name, &ReadOptions::default())?;
         check_left(self.model.family(name), &left, may_lose)
