@@ -120,6 +120,13 @@ impl FileSystem for TracedFileSystem {
         let inner = self.noted("NewRandomAccessFile", path, || self.inner.open_random(path, hints))?;
         Ok(Box::new(TracedRandomAccessFile { inner, watch: Arc::clone(&self.watch) }))
     }
+    fn open_mapped(&self, path: &Path) -> Result<Option<Box<dyn RandomAccessFile>>> {
+        let inner = self.noted("NewRandomAccessFile", path, || self.inner.open_mapped(path))?;
+        Ok(inner.map(|inner| {
+            Box::new(TracedRandomAccessFile { inner, watch: Arc::clone(&self.watch) })
+                as Box<dyn RandomAccessFile>
+        }))
+    }
     fn create(&self, path: &Path, options: WriteOptions) -> Result<Box<dyn WritableFile>> {
         let inner = self.noted("NewWritableFile", path, || self.inner.create(path, options))?;
         Ok(self.writable(inner))
@@ -251,6 +258,9 @@ impl RandomAccessFile for TracedRandomAccessFile {
     }
     fn was_read(&self, micros: u64, results: &[Result<usize>]) {
         self.inner.was_read(micros, results);
+    }
+    fn mapped(&self) -> Option<FileBytes> {
+        self.inner.mapped()
     }
     fn prefetch(&self, offset: u64, len: u64) -> bool {
         if !self.watch.is_on() {
