@@ -95,6 +95,7 @@ int open(const char* path, const peer_setup* setup, void** db, char* error) {
     options.soft_pending_compaction_bytes_limit = options.hard_pending_compaction_bytes_limit = 0;
   }
   options.open_files_async = setup->open_later;
+  options.skip_stats_update_on_db_open = setup->open_later;  // Else it refuses the other.
   if (setup->table_bytes > 0) options.target_file_size_base = setup->table_bytes;
   if (setup->prefix_bytes > 0) options.prefix_extractor.reset(NewFixedPrefixTransform(setup->prefix_bytes));
   if (setup->counters) {
