@@ -54,6 +54,9 @@ struct Run {
     /// How long works last that have no end of their own
     #[arg(long, default_value_t = 5.0)]
     seconds: f64,
+    /// Writes a second that writelatency and syncedwrites do at most; 0: as many as they can
+    #[arg(long, default_value_t = 0.0)]
+    rate: f64,
     /// Records that fillseq and fillrandom write at once
     #[arg(long, default_value_t = 1)]
     batch: usize,
@@ -107,6 +110,7 @@ impl Run {
             value_bytes: self.value_bytes,
             threads: self.threads.max(1),
             seconds: self.seconds,
+            rate: self.rate,
             batch: self.batch.max(1),
             warm: !self.cold,
             databases: self.databases.max(1),

@@ -31,6 +31,10 @@ impl Stopwatch {
         self.operations += count;
         now
     }
+    /// Begins the next operation only now.
+    pub fn restart(&mut self) {
+        self.last = Instant::now();
+    }
     /// How many things were done.
     pub fn operations(&self) -> u64 {
         self.operations

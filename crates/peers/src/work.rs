@@ -71,6 +71,8 @@ pub struct Plan {
     pub threads: usize,
     /// How long works last that have no end of their own.
     pub seconds: f64,
+    /// Writes a second that a work does at most that lasts a given time; 0: as many as it can.
+    pub rate: f64,
     /// Records per write, where a work fills.
     pub batch: usize,
     /// Whether everything is read once before reads are measured.

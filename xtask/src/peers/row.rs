@@ -115,6 +115,11 @@ pub fn groups(amounts: &Amounts) -> Vec<Group> {
         cached(&[("syncedwrites-8", "synced writes, 8 threads", "--work syncedwrites --threads 8")]),
         cached(&[("syncedwrites-16", "synced writes, 16 threads", "--work syncedwrites --threads 16")]),
         cached(&[("writelatency", "slowest of random writes", "--work writelatency")]),
+        cached(&[(
+            "writelatency-paced",
+            "slowest of random writes, 80,000 a second",
+            "--work writelatency --rate 80000",
+        )]),
         cached(&[("compact", "one compaction of everything, 1 thread", "--work compact")]),
         cached(&[(
             "compact-lz4",

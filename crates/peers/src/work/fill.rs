@@ -5,6 +5,7 @@ use crate::data::{Key, Picks, Shuffle, Values, key};
 use crate::engine::{Engine, Result, Session, Sink};
 use crate::measure::Stopwatch;
 use serde_json::{Map, Value, json};
+use std::time::{Duration, Instant};
 
 /// Records per write while a database is only prepared.
 pub const LOAD_BATCH: usize = 1000;
@@ -149,21 +150,54 @@ fn then_settle(engine: &dyn Engine, writes: impl FnOnce() -> Result<(Stopwatch, 
     Ok(Outcome { watch, seconds: write_seconds, usage, extra })
 }
 
-/// New records in random order, one by one, for the time given. Each thread has its own.
+/// New records in random order, one by one, for the time given, at the plan's rate if it has one. Each thread has its own.
 fn new_records(engine: &dyn Engine, plan: &Plan, values: &Values) -> Result<(Stopwatch, f64)> {
     // More places than any run gets to.
     let shuffle = Shuffle::new(1 << 40);
     on_threads(engine, plan.threads, plan.seconds, &|index, session, deadline: Deadline, watch| {
         let mut place = (index as u64) << 32;
+        let mut pace = (plan.rate > 0.0).then(|| Pace::start(plan.rate / plan.threads as f64));
         loop {
             let number = shuffle.at(place);
             session.put(&key(number), values.value(number, 0))?;
             place += 1;
-            if deadline.is_before(watch.lap(1)) {
+            let now = watch.lap(1);
+            if deadline.is_before(now) {
                 return Ok(());
+            }
+            if pace.as_mut().is_some_and(|pace| pace.wait(now)) {
+                watch.restart();
             }
         }
     })
+}
+
+/// A rate of operations.
+struct Pace {
+    start: Instant,
+    nanos_each: f64,
+    done: u64,
+}
+
+impl Pace {
+    /// How far ahead of the rate an operation may be: sleeping for less costs more than it is worth.
+    const AHEAD: Duration = Duration::from_millis(1);
+
+    fn start(per_second: f64) -> Self {
+        Self { start: Instant::now(), nanos_each: 1e9 / per_second, done: 0 }
+    }
+    /// Counts an operation that ended `now`, and sleeps if the next ones are not due yet. Returns whether it slept.
+    /// After a stop, operations follow each other until the rate is reached again.
+    fn wait(&mut self, now: Instant) -> bool {
+        self.done += 1;
+        let due = self.start + Duration::from_nanos((self.done as f64 * self.nanos_each) as u64);
+        let ahead = due.saturating_duration_since(now);
+        let sleeps = ahead >= Self::AHEAD;
+        if sleeps {
+            std::thread::sleep(ahead);
+        }
+        sleeps
+    }
 }
 
 /// Synced writes; the engine was opened for them.
