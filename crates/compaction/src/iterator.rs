@@ -451,16 +451,24 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
         tombstones.covering(&self.options.comparator.user, self.key.user_key(), newest) > sequence
     }
 
+    /// Whether something newer of the same stripe hides the entry that is decided about; counts it.
     #[inline]
-    fn decide_value(&mut self, stripe: Stripe) -> Result<bool> {
+    fn is_hidden(&mut self, stripe: Stripe) -> bool {
         if self.newer.covers == Some(stripe) || self.newer.annihilated == Some(stripe) {
             self.counts.hidden += 1;
-            self.advance()?;
-            return Ok(false);
+            return true;
         }
-        if self.range_deleted(self.key.as_key().sequence(), stripe) {
+        let range_deleted = self.range_deleted(self.key.as_key().sequence(), stripe);
+        if range_deleted {
             self.counts.range_deleted += 1;
             self.newer.covers = Some(stripe);
+        }
+        range_deleted
+    }
+
+    #[inline]
+    fn decide_value(&mut self, stripe: Stripe) -> Result<bool> {
+        if self.is_hidden(stripe) {
             self.advance()?;
             return Ok(false);
         }
@@ -544,14 +552,7 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
     }
 
     fn decide_merge(&mut self, stripe: Stripe) -> Result<bool> {
-        if self.newer.covers == Some(stripe) || self.newer.annihilated == Some(stripe) {
-            self.counts.hidden += 1;
-            self.advance()?;
-            return Ok(false);
-        }
-        if self.range_deleted(self.key.as_key().sequence(), stripe) {
-            self.counts.range_deleted += 1;
-            self.newer.covers = Some(stripe);
+        if self.is_hidden(stripe) {
             self.advance()?;
             return Ok(false);
         }
