@@ -339,8 +339,12 @@ fn machines(files: &[&Value]) -> String {
         let word = |name: &str| machine[name].as_str().unwrap_or_default().to_owned();
         let least = loads.iter().copied().fold(f64::INFINITY, f64::min);
         let most = loads.iter().copied().fold(0.0, f64::max);
+        let stops = machine["stops_per_second"].as_f64().map_or_else(String::new, |stops| {
+            let longest = &machine["longest_stop_ms"];
+            format!("; a thread that looks at the clock is stopped {stops} times a second for more than 30 us, for {longest} ms at most")
+        });
         format!(
-            "- {} x {}, {}, Linux {}; commit {}; nice {}; load of one minute before the runs {least:.1} to {most:.1}\n",
+            "- {} x {}, {}, Linux {}; commit {}; nice {}; load of one minute before the runs {least:.1} to {most:.1}{stops}\n",
             machine["cpus"],
             word("cpu"),
             word("memory"),

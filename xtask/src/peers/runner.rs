@@ -121,6 +121,7 @@ pub fn machine() -> Value {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let cpu_info = read("/proc/cpuinfo");
     let model = cpu_info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    let (stops, longest) = stops(Duration::from_secs(2));
     json!({
         "cpu": model.map_or("unknown", |(_, model)| model.trim()),
         "cpus": cpu_info.lines().filter(|line| line.starts_with("processor")).count(),
@@ -128,7 +129,27 @@ pub fn machine() -> Value {
         "kernel": read("/proc/sys/kernel/osrelease").trim(),
         "commit": crate::campaign::version(),
         "nice": nice(&read("/proc/self/stat")),
+        "stops_per_second": stops.round(),
+        "longest_stop_ms": (longest.as_secs_f64() * 10_000.0).round() / 10.0,
     })
+}
+
+/// A thread that is stopped for longer than that did not just look at the clock.
+const STOP: Duration = Duration::from_micros(30);
+
+/// How often a second the machine stops a thread that does nothing but look at the clock for `span`, and for how long at
+/// most: no engine's latencies can be better than that.
+fn stops(span: Duration) -> (f64, Duration) {
+    let start = Instant::now();
+    let (mut last, mut count, mut longest) = (start, 0, Duration::ZERO);
+    while last - start < span {
+        let now = Instant::now();
+        let gap = now - last;
+        count += u32::from(gap > STOP);
+        longest = longest.max(gap);
+        last = now;
+    }
+    (f64::from(count) / span.as_secs_f64(), longest)
 }
 
 /// The nice value in /proc/self/stat, the nineteenth field.
