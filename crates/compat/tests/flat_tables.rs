@@ -191,3 +191,40 @@ fn cuckoo_tables_go_both_ways() {
     let found = output.lines().find(|line| line.starts_with("readrandom")).expect("it ran");
     assert!(found.contains(" of 2000 found") && !found.contains("(0 of"), "{output}");
 }
+
+#[test]
+fn rocksdb_reads_databases_with_plain_and_cuckoo_files_from_outside() {
+    let plain =
+        "prefix_extractor=rocksdb.FixedPrefix.3;table_factory={id=PlainTable;store_index_in_file=true;}";
+    for (cf, magic) in [(plain, PLAIN_MAGIC), ("table_factory={id=CuckooTable;}", CUCKOO_MAGIC)] {
+        let scratch = Scratch::new();
+        let mut options = ironstone::Options::from_string(cf).expect("known");
+        options.db.create_if_missing = true;
+        let db = ironstone::Db::open(&options, scratch.db()).expect("it opens");
+        for number in 0..100 {
+            db.put(format!("key{:05}", number * 2), "below").expect("put");
+        }
+        db.flush().expect("flushed");
+        // What nothing lies below of, which RocksDB reads as written at 0, is what it is.
+        let file = scratch.db().join("outside.sst");
+        let mut writer = ironstone::SstFileWriter::new(&options);
+        writer.open(&file).expect("begun");
+        for number in 0..100 {
+            writer.put(format!("new{number:05}"), "added").expect("in order");
+        }
+        writer.finish().expect("written");
+        let moved = ironstone::IngestOptions { move_files: true, ..Default::default() };
+        db.ingest_external_files(db.default_column_family(), &[file], &moved).expect("ingested");
+        db.close().expect("closed");
+        assert_eq!(tables_with(&scratch.db(), magic), 2);
+        let options = Options { db: "allow_mmap_reads=true", cf };
+        let workload = Workload { seed: 1, cfs: 1, keys: 1 };
+        let ours = ran(IRONSTONE.dump(&scratch.db(), workload, options)).expect("Ironstone is here");
+        assert!(ours.contains("count=200"), "{ours}");
+        for theirs in [Driver::RocksDb7, Driver::RocksDb11] {
+            let copy = Scratch::copy_of(&scratch.db());
+            let Some(found) = ran(theirs.dump_forward(&copy.db(), workload, options)) else { continue };
+            assert_eq!(found, without_way_back(&ours), "{cf}: {}", theirs.name());
+        }
+    }
+}

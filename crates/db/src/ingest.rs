@@ -37,7 +37,7 @@ use ironstone_compaction::{CompactionId, LevelShape};
 use ironstone_iter::InternalIterator;
 use ironstone_sst::properties::{EXTERNAL_SST_GLOBAL_SEQNO, EXTERNAL_SST_VERSION, UNKNOWN_COLUMN_FAMILY};
 use ironstone_sst::unique_id::unique_id;
-use ironstone_sst::{FileChecksum, OpenOptions, TableFormat, TableOptions, TableReadOptions, TableReader};
+use ironstone_sst::{FileChecksum, OpenOptions, TableOptions, TableReadOptions, TableReader};
 use ironstone_version::{FileMetaData, VersionEdit};
 use ironstone_vfs::{OpenHints, PerfTimer, StatsTimer};
 use std::collections::BTreeSet;
@@ -134,7 +134,7 @@ impl Db {
     /// `InvalidArgument` for files that are not of version 2 of external files, are empty, have another comparator
     /// or were made for another column family, and where `options` allow no sequence number or no flush and one is
     /// needed, and where `ingest_behind` finds no room on the last level. `NotSupported` for options that are not built,
-    /// and for files to ingest behind that overlap each other. `Corruption` for damaged files. The database is then as
+    /// for files to ingest behind that overlap each other, and for files of another format than the column family's `table_factory`. `Corruption` for damaged files. The database is then as
     /// it was, and so are the files.
     pub fn ingest_external_files(
         &self,
@@ -315,12 +315,6 @@ impl ExternalFile {
     ) -> Result<Self> {
         let refuse =
             |what: &str| Err(Error::invalid_argument(format!("ingesting {}: {what}", path.display())));
-        let format = data.settings().options.table_format;
-        if format != TableFormat::BlockBased {
-            let (path, factory) = (path.display(), format.name());
-            let what = format!("ingesting {path} into a column family with table_factory {factory}");
-            return Err(Error::not_supported(what));
-        }
         let file = engine.env.fs.open_random(path, OpenHints { direct: false, sequential: true })?;
         let size = file.size();
         // Blocks that are read now would be cached under the name of a file that may never come in.
@@ -332,6 +326,14 @@ impl ExternalFile {
         let mut open = OpenOptions::new(Arc::new(table), FileNumber(0));
         open.skip_filters = true;
         let reader = Arc::new(TableReader::open(file, size, open)?);
+        let (format, wanted) = (reader.format(), data.settings().options.table_format);
+        if format != wanted {
+            // RocksDB would not read the column family any more.
+            let (path, format, wanted) = (path.display(), format.name(), wanted.name());
+            let what =
+                format!("ingesting {path}, a {format}, into a column family with table_factory {wanted}");
+            return Err(Error::not_supported(what));
+        }
         if options.verify_checksums_before_ingest {
             reader.verify_checksums()?;
         }

@@ -11,7 +11,7 @@ use ironstone_base::{
 use ironstone_cache::CacheOptions;
 use ironstone_compress::{CompressionKind, CompressionOptions};
 use ironstone_sst::properties::{EXTERNAL_SST_GLOBAL_SEQNO, EXTERNAL_SST_VERSION, UNKNOWN_COLUMN_FAMILY};
-use ironstone_sst::{BlockCache, BuildOptions, TableBuilder, TableFormat};
+use ironstone_sst::{BlockCache, BuildOptions, TableBuilder};
 use std::path::{Path, PathBuf};
 
 /// The version of external files that is written: their entries have no sequence numbers of their own.
@@ -25,6 +25,10 @@ const DB_ID: &str = "SST Writer";
 ///
 /// All entries of a file get one sequence number when it is ingested. A range deletion therefore deletes
 /// nothing of its own file. One writer may write several files, one after the other.
+///
+/// Files are in the format of the options' `table_factory`, which has to be that of the column family that takes them. RocksDB
+/// takes cuckoo tables of this writer, which say that they are files for ingestion; those of its own writer do not, and nobody
+/// takes them.
 ///
 /// ```
 /// use ironstone::{Db, IngestOptions, Options, SstFileWriter};
@@ -124,10 +128,6 @@ impl SstFileWriter {
         let mut cf = self.options.cf.clone();
         cf.sanitize();
         crate::options::validate(&self.options.db, &cf)?;
-        if cf.table_format != TableFormat::BlockBased {
-            let what = format!("files for ingestion by table_factory {}", cf.table_format.name());
-            return Err(Error::not_supported(what));
-        }
         let cache = || BlockCache::new(CacheOptions::default()); // Nothing is read.
         let table = Arc::new(cf.table_options(&self.options.db, cache, None)?);
         let (compression, compression_options) = self.compression();
@@ -182,11 +182,18 @@ impl SstFileWriter {
         self.add(ValueType::Deletion, key.as_ref(), &[])
     }
     /// Adds a range deletion: the database that takes the file deletes the keys of `begin..end`, but for
-    /// those of this file. `InvalidArgument` if `end` comes before `begin`; nothing if they are equal.
+    /// those of this file. `InvalidArgument` if `end` comes before `begin`; nothing if they are equal. `NotSupported` for files
+    /// whose `table_factory` has no range deletions.
     pub fn delete_range(&mut self, begin: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
         let (begin, end) = (begin.as_ref(), end.as_ref());
         let order = &self.options.cf.comparator;
         let file = self.open.as_mut().ok_or_else(not_open)?;
+        let format = self.options.cf.table_format;
+        if !format.has_range_tombstones() {
+            let path = file.info.file_path.display();
+            let what = format!("{path}: delete_range in a file of table_factory {}", format.name());
+            return Err(Error::not_supported(what));
+        }
         match order.compare(begin, end) {
             std::cmp::Ordering::Greater => {
                 return Err(Error::invalid_argument("end key comes before start key"));

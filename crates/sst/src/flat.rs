@@ -29,7 +29,7 @@ use crate::filter_block::PointTarget;
 use crate::handle::BlockHandle;
 use crate::options::{OpenOptions, ReadContext, TableReadOptions};
 use crate::properties::{self, TableProperties};
-use crate::reader::{TableEntry, check_supported};
+use crate::reader::{TableEntry, check_supported, global_sequence};
 use crate::table::TableFormat;
 use ironstone_base::coding::get_fixed32;
 use ironstone_base::perf::{self, PerfMetric};
@@ -117,6 +117,9 @@ pub(crate) struct FlatFile {
     pub order: InternalKeyComparator,
     pub metaindex: Vec<(String, BlockHandle)>,
     pub properties: TableProperties,
+    /// The sequence number that all entries count as written at, whatever their keys say. (RocksDB reads those of plain and
+    /// cuckoo tables as they are stored, with 0.)
+    pub global_sequence: Option<u64>,
     /// There never are any.
     pub no_tombstones: Arc<FragmentedTombstones>,
 }
@@ -144,10 +147,8 @@ impl FlatFile {
             .and_then(|block| TableProperties::decode(&block, at.offset))
             .map_err(corrupt_at(at.offset))?;
         check_supported(path, &properties, options)?;
-        if properties.user_collected.contains_key(properties::EXTERNAL_SST_VERSION) {
-            let what = format!("{}: a file for ingestion that is not block-based", path.display());
-            return Err(Error::not_supported(what));
-        }
+        let global_sequence = global_sequence(&properties, options.largest_sequence)
+            .map_err(|what| Error::corruption_at(path, at.offset, what))?;
         if properties.data_size > file_size {
             let what = format!("the data is {} bytes long, the file {file_size}", properties.data_size);
             return Err(Error::corruption_at(path, at.offset, what));
@@ -160,6 +161,7 @@ impl FlatFile {
             order: InternalKeyComparator::new(comparator.clone()),
             metaindex,
             properties,
+            global_sequence,
             no_tombstones: Arc::new(FragmentedTombstones::new(comparator, Vec::new())),
             bytes,
             is_owned,

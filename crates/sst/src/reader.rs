@@ -9,7 +9,7 @@ mod open;
 
 pub(crate) use index_cursor::IndexCursor;
 pub use multi_get::{MissingBlock, PendingGet, read_blocks};
-pub(crate) use open::{check_supported, open, read_tail};
+pub(crate) use open::{check_supported, global_sequence, open, read_tail};
 
 use crate::cached_block::{BlockCache, BlockRef, CachedBlock, PinnedBytes};
 use crate::filter_block::ParsedFilter;

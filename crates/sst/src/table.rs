@@ -204,7 +204,10 @@ impl TableReader {
     }
     /// The sequence number that all entries count as written at, if they carry none of their own.
     pub fn global_sequence(&self) -> Option<SequenceNumber> {
-        self.block_based().and_then(BlockBasedReader::global_sequence)
+        match &self.format {
+            Format::BlockBased(table) => table.global_sequence(),
+            Format::Flat(table) => table.file().global_sequence.map(SequenceNumber),
+        }
     }
     /// Whether there are range tombstones.
     #[inline]

@@ -150,7 +150,7 @@ fn seeks_find_the_keys_of_a_prefix_and_of_all_where_asked() {
 }
 
 #[test]
-fn range_tombstones_and_files_from_outside_are_refused_by_name() {
+fn range_tombstones_and_files_of_other_formats_are_refused_by_name() {
     let disk = Disk::new();
     let options = plain(&disk, true);
     let db = disk.open_with(&options);
@@ -161,13 +161,23 @@ fn range_tombstones_and_files_from_outside_are_refused_by_name() {
     assert_eq!(all(&db), "aa=1 ab=2");
 
     let path = "/outside.sst";
-    refused(SstFileWriter::new(&options).open(path), Code::NotSupported, "PlainTable");
-    let mut writer = SstFileWriter::new(&disk.options());
+    let mut writer = SstFileWriter::new(&options);
     writer.open(path).unwrap();
-    writer.put("ac", "3").unwrap();
-    writer.finish().unwrap();
-    let ingested = db.ingest_external_files(db.default_column_family(), &[path], &IngestOptions::default());
-    refused(ingested, Code::NotSupported, "PlainTable");
+    refused(writer.delete_range("a", "b"), Code::NotSupported, "PlainTable");
+    let mut of_blocks = SstFileWriter::new(&disk.options());
+    of_blocks.open(path).unwrap();
+    of_blocks.put("ac", "3").unwrap();
+    of_blocks.finish().unwrap();
+    let moved = IngestOptions { move_files: true, ..IngestOptions::default() };
+    for (options, says) in [
+        (&options, "BlockBasedTable, into a column family with table_factory PlainTable"),
+        (&cuckoo(&disk), "CuckooTable"),
+    ] {
+        let cf = db.create_column_family(says, &options.cf).unwrap();
+        refused(db.ingest_external_files(&cf, &[path], &moved), Code::NotSupported, says);
+        assert!(disk.exists(path) && all_of(&db, &cf).is_empty());
+    }
+    assert_eq!(disk.files(".sst"), [std::path::PathBuf::from(path)], "what was refused left nothing behind");
     refused(db.set_options(&[("table_factory", "BlockBasedTable")]), Code::InvalidArgument, "table_factory");
     db.set_options(&[("plain_table_factory", "{index_sparseness=4}")]).unwrap();
 }
@@ -222,6 +232,116 @@ fn a_key_of_another_length_fails_the_flush_and_is_not_lost() {
     options.cf.plain_table.user_key_len = 0;
     let db = disk.open_with(&options);
     assert_eq!(all(&db), "aa=1 long=2");
+}
+
+fn all_of(db: &Db, cf: &ironstone::ColumnFamily) -> String {
+    forward(db.iter_cf(&ReadOptions { total_order_seek: true, ..ReadOptions::default() }, cf).unwrap())
+}
+
+/// Writes a file with `entries` (`key=value`, `key-` for a tombstone, `key+operand`), and ingests it.
+fn ingest(db: &Db, options: &Options, entries: &str, how: &IngestOptions) -> ironstone::Result<()> {
+    let mut writer = SstFileWriter::new(options);
+    writer.open("/in.sst")?;
+    for entry in entries.split(' ') {
+        let at = entry.find(['=', '-', '+']).unwrap();
+        let (key, value) = (&entry[..at], &entry[at + 1..]);
+        match &entry[at..=at] {
+            "=" => writer.put(key, value)?,
+            "+" => writer.merge(key, value)?,
+            _ => writer.delete(key)?,
+        }
+    }
+    assert!(writer.file_size() > 0);
+    writer.finish()?;
+    db.ingest_external_files(db.default_column_family(), &["/in.sst"], how)
+}
+
+#[test]
+fn plain_files_from_outside_count_as_written_when_they_come_in() {
+    for by_prefix in [true, false] {
+        for stored in [true, false] {
+            let disk = Disk::new();
+            let mut options = plain(&disk, by_prefix);
+            options.cf.plain_table.store_index_in_file = stored;
+            let db = disk.open_with(&options);
+            for key in ["aa1", "aa2", "ab1", "zz1"] {
+                db.put(key, "old").unwrap();
+            }
+            rewrite_all(&db);
+            db.put("aa2", "memtable").unwrap();
+            let before = db.snapshot();
+            ingest(&db, &options, "aa1- aa2=file ab1+file b=file", &IngestOptions::default()).unwrap();
+            db.put("b", "later").unwrap();
+            let expected = "aa2=file ab1=old,file b=later zz1=old";
+            assert_eq!(all(&db), expected);
+            assert_eq!(get(&db, "aa2"), "file");
+            let at = ReadOptions { snapshot: Some(before), total_order_seek: true, ..ReadOptions::default() };
+            let past = forward(db.iter_cf(&at, db.default_column_family()).unwrap());
+            assert_eq!(past, "aa1=old aa2=memtable ab1=old zz1=old");
+            let value = db.get_cf(&at, db.default_column_family(), "aa1").unwrap();
+            assert_eq!(value.as_deref(), Some(&b"old"[..]));
+            drop(at);
+            db.verify_checksum().unwrap();
+            drop(db);
+            let db = disk.lose_power().open_with(&options);
+            assert_eq!(all(&db), "aa2=file ab1=old,file b=file zz1=old", "the last put was not synced");
+            rewrite_all(&db);
+            assert_eq!(all(&db), "aa2=file ab1=old,file b=file zz1=old");
+        }
+    }
+}
+
+#[test]
+fn a_plain_file_goes_below_where_nothing_is_in_its_way() {
+    let disk = Disk::new();
+    let options = plain(&disk, true);
+    let db = disk.open_with(&options);
+    db.put("mm", "1").unwrap();
+    db.flush().unwrap();
+    ingest(&db, &options, "aa=1 ab=1", &IngestOptions::default()).unwrap();
+    let last = db.live_files().iter().map(|file| file.level).max();
+    assert!(last > Some(0), "{last:?}");
+    ingest(&db, &options, "ab=2 mm=2", &IngestOptions::default()).unwrap();
+    assert_eq!(all(&db), "aa=1 ab=2 mm=2");
+    let no_number = IngestOptions { allow_global_seqno: false, ..IngestOptions::default() };
+    refused(ingest(&db, &options, "ab=3", &no_number), Code::InvalidArgument, "Global seqno is required");
+    ingest(&db, &options, "zz=3", &no_number).unwrap();
+    assert_eq!(are_plain(&disk, &db), [true; 4]);
+    assert_eq!(all(&db), "aa=1 ab=2 mm=2 zz=3");
+    // Without a MANIFEST nobody knows when they came in: a repair leaves them for the application to ingest again.
+    drop(db);
+    disk.open_with(&options).close().unwrap();
+    assert_eq!(all(&disk.open_with(&options)), "aa=1 ab=2 mm=2 zz=3");
+}
+
+#[test]
+fn cuckoo_files_from_outside_count_as_written_when_they_come_in() {
+    for module in [true, false] {
+        let disk = Disk::new();
+        let mut options = cuckoo(&disk);
+        options.cf.cuckoo_table.use_module_hash = module;
+        let db = disk.open_with(&options);
+        for key in ["aa1", "aa2", "zz1"] {
+            db.put(key, "old.").unwrap();
+        }
+        db.flush().unwrap();
+        db.put("aa2", "mem.").unwrap();
+        // All values, which are stored without sequence numbers; and with a tombstone, where they have theirs.
+        ingest(&db, &options, "aa2=file b__=file", &IngestOptions::default()).unwrap();
+        assert_eq!(all(&db), "aa1=old. aa2=file b__=file zz1=old.");
+        ingest(&db, &options, "aa1- b__=2nd.", &IngestOptions::default()).unwrap();
+        let expected = "aa2=file b__=2nd. zz1=old.";
+        assert_eq!(all(&db), expected);
+        assert_eq!([get(&db, "aa1"), get(&db, "b__")], ["-", "2nd."]);
+        refused(ingest(&db, &options, "aa1+1", &IngestOptions::default()), Code::NotSupported, "cuckoo");
+        refused(ingest(&db, &options, "a=1 aa=2", &IngestOptions::default()), Code::NotSupported, "cuckoo");
+        drop(db);
+        let db = disk.lose_power().open_with(&options);
+        assert_eq!(all(&db), expected);
+        rewrite_all(&db);
+        db.verify_checksum().unwrap();
+        assert_eq!(all(&db), expected);
+    }
 }
 
 /// Options for cuckoo tables.

@@ -128,15 +128,16 @@ impl CuckooTable {
     }
     /// The sequence number and type of a bucket's entry.
     fn kind(&self, number: u32) -> Result<(SequenceNumber, ValueType)> {
+        let sequence_of = |stored| self.file.global_sequence.map_or(stored, SequenceNumber);
         if self.shape.without_trailers {
-            return Ok((SequenceNumber::ZERO, ValueType::Value));
+            return Ok((sequence_of(SequenceNumber::ZERO), ValueType::Value));
         }
         let at = self.bucket_at(number);
         let key = &self.data()[at..][..self.shape.key_len];
         let kind = InternalKey::from_bytes(key).and_then(|key| Ok((key.sequence(), key.value_type()?)));
         match kind {
             Ok((sequence, value_type @ (ValueType::Value | ValueType::Deletion))) => {
-                Ok((sequence, value_type))
+                Ok((sequence_of(sequence), value_type))
             }
             Ok(_) => Err(self.file.corrupt(at as u64, "bucket: neither a value nor a tombstone")),
             Err(bad) => Err(self.file.corrupt(at as u64, bad.0)),

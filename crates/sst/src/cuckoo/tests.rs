@@ -303,3 +303,38 @@ fn damage_never_panics_and_errors_name_the_file() {
         assert!(error.is_corruption(), "{error}");
     }
 }
+
+#[test]
+fn all_buckets_of_an_external_file_have_the_sequence_number_of_the_manifest() {
+    let version = (crate::properties::EXTERNAL_SST_VERSION.to_owned(), 2u32.to_le_bytes().to_vec());
+    let number = (crate::properties::EXTERNAL_SST_GLOBAL_SEQNO.to_owned(), vec![0; 8]);
+    for kind_of_second in [ValueType::Value, ValueType::Deletion] {
+        let fs = MemFileSystem::new();
+        let table = Arc::new(options(CuckooOptions::default()));
+        let own = vec![version.clone(), number.clone()];
+        let build = BuildOptions { user_properties: own, ..BuildOptions::new(Arc::clone(&table)) };
+        let file = fs.create(Path::new(PATH), WriteOptions::default()).unwrap();
+        let mut builder = TableBuilder::new(build, file).unwrap();
+        for (user_key, kind, value) in [("key1", ValueType::Value, "v"), ("key2", kind_of_second, "v")] {
+            let key = InternalKeyBuf::new(user_key.as_bytes(), SequenceNumber::ZERO, kind);
+            builder.add(key.as_key(), value.as_bytes()).unwrap();
+        }
+        builder.finish(true).unwrap();
+        let file = fs.open_random(Path::new(PATH), OpenHints::default()).unwrap();
+        let (size, mut opening) = (file.size(), OpenOptions::new(table, FileNumber(7)));
+        opening.largest_sequence = Some(SequenceNumber(70));
+        let reader = Arc::new(TableReader::open(file, size, opening).unwrap());
+        reader.verify_checksums().unwrap();
+        let mut iter = reader.iter(&TableReadOptions::default());
+        assert!(iter.seek_to_last().unwrap());
+        assert_eq!(
+            (iter.key().sequence(), iter.key().value_type()),
+            (SequenceNumber(70), Ok(kind_of_second))
+        );
+        for (at, is_there) in [(69, false), (70, true)] {
+            let target = InternalKeyBuf::for_seek(b"key1", SequenceNumber(at));
+            let found = reader.get(&ReadContext::default(), target.as_key()).unwrap();
+            assert_eq!(found.map(|found| found.sequence), is_there.then_some(SequenceNumber(70)));
+        }
+    }
+}

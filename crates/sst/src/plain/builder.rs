@@ -49,7 +49,8 @@ pub(crate) fn builder(options: BuildOptions, writer: FlatWriter) -> Result<Box<d
     if plain.store_index_in_file {
         properties.user_collected.insert(BLOOM_VERSION.to_owned(), b"1".to_vec());
     }
-    let format = RowFormat { encoding: plain.encoding, user_key_len: plain.user_key_len };
+    let format =
+        RowFormat { encoding: plain.encoding, user_key_len: plain.user_key_len, global_sequence: None };
     let ratio = if extractor.is_some() { plain.hash_table_ratio } else { 0.0 };
     Ok(Box::new(PlainBuilder {
         rows: RowEncoder::new(format, plain.index_sparseness),

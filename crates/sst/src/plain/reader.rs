@@ -62,7 +62,7 @@ pub(crate) fn open(file: FlatFile, options: &OpenOptions) -> Result<Arc<dyn Flat
     let user_key_len = u32::try_from(properties.fixed_key_len)
         .map_err(|_| file.corrupt(0, "properties: the length of keys is too large"))?;
     let mut table = PlainTable {
-        format: RowFormat { encoding, user_key_len },
+        format: RowFormat { encoding, user_key_len, global_sequence: file.global_sequence },
         data_len: properties.data_size as u32, // At most the file's length, as was checked.
         extractor: extractor(&file, options),
         index: None,

@@ -13,6 +13,7 @@
 //! A row that begins with a whole key can be read by itself; the index points to such rows only.
 
 use super::PlainEncoding;
+use crate::block::apply_global;
 use ironstone_base::coding::{get_varint32, put_varint32};
 use ironstone_base::internal_key::{TRAILER_LEN, pack_trailer};
 use ironstone_base::{Corrupt, InternalKey, SequenceNumber, ValueType};
@@ -30,6 +31,8 @@ pub(super) struct RowFormat {
     pub encoding: PlainEncoding,
     /// The length of all user keys in plain encoding; 0: it varies.
     pub user_key_len: u32,
+    /// Rows are read as if they were written at this sequence number.
+    pub global_sequence: Option<u64>,
 }
 
 /// Writes rows.
@@ -150,10 +153,10 @@ impl RowReader {
                     len => len,
                 };
                 self.key.clear();
-                self.take_key(&mut rest, len as usize)?;
+                self.take_key(&mut rest, len as usize, format.global_sequence)?;
                 true
             }
-            PlainEncoding::Prefix => self.read_key_by_prefix(&mut rest)?,
+            PlainEncoding::Prefix => self.read_key_by_prefix(&mut rest, format.global_sequence)?,
         };
         let value_len = get_varint32(&mut rest).ok_or(Corrupt("row: bad length of its value"))?;
         if rest.len() < value_len as usize {
@@ -164,12 +167,16 @@ impl RowReader {
         Ok(Row { value_at, value_len, end: value_at + value_len, is_whole })
     }
 
-    fn read_key_by_prefix(&mut self, rest: &mut &[u8]) -> Result<bool, Corrupt> {
+    fn read_key_by_prefix(
+        &mut self,
+        rest: &mut &[u8],
+        global_sequence: Option<u64>,
+    ) -> Result<bool, Corrupt> {
         const BAD_SIZE: Corrupt = Corrupt("row: bad size of a part of its key");
         let (mut kind, mut size) = get_size(rest).ok_or(BAD_SIZE)?;
         if kind == WHOLE_KEY {
             self.clear();
-            self.take_key(rest, size)?;
+            self.take_key(rest, size, global_sequence)?;
             return Ok(true);
         }
         if kind == PREFIX {
@@ -184,17 +191,22 @@ impl RowReader {
         }
         let prefix_len = self.prefix_len.ok_or(Corrupt("row: the prefix of its key is not known"))?;
         self.key.truncate(prefix_len);
-        self.take_key(rest, size)?;
+        self.take_key(rest, size, global_sequence)?;
         Ok(false)
     }
 
     /// Appends `len` bytes of user key and the trailer to the key.
-    fn take_key(&mut self, rest: &mut &[u8], len: usize) -> Result<(), Corrupt> {
+    fn take_key(
+        &mut self,
+        rest: &mut &[u8],
+        len: usize,
+        global_sequence: Option<u64>,
+    ) -> Result<(), Corrupt> {
         const SHORT: Corrupt = Corrupt("row: its key reaches beyond the data");
         let (user_key, after) = rest.split_at_checked(len).ok_or(SHORT)?;
         self.key.extend_from_slice(user_key);
         if let Some((&VALUE_OF_SEQUENCE_0, after)) = after.split_first() {
-            let trailer = pack_trailer(SequenceNumber::ZERO, ValueType::Value);
+            let trailer = apply_global(pack_trailer(SequenceNumber::ZERO, ValueType::Value), global_sequence);
             self.key.extend_from_slice(&trailer.to_le_bytes());
             *rest = after;
             return Ok(());
@@ -203,7 +215,8 @@ impl RowReader {
         if !ValueType::from_byte(trailer[0]).is_some_and(ValueType::is_point_entry) {
             return Err(Corrupt("row: an entry has an unknown value type"));
         }
-        self.key.extend_from_slice(trailer);
+        let trailer = apply_global(u64::from_le_bytes(*trailer), global_sequence);
+        self.key.extend_from_slice(&trailer.to_le_bytes());
         *rest = after;
         Ok(())
     }

@@ -27,7 +27,7 @@ fn hex(bytes: &[u8]) -> String {
 /// The example of RocksDB's documentation of the format.
 #[test]
 fn keys_of_one_prefix_are_stored_without_it() {
-    let format = RowFormat { encoding: PlainEncoding::Prefix, user_key_len: 0 };
+    let format = RowFormat { encoding: PlainEncoding::Prefix, user_key_len: 0, global_sequence: None };
     let mut rows = RowEncoder::new(format, 16);
     let mut data = Vec::new();
     let keys = ["00000001", "000000021", "00000002", "0001100", "00020001"].map(|user_key| key(user_key, 0));
@@ -71,7 +71,7 @@ fn long_keys_have_their_size_behind_the_first_byte() {
         for (encoding, user_key_len) in
             [(PlainEncoding::Prefix, 0), (PlainEncoding::Plain, 0), (PlainEncoding::Plain, len as u32)]
         {
-            let format = RowFormat { encoding, user_key_len };
+            let format = RowFormat { encoding, user_key_len, global_sequence: None };
             let key = InternalKeyBuf::new(&vec![b'k'; len], SequenceNumber(3), ValueType::Merge);
             let mut data = Vec::new();
             RowEncoder::new(format, 1).add(key.as_key(), b"", b"value", &mut data);
@@ -211,13 +211,55 @@ fn what_a_plain_table_has_no_place_for_is_refused_by_name() {
         let error = error.map(drop).unwrap_err();
         assert!(error.code() == Code::NotSupported && error.message().contains("DeleteRange"), "{error}");
     }
-    // Files for ingestion carry no sequence numbers of their own, which readers of plain tables know nothing about.
+}
+
+/// A table of `keys` as an external file, opened with that number as its largest in the MANIFEST.
+fn external(plain: PlainOptions, keys: &[InternalKeyBuf], largest: Option<u64>) -> Result<Arc<TableReader>> {
+    let fs = MemFileSystem::new();
+    let table = Arc::new(plain_table(plain, Some(1)));
     let version = (crate::properties::EXTERNAL_SST_VERSION.to_owned(), 2u32.to_le_bytes().to_vec());
-    let table = Arc::new(plain_table(PlainOptions::default(), None));
-    let options = BuildOptions { user_properties: vec![version], ..BuildOptions::new(Arc::clone(&table)) };
-    let file = fs.create(Path::new(PATH), WriteOptions::default()).unwrap();
-    TableBuilder::new(options, file).unwrap().finish(true).unwrap();
-    assert_eq!(open(&fs, &table).map(drop).unwrap_err().code(), Code::NotSupported);
+    let number = (crate::properties::EXTERNAL_SST_GLOBAL_SEQNO.to_owned(), vec![0; 8]);
+    let options =
+        BuildOptions { user_properties: vec![version, number], ..BuildOptions::new(Arc::clone(&table)) };
+    let mut builder = TableBuilder::new(options, fs.create(Path::new(PATH), WriteOptions::default())?)?;
+    keys.iter().try_for_each(|key| builder.add(key.as_key(), b"v"))?;
+    builder.finish(true)?;
+    let file = fs.open_random(Path::new(PATH), OpenHints::default())?;
+    let (size, mut options) = (file.size(), OpenOptions::new(table, FileNumber(7)));
+    options.largest_sequence = largest.map(SequenceNumber);
+    TableReader::open(file, size, options).map(Arc::new)
+}
+
+#[test]
+fn all_rows_of_an_external_file_have_the_sequence_number_of_the_manifest() {
+    let of = |user_key: &str, kind| InternalKeyBuf::new(user_key.as_bytes(), SequenceNumber::ZERO, kind);
+    let keys =
+        [of("aa", ValueType::Value), of("ab", ValueType::Deletion), of("ac", ValueType::Merge), key("b", 0)];
+    for encoding in [PlainEncoding::Plain, PlainEncoding::Prefix] {
+        let plain = PlainOptions { encoding, ..PlainOptions::default() };
+        for (largest, expected) in [(Some(70), 70), (Some(0), 0), (None, 0)] {
+            let reader = external(plain, &keys, largest).unwrap();
+            assert_eq!(reader.global_sequence(), Some(SequenceNumber(expected)));
+            reader.verify_checksums().unwrap();
+            let mut iter = reader.iter(&TableReadOptions::default());
+            let mut more = iter.seek_to_first().unwrap();
+            for key in &keys {
+                assert!(more && iter.key().user_key() == key.user_key());
+                assert_eq!(iter.key().sequence(), SequenceNumber(expected));
+                assert_eq!(iter.key().value_type(), key.as_key().value_type());
+                more = iter.next().unwrap();
+            }
+            assert!(!more);
+            let get = |at| {
+                let target = InternalKeyBuf::for_seek(b"ab", SequenceNumber(at));
+                reader.get(&ReadContext::default(), target.as_key()).unwrap().map(|found| found.value_type)
+            };
+            assert_eq!(get(expected), Some(ValueType::Deletion));
+            assert_eq!(get(69), if expected == 70 { None } else { Some(ValueType::Deletion) });
+        }
+    }
+    let too_large = external(PlainOptions::default(), &keys, Some(1 << 56)).map(drop).unwrap_err();
+    assert!(too_large.code() == Code::Corruption && too_large.message().contains(PATH), "{too_large}");
 }
 
 #[test]

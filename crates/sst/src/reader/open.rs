@@ -320,7 +320,7 @@ pub(crate) fn check_supported(
 }
 
 /// The sequence number of all entries of an ingested file, from its properties and the MANIFEST.
-fn global_sequence(
+pub(crate) fn global_sequence(
     properties: &TableProperties,
     largest: Option<SequenceNumber>,
 ) -> std::result::Result<Option<u64>, &'static str> {
