@@ -204,7 +204,7 @@ impl Db {
         cfs.iter().try_for_each(|cf| self.check_handle(cf))?;
         let ids: Vec<_> = cfs.iter().map(|cf| cf.id()).collect();
         let which = match options.force_atomic_flush {
-            true => Which::Together(ids.clone()),
+            true => Which::Together(ids.clone(), FlushReason::Manual),
             false => Which::Of(ids.clone(), FlushReason::Manual),
         };
         if options.wait {

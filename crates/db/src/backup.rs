@@ -16,7 +16,9 @@ use crate::Db;
 use crate::background::job::write_options;
 use crate::file_copy::{copy_watched, read_through};
 use crate::open::make_durable_dir;
-use crate::storage_files::{Captured, KeptFiles, StorageFile, capture, check_one_directory};
+use crate::storage_files::{
+    Captured, KeptFiles, LiveFilesStorageInfoOptions, StorageFile, capture, check_one_directory,
+};
 use crate::table_cache::TableSlot;
 use ironstone_base::statistics::Ticker;
 use ironstone_base::sync::Arc;
@@ -88,6 +90,10 @@ impl BackupEngineOptions {
 pub struct CreateBackupOptions {
     /// Flush all memtables first instead of taking WALs along. Default false.
     pub flush_before_backup: bool,
+    /// If memtables are flushed, all column families are, to one point: what was written without WAL is in all of them or in none,
+    /// and so is everything in a backup without WALs ([`BackupEngineOptions::backup_log_files`]). See
+    /// [`LiveFilesStorageInfoOptions::atomic_flush`]. Default false.
+    pub atomic_flush: bool,
     /// Kept with the backup, for the application. Default empty.
     pub app_metadata: Vec<u8>,
     /// Chooses tables that are left out, because other directories of backups have them: the backup names them, and
@@ -118,6 +124,7 @@ impl fmt::Debug for CreateBackupOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CreateBackupOptions")
             .field("flush_before_backup", &self.flush_before_backup)
+            .field("atomic_flush", &self.atomic_flush)
             .field("app_metadata", &self.app_metadata)
             .field("exclude_files_callback", &self.exclude_files_callback.is_some())
             .field("progress_callback", &self.progress_callback.is_some())
@@ -305,7 +312,14 @@ impl BackupEngine {
         }
         let flushes = options.flush_before_backup || !self.options.backup_log_files;
         let _kept = KeptFiles::of(db);
-        let captured = capture(db.engine(), if flushes { 0 } else { u64::MAX })?;
+        let listing = LiveFilesStorageInfoOptions {
+            wal_size_for_flush: if flushes { 0 } else { u64::MAX },
+            atomic_flush: options.atomic_flush,
+        };
+        let mut captured = capture(db.engine(), &listing)?;
+        if !self.options.backup_log_files {
+            captured.sequence = captured.in_tables; // What was logged since stays behind.
+        }
         let made = self.copy_all(db, &captured, id, options);
         match made {
             Ok(meta) => {

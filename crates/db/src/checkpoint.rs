@@ -5,11 +5,25 @@ use crate::background::job::write_options;
 use crate::file_copy::{copy_file, link_or_copy};
 use crate::info_log::info;
 use crate::open::make_durable_dir;
-use crate::storage_files::{KeptFiles, StorageFile, capture, check_one_directory};
+use crate::storage_files::{
+    KeptFiles, LiveFilesStorageInfoOptions, StorageFile, capture, check_one_directory,
+};
 use ironstone_base::statistics::Ticker;
 use ironstone_base::{Error, FileKind, Result, SequenceNumber};
 use ironstone_vfs::FileSystem;
 use std::path::{Path, PathBuf};
+
+/// How a checkpoint is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CreateCheckpointOptions {
+    /// Memtables are only flushed if the WALs have so many bytes together; smaller ones are copied. Default 0: always flush. What
+    /// no WAL holds is flushed in any case.
+    pub log_size_for_flush: u64,
+    /// If memtables are flushed, all column families are, to one point: what was written without WAL is in all of them or in
+    /// none. See [`LiveFilesStorageInfoOptions::atomic_flush`]. Default false. (RocksDB's checkpoints go by `atomic_flush` of
+    /// the database alone.)
+    pub atomic_flush: bool,
+}
 
 impl Db {
     /// Makes a second database in `path`, which must not exist, with every write that returned before. Answers
@@ -45,6 +59,16 @@ impl Db {
     /// The same, but memtables are only flushed if the WALs have `log_size_for_flush` bytes or more together. Smaller
     /// ones are copied.
     pub fn checkpoint_with(&self, path: impl AsRef<Path>, log_size_for_flush: u64) -> Result<SequenceNumber> {
+        let options = CreateCheckpointOptions { log_size_for_flush, ..CreateCheckpointOptions::default() };
+        self.create_checkpoint(path, &options)
+    }
+
+    /// The same with `options`.
+    pub fn create_checkpoint(
+        &self,
+        path: impl AsRef<Path>,
+        options: &CreateCheckpointOptions,
+    ) -> Result<SequenceNumber> {
         let engine = self.engine();
         check_one_directory(engine, "checkpoints")?;
         let fs = &*engine.env.fs;
@@ -59,7 +83,11 @@ impl Db {
         make_durable_dir(fs, &parent, false)?;
         remove_staging(fs, &staging)?;
         let _kept = KeptFiles::of(self);
-        let captured = capture(engine, log_size_for_flush)?;
+        let listing = LiveFilesStorageInfoOptions {
+            wal_size_for_flush: options.log_size_for_flush,
+            atomic_flush: options.atomic_flush,
+        };
+        let captured = capture(engine, &listing)?;
         let made = fs
             .create_dir_all(&staging)
             .and_then(|()| captured.files.iter().try_for_each(|file| self.add_to_checkpoint(file, &staging)))

@@ -77,6 +77,7 @@ pub use backup::{
     BackupEngine, BackupEngineOptions, BackupFileInfo, BackupId, BackupInfo, CreateBackupOptions,
     ExcludeFilesCallback, MaybeExcludeBackupFile, ProgressCallback, RestoreMode, RestoreOptions,
 };
+pub use checkpoint::CreateCheckpointOptions;
 pub use column_family::ColumnFamily;
 pub use column_family_import::{ExportedColumnFamily, ExportedFile, ImportColumnFamilyOptions};
 pub use db::{ColumnFamilyDescriptor, Db, WriteOptions};
@@ -105,7 +106,7 @@ pub use sst_file_reader::SstFileReader;
 pub use sst_file_writer::{ExternalSstFileInfo, SstFileWriter};
 pub use stackable_db::StackableDb;
 pub use stats_history::{StatsHistoryIterator, StatsSlice};
-pub use storage_files::StorageFile;
+pub use storage_files::{LiveFilesStorageInfoOptions, StorageFile};
 pub use table_paths::DbPath;
 pub use thread_list::{ThreadOperation, ThreadStage, ThreadState, ThreadStatus, ThreadType};
 pub use thread_pool::ThreadPool;

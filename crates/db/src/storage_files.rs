@@ -2,13 +2,13 @@
 
 use crate::Db;
 use crate::admin::checksum_func_name;
-use crate::background::flush::flush_and_wait;
+use crate::background::flush::{flush_and_wait, wait_flushed};
 use crate::engine::Engine;
 use crate::memtables::FlushReason;
 use crate::table_cache::TableSlot;
 use crate::write::switch::Which;
 use ironstone_base::sync::Arc;
-use ironstone_base::{Error, FileKind, Result, SequenceNumber, file_name};
+use ironstone_base::{Code, ColumnFamilyId, Error, FileKind, Result, SequenceNumber, file_name};
 use ironstone_version::UNKNOWN_FILE_CHECKSUM_FUNC_NAME;
 use std::path::{Path, PathBuf};
 
@@ -61,6 +61,22 @@ pub(crate) struct Captured {
     pub(crate) tables: Vec<Arc<TableSlot>>,
     /// Every write up to here is in them.
     pub(crate) sequence: SequenceNumber,
+    /// Every write up to here is in the tables alone, if memtables were flushed.
+    pub(crate) in_tables: SequenceNumber,
+}
+
+/// How the files of a copy are listed. RocksDB's options of that name; checksums of files are always told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LiveFilesStorageInfoOptions {
+    /// Memtables are flushed before, if the WALs have so many bytes together, or if they hold what no WAL has. Default 0: always.
+    pub wal_size_for_flush: u64,
+    /// If memtables are flushed, all column families are, to one point of the order of writes: the tables have each batch in all of
+    /// them or in none, whether a WAL has it or not, and nothing from behind that point. Writes that fill a memtable wait while
+    /// the last part of that runs. Always so with `atomic_flush` of the database. Default false: batches without WAL may be
+    /// in the tables of some column families and not of others.
+    ///
+    /// WALs are listed nevertheless: with them there is what was logged since, too.
+    pub atomic_flush: bool,
 }
 
 impl Db {
@@ -85,7 +101,16 @@ impl Db {
     /// # }
     /// ```
     pub fn live_files_storage_info(&self, wal_size_for_flush: u64) -> Result<Vec<StorageFile>> {
-        Ok(capture(self.engine(), wal_size_for_flush)?.files)
+        let options =
+            LiveFilesStorageInfoOptions { wal_size_for_flush, ..LiveFilesStorageInfoOptions::default() };
+        self.live_files_storage_info_with(&options)
+    }
+    /// The same with `options`.
+    pub fn live_files_storage_info_with(
+        &self,
+        options: &LiveFilesStorageInfoOptions,
+    ) -> Result<Vec<StorageFile>> {
+        Ok(capture(self.engine(), options)?.files)
     }
 }
 
@@ -113,19 +138,24 @@ impl Drop for KeptFiles<'_> {
     }
 }
 
-/// Lists the files, after a flush if the WALs have `wal_size_for_flush` bytes or more. Nothing may remove files
-/// until they are copied.
-pub(crate) fn capture(engine: &Arc<Engine>, wal_size_for_flush: u64) -> Result<Captured> {
+/// Lists the files, after a flush if `options` want one. Nothing may remove files until they are copied.
+pub(crate) fn capture(engine: &Arc<Engine>, options: &LiveFilesStorageInfoOptions) -> Result<Captured> {
     if engine.read_only {
         return Err(Error::not_supported("copying a database that is open for reading only"));
     }
     engine.write_failure()?;
-    flush_if_wanted(engine, wal_size_for_flush)?;
+    let in_tables = engine.pipeline.visible();
+    let atomic = options.atomic_flush || engine.options().atomic_flush;
+    flush_if_wanted(engine, options.wal_size_for_flush, atomic)?;
     // No memtable is switched and no MANIFEST written meanwhile; writers go on.
     let _switching = engine.switching.lock();
+    if atomic {
+        flush_the_rest(engine, options.wal_size_for_flush)?;
+    }
     let manifest = engine.manifest.lock();
     let options_file = newest_options(engine)?;
-    let mut captured = Captured { files: Vec::new(), tables: Vec::new(), sequence: SequenceNumber::ZERO };
+    let mut captured =
+        Captured { files: Vec::new(), tables: Vec::new(), sequence: SequenceNumber::ZERO, in_tables };
     let wals = {
         let state = engine.state.lock();
         if let Some(error) = &state.background_error {
@@ -175,24 +205,46 @@ pub(crate) fn capture(engine: &Arc<Engine>, wal_size_for_flush: u64) -> Result<C
     Ok(captured)
 }
 
-fn flush_if_wanted(engine: &Arc<Engine>, wal_size_for_flush: u64) -> Result<()> {
-    let ids: Vec<_> = {
-        let state = engine.state.lock();
-        let closed: u64 = state.wals.values().map(|wal| wal.bytes).sum();
-        // What no WAL holds would not be in the copy.
-        let unlogged = state.families.values().any(|family| family.has_unlogged_writes());
-        let wanted = unlogged || closed + engine.pipeline.current_wal().1 >= wal_size_for_flush;
-        if wanted { state.families.keys().copied().collect() } else { Vec::new() }
-    };
-    if ids.is_empty() {
-        return Ok(());
-    }
-    match flush_and_wait(engine, &Which::Of(ids.clone(), FlushReason::GetLiveFiles), &ids) {
-        // One of them: what is left is flushed.
-        Err(error) if error.code() == ironstone_base::Code::ColumnFamilyDropped => {
-            flush_if_wanted(engine, wal_size_for_flush)
+/// The column families to flush for a copy; none if it does without a flush.
+fn to_flush(engine: &Engine, wal_size_for_flush: u64) -> Vec<ColumnFamilyId> {
+    let state = engine.state.lock();
+    let closed: u64 = state.wals.values().map(|wal| wal.bytes).sum();
+    // What no WAL holds would not be in the copy.
+    let unlogged = state.families.values().any(|family| family.has_unlogged_writes());
+    let wanted = unlogged || closed + engine.pipeline.current_wal().1 >= wal_size_for_flush;
+    if wanted { state.families.keys().copied().collect() } else { Vec::new() }
+}
+
+fn flush_if_wanted(engine: &Arc<Engine>, wal_size_for_flush: u64, atomic: bool) -> Result<()> {
+    loop {
+        let ids = to_flush(engine, wal_size_for_flush);
+        if ids.is_empty() {
+            return Ok(());
         }
-        done => done,
+        let which = match atomic {
+            true => Which::Together(ids.clone(), FlushReason::GetLiveFiles),
+            false => Which::Of(ids.clone(), FlushReason::GetLiveFiles),
+        };
+        match flush_and_wait(engine, &which, &ids) {
+            Err(error) if error.code() == Code::ColumnFamilyDropped => {} // One of them: what is left is flushed.
+            done => return done,
+        }
+    }
+}
+
+/// Flushes what was written while all column families were flushed together, for who holds the lock `switching` from here until the
+/// tables are listed: a memtable that anybody else switched since, and a flush of it alone, would part the column families.
+fn flush_the_rest(engine: &Arc<Engine>, wal_size_for_flush: u64) -> Result<()> {
+    loop {
+        let ids = to_flush(engine, wal_size_for_flush);
+        if ids.is_empty() {
+            return Ok(());
+        }
+        engine.switch_reserving(&Which::Together(ids.clone(), FlushReason::GetLiveFiles), 0)?;
+        match wait_flushed(engine, &ids) {
+            Err(error) if error.code() == Code::ColumnFamilyDropped => {}
+            done => return done,
+        }
     }
 }
 

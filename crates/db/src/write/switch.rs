@@ -24,7 +24,7 @@ pub(crate) enum Which {
     /// These, unless they are empty.
     Of(Vec<ColumnFamilyId>, FlushReason),
     /// These, unless they are empty, for a flush of all of them or none.
-    Together(Vec<ColumnFamilyId>),
+    Together(Vec<ColumnFamilyId>, FlushReason),
     /// This one, unless it is empty, since memtables take too much memory.
     Largest(ColumnFamilyId),
     /// These, empty or not.
@@ -42,8 +42,7 @@ impl Which {
             Self::Due if memtable.has_too_many_ranges() => FlushReason::MemtableMaxRangeDeletions,
             Self::Due if memtable.is_full() => FlushReason::WriteBufferFull,
             Self::Due => FlushReason::WalFull,
-            Self::Of(_, reason) => *reason,
-            Self::Together(_) => FlushReason::Manual,
+            Self::Of(_, reason) | Self::Together(_, reason) => *reason,
             Self::Exactly(_) => FlushReason::ExternalFileIngestion,
         }
     }
@@ -120,7 +119,7 @@ impl Engine {
         let mut ids = self.chosen(state, which);
         ids.extend(self.lagging_stats(state, which, &ids));
         let by_option = self.options().atomic_flush && !matches!(which, Which::All);
-        if ids.is_empty() || !(by_option || matches!(which, Which::Together(_))) {
+        if ids.is_empty() || !(by_option || matches!(which, Which::Together(..))) {
             return Switch { which, ids, if_touched: Vec::new(), atomic: None };
         }
         let chosen = ids.iter().filter_map(|id| state.families.get(id));
@@ -129,7 +128,7 @@ impl Engine {
         let first = first.into_iter().find(|reason| reasons.contains(reason));
         // A batch may be taking places in several memtables just now: under the log lock it has all or none.
         let candidates: Vec<_> = match which {
-            Which::Of(ids, FlushReason::Manual) | Which::Together(ids) => {
+            Which::Of(ids, FlushReason::Manual) | Which::Together(ids, _) => {
                 ids.iter().copied().filter(|id| state.families.contains_key(id)).collect()
             }
             _ => state.families.keys().copied().collect(),
@@ -188,7 +187,7 @@ impl Engine {
                 Which::All => true,
                 Which::Exactly(ids) => ids.contains(&family.data.id),
                 Which::Largest(id) => *id == family.data.id && !family.mem.is_untouched(),
-                Which::Of(ids, _) | Which::Together(ids) => {
+                Which::Of(ids, _) | Which::Together(ids, _) => {
                     ids.contains(&family.data.id) && !family.mem.is_untouched()
                 }
                 Which::Due => {

@@ -7,10 +7,12 @@ use ironstone::vfs::FileSystem;
 use ironstone::vfs::fault::{FaultError, FaultRule};
 use ironstone::vfs::mem::CrashPolicy;
 use ironstone::{
-    Code, ColumnFamily, ColumnFamilyOptions, Db, FlushOptions, Options, ReadOptions, Result, Statistics,
-    WriteBatch, WriteOptions,
+    BackupEngine, BackupEngineOptions, Code, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions,
+    CreateBackupOptions, CreateCheckpointOptions, Db, FlushOptions, LiveFilesStorageInfoOptions, Options,
+    ReadOptions, RestoreOptions, Result, Statistics, WriteBatch, WriteOptions,
 };
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const NAMES: [&str; 3] = ["default", "one", "two"];
 
@@ -187,6 +189,119 @@ fn a_column_family_that_is_dropped_meanwhile_is_left_out() {
         let cf = db.column_family(name).unwrap();
         assert_eq!(db.get_cf(&ReadOptions::default(), &cf, "n").unwrap().as_deref(), Some(&b"1"[..]));
     }
+}
+
+/// Opens the database in `path` with all its column families.
+fn open_copy(disk: &Disk, path: &str) -> Db {
+    let descriptors = NAMES.map(|name| ColumnFamilyDescriptor::new(name, disk.options().cf)).to_vec();
+    Db::open_column_families(&disk.options().db, path, descriptors).unwrap()
+}
+
+/// Calls `copy` with its number again and again while batches that no WAL holds are written, and memtables are flushed one by one.
+fn copying_while_written(db: &Db, count: usize, copy: impl FnMut(usize)) {
+    /// Ends the writer, even if a copy is wrong.
+    struct Stop<'a>(&'a AtomicBool);
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let stops = Stop(&stop);
+        let writer = scope.spawn(|| {
+            let mut number = 0;
+            while !stop.load(Ordering::Relaxed) {
+                number += 1;
+                put_everywhere(db, number).unwrap();
+            }
+            number
+        });
+        (0..count).for_each(copy);
+        drop(stops);
+        assert!(writer.join().unwrap() > count);
+    });
+}
+
+#[test]
+fn copies_have_what_no_wal_holds_at_one_point() {
+    for by_option in [false, true] {
+        let disk = Disk::new();
+        let mut options = atomic(&disk);
+        options.db.atomic_flush = by_option;
+        options.cf.write_buffer_size = 8 << 10;
+        let db = open(&disk, &options);
+        let how = CreateCheckpointOptions { atomic_flush: !by_option, log_size_for_flush: 0 };
+        let mut found = std::collections::BTreeSet::new();
+        copying_while_written(&db, 25, |number| {
+            let path = format!("/copy{number}");
+            let before = numbers(&db);
+            db.create_checkpoint(&path, &how).unwrap();
+            let number = common_number(&open_copy(&disk, &path), &path);
+            assert!(number >= before[0], "{number} of {before:?}");
+            found.insert(number);
+        });
+        assert!(found.len() > 5, "{found:?}");
+        // What no WAL holds is flushed however small the WALs are.
+        put_everywhere(&db, 1).unwrap();
+        let how = CreateCheckpointOptions { log_size_for_flush: u64::MAX, ..how };
+        db.create_checkpoint("/last", &how).unwrap();
+        assert_eq!(numbers(&open_copy(&disk, "/last")), [1, 1, 1]);
+    }
+}
+
+#[test]
+fn backups_without_wals_have_everything_at_one_point() {
+    let disk = Disk::new();
+    let mut options = atomic(&disk);
+    options.db.atomic_flush = false;
+    options.cf.write_buffer_size = 8 << 10;
+    let db = open(&disk, &options);
+    let mut engine = BackupEngine::open(BackupEngineOptions {
+        env: disk.env(),
+        backup_log_files: false,
+        ..BackupEngineOptions::new("/backups")
+    })
+    .unwrap();
+    let how = CreateBackupOptions {
+        flush_before_backup: true,
+        atomic_flush: true,
+        ..CreateBackupOptions::default()
+    };
+    copying_while_written(&db, 15, |number| {
+        // These are logged: the WALs stay behind nevertheless.
+        db.put("logged", number.to_string()).unwrap();
+        let id = engine.create_backup_with(&db, &how).unwrap();
+        let path = format!("/restored{number}");
+        engine.restore(id, &disk.options().db, &path, &path, &RestoreOptions::default()).unwrap();
+        let copy = open_copy(&disk, &path);
+        common_number(&copy, &path);
+        assert_eq!(copy.get("logged").unwrap().as_deref(), Some(number.to_string().as_bytes()));
+        let said = engine.backups().iter().find(|backup| backup.id == id).map(|backup| backup.sequence);
+        assert!(said <= Some(copy.latest_sequence().0), "{said:?} of {}", copy.latest_sequence());
+    });
+}
+
+#[test]
+fn a_copy_flushes_atomically_only_if_it_is_to_flush() {
+    let disk = Disk::new();
+    let mut options = atomic(&disk);
+    options.db.atomic_flush = false;
+    let statistics = Arc::new(Statistics::new());
+    options.db.statistics = Some(Arc::clone(&statistics));
+    let db = open(&disk, &options);
+    db.put("a", "1").unwrap();
+    let requests = || statistics.ticker(Ticker::AtomicFlushRequestReasonOther);
+    let list = |wal_size_for_flush, atomic_flush| {
+        let how = LiveFilesStorageInfoOptions { wal_size_for_flush, atomic_flush };
+        let files = db.live_files_storage_info_with(&how).unwrap();
+        files.iter().filter(|file| file.name.ends_with(".sst")).count()
+    };
+    assert_eq!((list(u64::MAX, true), requests()), (0, 0));
+    assert_eq!((list(0, true), requests()), (1, 1));
+    assert_eq!((list(0, true), requests()), (1, 1), "nothing was written since");
+    db.put("a", "2").unwrap();
+    assert_eq!((list(0, false), requests()), (2, 1));
 }
 
 #[test]
