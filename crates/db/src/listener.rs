@@ -47,6 +47,11 @@ use std::path::PathBuf;
 /// panic is logged and otherwise ignored.
 #[allow(unused_variables)]
 pub trait EventListener: Send + Sync {
+    /// The name that it is registered under in the [`object_registry`](crate::object_registry), for OPTIONS files. Default: none, and
+    /// then it is not written to them.
+    fn name(&self) -> &str {
+        ""
+    }
     /// Memtables are about to be written to a table.
     fn on_flush_begin(&self, flush: &FlushJobInfo) {}
     /// They are in a table, durable and visible. Who waited for it may go on a moment before this is called.

@@ -17,6 +17,7 @@
 //! # Ok::<_, ironstone::Error>(())
 //! ```
 
+use crate::listener::EventListener;
 use crate::options::OptionError;
 use crate::wal_filter::WalFilter;
 use ironstone_base::merge::MergeOperator;
@@ -24,9 +25,10 @@ use ironstone_base::sync::{Arc, OnceLock, RwLock};
 use ironstone_base::{Comparator, Result, SliceTransform};
 use ironstone_compaction::{CompactionFilter, CompactionFilterFactory, SstPartitionerFactory};
 use ironstone_sst::FileChecksumGenFactory;
+use ironstone_vfs::{Clock, Env, FileSystem};
 use std::any::{Any, TypeId};
 
-/// What can be registered: `Arc<dyn …>` of a [`Comparator`], [`SliceTransform`] (prefix extractor), [`MergeOperator`],
+/// What can be registered: an [`Env`]; `Arc<dyn …>` of a [`FileSystem`], [`Clock`], [`EventListener`], [`Comparator`], [`SliceTransform`] (prefix extractor), [`MergeOperator`],
 /// [`CompactionFilter`], [`CompactionFilterFactory`], [`SstPartitionerFactory`], [`FileChecksumGenFactory`] or
 /// [`WalFilter`].
 pub trait Registered: private::Sealed + Sized + Send + Sync + 'static {}
@@ -41,7 +43,12 @@ macro_rules! registered {
         impl Registered for Arc<dyn $of> {}
     )* };
 }
+impl private::Sealed for Env {}
+impl Registered for Env {}
 registered!(
+    FileSystem,
+    Clock,
+    EventListener,
     Comparator,
     SliceTransform,
     MergeOperator,
@@ -145,6 +152,72 @@ mod tests {
         assert_eq!(extractor("parity.3").unwrap(), "short");
         register("rocksdb.FixedPrefix.8", parity("not this one"));
         assert_eq!(extractor("rocksdb.FixedPrefix.8").unwrap(), "rocksdb.FixedPrefix.8");
+    }
+
+    struct Heard(&'static str);
+    impl EventListener for Heard {
+        fn name(&self) -> &str {
+            self.0
+        }
+    }
+
+    #[test]
+    fn listeners_are_found_by_name_and_written_by_it() {
+        let heard = |name| move |_: &str| Ok(Arc::new(Heard(name)) as Arc<dyn EventListener>);
+        register("ear", heard("ear"));
+        register("left:ear", heard("left:ear"));
+        let mut options = Options::default();
+        let names = |options: &Options| {
+            let names = options.db.listeners.iter().map(|listener| listener.name().to_owned());
+            names.collect::<Vec<_>>()
+        };
+        for (text, expected) in [
+            ("ear", vec!["ear"]),
+            ("{ear:{id=ear;}:left\\:ear}", vec!["ear", "ear", "left:ear"]),
+            ("nobody:ear", vec!["ear"]),
+            ("", vec![]),
+        ] {
+            options.db.set("listeners", text).unwrap();
+            assert_eq!(names(&options), expected, "{text}");
+        }
+        options.db.listeners = vec![Arc::new(Heard("left:ear")), Arc::new(Heard("")), Arc::new(Heard("ear"))];
+        let text = options.db.get("listeners").unwrap();
+        assert_eq!(text, "{left\\:ear:ear}");
+        let whole = format!("{}", options.db);
+        assert!(whole.contains("listeners={left"), "{whole}");
+        let mut again = Options::default();
+        again.db.set("listeners", &text).unwrap();
+        assert_eq!(names(&again), ["left:ear", "ear"]);
+    }
+
+    #[test]
+    fn environments_are_found_by_name() {
+        let is_in_memory = |env: &Env| env.fs.exists(std::path::Path::new("/proc")).is_ok_and(|there| !there);
+        register("elsewhere", |_: &str| Ok(Env::in_memory()));
+        register("files", |_: &str| Ok(Env::in_memory().fs));
+        register("time", |_: &str| Ok(Arc::new(ironstone_vfs::ManualClock::new(7)) as Arc<dyn Clock>));
+        let mut options = Options::default();
+        for (text, in_memory) in [
+            ("elsewhere", true),
+            ("default", false),
+            ("MockEnv", true),
+            ("{id=DefaultEnv}", false),
+            ("{id=CompositeEnv;file_system=files;clock={id=time}}", true),
+        ] {
+            options.db.set("env", text).unwrap();
+            assert_eq!(is_in_memory(&options.db.env), in_memory, "{text}");
+        }
+        assert_eq!(options.db.env.clock.now_micros(), 7);
+        for (text, says) in [
+            ("nowhere", "env nowhere"),
+            ("{id=CompositeEnv;file_system=nothing}", "file_system nothing"),
+            ("{id=CompositeEnv;colour=red}", "no option colour"),
+            ("{id=elsewhere;x=1}", "options of its own"),
+        ] {
+            let error = options.db.set("env", text).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+        assert!(!options.db.to_string().contains("env="), "it is never written");
     }
 
     #[test]

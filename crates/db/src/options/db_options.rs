@@ -2,7 +2,7 @@
 
 use super::spec::option_struct;
 use super::text::OptionError;
-use super::value::OptionValue;
+use super::value::{OptionValue, env_of};
 use crate::info_log::InfoLogLevel;
 use crate::listener::EventListener;
 use crate::read::row_cache::RowCache;
@@ -142,6 +142,15 @@ option_struct! {
         /// replayed. What is not part of the database any more goes to its subdirectory `lost`, and LOG says why.
         /// Column families that were changed together go back together. Secondaries ignore it.
         best_efforts_recovery: bool = false, Fixed, V7;
+        /// Told what happens in the background. In text `{name:name}`, of those that are registered
+        /// ([`object_registry`](crate::object_registry)).
+        listeners: Vec<Arc<dyn EventListener>> = Vec::new(), Fixed, Later;
+        /// Of a follower: after how many milliseconds it reads the leader's MANIFEST again.
+        follower_refresh_catchup_period_ms: u64 = 10_000, Fixed, Later;
+        /// Of a follower: how often in a row it tries to, before LOG says that it cannot.
+        follower_catchup_retry_count: u64 = 10, Fixed, Later;
+        /// Of a follower: after how many milliseconds it tries again.
+        follower_catchup_retry_wait_ms: u64 = 100, Fixed, Later;
         /// Hold RocksDB's WALs, too, to what they say about the ones before them; those of Ironstone always say it, and
         /// are always held to it.
         track_and_verify_wals: bool = false, Fixed, Later;
@@ -207,9 +216,6 @@ option_struct! {
         ignored("log_readahead_size", "size", "0", Change::Fixed, Since::V7, "only the speed of opening depends on it");
         ignored("allow_data_in_errors", "bool", "false", Change::Fixed, Since::V7, "only messages depend on it");
         ignored("lowest_used_cache_tier", "CacheTier", "kNonVolatileBlockTier", Change::Fixed, Since::V7, "there is one tier");
-        ignored("follower_refresh_catchup_period_ms", "uint64", "10000", Change::Fixed, Since::Later, "only followers use it");
-        ignored("follower_catchup_retry_count", "uint64", "10", Change::Fixed, Since::Later, "only followers use it");
-        ignored("follower_catchup_retry_wait_ms", "uint64", "100", Change::Fixed, Since::Later, "only followers use it");
         ignored("metadata_write_temperature", "Temperature", "kUnknown", Change::Fixed, Since::Later, "the file system takes no such hint");
         ignored("wal_write_temperature", "Temperature", "kUnknown", Change::Fixed, Since::Later, "the file system takes no such hint");
         ignored("track_and_verify_wals_in_manifest", "bool", "false", Change::Fixed, Since::V7, "every flush tracks the closed WALs that stay needed");
@@ -225,8 +231,19 @@ option_struct! {
                 set: |options, text| options.set_rate(text),
             },
         };
-        refused("listeners", "list of EventListener", &["", "nullptr"], Change::Fixed, Since::Later, "event listeners by name; set them in code");
-        refused("env", "Env", &["", "default", "nullptr", "id=default", "id=DefaultEnv", "DefaultEnv", "PosixEnv"], Change::Fixed, Since::Later, "an env by name; set it in code");
+        OptionSpec {
+            name: "env",
+            kind: "Env",
+            change: Change::Fixed,
+            since: Since::Later,
+            status: Status::Built {
+                get: |_| "default".to_owned(), // Never written.
+                set: |options, text| {
+                    options.env = env_of(text)?;
+                    Ok(())
+                },
+            },
+        };
         deprecated("rate_limiter", "RateLimiter");
         deprecated("allow_os_buffer", "bool");
         deprecated("base_background_compactions", "int");
@@ -256,13 +273,12 @@ option_struct! {
         row_cache: Option<Arc<RowCache>> = None;
         /// Bounds the space of tables and the rate at which files are removed, over all databases that have the same one.
         sst_file_manager: Option<Arc<SstFileManager>> = None;
-        /// Told what happens in the background.
-        listeners: Vec<Arc<dyn EventListener>> = Vec::new();
         /// Where tables are, at most four directories: new ones go to the first, deeper levels (larger files, with universal
         /// compaction) to those after it, by their target sizes. Empty: the database's own directory. A table that stays
         /// in one directory stays there when the sizes change. More than one with levelled and universal compaction only.
         db_paths: Vec<DbPath> = Vec::new();
-        /// Files and clock.
+        /// Files and clock. In text, where it is never written: `default`, `MockEnv` (in memory), the name of one that is registered, or
+        /// `{id=CompositeEnv;file_system=name;clock=name;}` of those that are.
         env: Env = Env::os();
         /// The threads of the background. The default: those of the process, for all of its databases.
         thread_pool: Arc<ThreadPool> = ThreadPool::shared();

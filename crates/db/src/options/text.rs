@@ -122,6 +122,27 @@ pub fn unbraced(text: &str) -> &str {
     text
 }
 
+/// The elements of a list with `:` between them, where they may be escaped or in braces.
+pub fn elements(text: &str) -> Vec<&str> {
+    let text = unbraced(text);
+    let (mut elements, mut begun, mut depth, mut escaped) = (Vec::new(), 0, 0i32, false);
+    for (at, c) in text.char_indices() {
+        match c {
+            _ if escaped => {}
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ':' if depth == 0 => {
+                elements.push(&text[begun..at]);
+                begun = at + 1;
+            }
+            _ => {}
+        }
+        escaped = c == '\\' && !escaped;
+    }
+    elements.push(&text[begun..]);
+    elements.into_iter().map(str::trim).filter(|element| !element.is_empty()).collect()
+}
+
 fn balanced(text: &str) -> bool {
     let mut depth = 0i32;
     let opens = |c| match c {
@@ -335,6 +356,13 @@ mod tests {
         assert_eq!(unbraced("{a}:{b}"), "{a}:{b}");
         assert_eq!(unbraced(" {{a}} "), "a");
         assert_eq!(unbraced("{}"), "");
+    }
+
+    #[test]
+    fn elements_keep_what_is_in_braces_or_escaped() {
+        assert_eq!(elements("{a:{id=b;x={c:d}}:e\\:f: }"), ["a", "{id=b;x={c:d}}", "e\\:f"]);
+        assert_eq!(elements("{id=a}:{id=b}"), ["{id=a}", "{id=b}"]);
+        assert!(elements("{}").is_empty() && elements(" ").is_empty());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::spec::OptionStruct;
 use super::text::{self, OptionError};
 use crate::info_log::InfoLogLevel;
+use crate::listener::EventListener;
 use crate::merge_operators;
 use crate::object_registry;
 use crate::wal_filter::WalFilter;
@@ -20,6 +21,7 @@ use ironstone_sst::{
     IndexType, PlainEncoding,
 };
 use ironstone_sst::{FileChecksumGenCrc32cFactory, FileChecksumGenFactory};
+use ironstone_vfs::Env;
 use ironstone_wal::WalRecoveryMode;
 use std::path::PathBuf;
 
@@ -374,6 +376,60 @@ objects_of_code! {
     CompactionFilter, "compaction filter";
     CompactionFilterFactory, "compaction filter factory";
     WalFilter, "WAL filter";
+}
+
+/// `{first:{id=second;}}`: those that are registered. Others are passed over, as in RocksDB: the database is the same without them.
+/// Names are written of those that have one.
+impl OptionValue for Vec<Arc<dyn EventListener>> {
+    const KIND: &'static str = "list of EventListener";
+    fn parse(text: &str) -> Result<Self, OptionError> {
+        if is_null(text) {
+            return Ok(Self::new());
+        }
+        let mut listeners = Self::new();
+        for element in text::elements(text) {
+            listeners.extend(object_registry::make(&text::unescape(&text::object_id(element)?))?);
+        }
+        Ok(listeners)
+    }
+    fn print(&self) -> String {
+        let named = self.iter().map(|listener| listener.name()).filter(|name| !name.is_empty());
+        let names: Vec<String> = named.map(text::escape).collect();
+        if names.is_empty() { String::new() } else { format!("{{{}}}", names.join(":")) }
+    }
+}
+
+/// The operating system's, one in memory, one that is registered, or a file system and a clock that are.
+pub(super) fn env_of(text: &str) -> Result<Env, OptionError> {
+    const OF_SYSTEM: [&str; 4] = ["default", "DefaultEnv", "PosixEnv", "nullptr"];
+    if text.trim().is_empty() {
+        return Ok(Env::os());
+    }
+    let (id, properties) = text::object(text)?;
+    let id = text::unescape(&id);
+    let is_composite = id == "CompositeEnv";
+    if !is_composite && !properties.is_empty() {
+        return Err(OptionError::not_supported(format!("env {id} with options of its own")));
+    }
+    match id.strip_prefix("id=").unwrap_or(&id) {
+        "MockEnv" => return Ok(Env::in_memory()),
+        id if OF_SYSTEM.contains(&id) || is_composite => {}
+        id => {
+            let what = || OptionError::not_supported(format!("env {id}; set it in code or register it"));
+            return object_registry::make(id)?.ok_or_else(what);
+        }
+    }
+    let mut env = Env::os();
+    for (name, value) in &properties {
+        let part = text::unescape(&text::object_id(value)?);
+        let what = || OptionError::not_supported(format!("{name} {part}; register it"));
+        match name.as_str() {
+            "file_system" => env.fs = object_registry::make(&part)?.ok_or_else(what)?,
+            "clock" => env.clock = object_registry::make(&part)?.ok_or_else(what)?,
+            _ => return Err(format!("CompositeEnv has no option {name}").into()),
+        }
+    }
+    Ok(env)
 }
 
 /// `{length=8;id=SstPartitionerFixedPrefixFactory;}`; the application's own have to be set in code.
