@@ -14,6 +14,7 @@ pub(crate) mod resume;
 use crate::engine::{Engine, State};
 use crate::listener::BackgroundErrorReason;
 use crate::memtables::FlushReason;
+use crate::open::follower::catch_up_in_background;
 use crate::options::DbOptions;
 use crate::table_cache::{TableSlot, open_in_turn};
 use crate::thread_list::{ThreadId, ThreadType};
@@ -52,6 +53,8 @@ struct Wanted {
     dumped_at: Option<u64>,
     /// When a period of the history of statistics ended.
     kept_at: Option<u64>,
+    /// When a follower last tried to catch up.
+    followed_at: Option<u64>,
 }
 
 /// What is to be done next.
@@ -63,6 +66,8 @@ enum Chore {
     DumpStats,
     /// Adds a period to the history of statistics.
     KeepStats,
+    /// Catches up with the leader.
+    CatchUp,
     /// Nothing before that time, or until somebody asks for it.
     Wait(Option<Duration>),
 }
@@ -90,26 +95,29 @@ impl Cleaner {
         self.wanted.lock().next_try = Some((tries, None));
     }
     /// What there is to do: a try to go on, not before `interval` has passed; LOG, when it is `dump_every` since it was told
-    /// how things stand; the history of statistics, when it is `keep_every` since it was added to.
+    /// how things stand; the history of statistics, when it is `keep_every` since it was added to; the leader, when it is
+    /// `follow_every` since a follower last looked.
     fn next(
         &self,
         clock: &dyn Clock,
         interval: Duration,
         dump_every: Option<Duration>,
         keep_every: Option<Duration>,
+        follow_every: Option<Duration>,
     ) -> Chore {
         let mut wanted = self.wanted.lock();
         if std::mem::take(&mut wanted.clean) {
             return Chore::Clean;
         }
         let now = clock.monotonic_nanos();
-        let Wanted { next_try, dumped_at, kept_at, .. } = &mut *wanted;
+        let Wanted { next_try, dumped_at, kept_at, followed_at, .. } = &mut *wanted;
         let left = |since: &mut Option<u64>, whole: Duration| {
             whole.saturating_sub(Duration::from_nanos(now - *since.get_or_insert(now)))
         };
         let until_try = next_try.as_mut().map(|(_, since)| left(since, interval));
         let until_dump = dump_every.map(|every| left(dumped_at, every));
         let until_keep = keep_every.map(|every| left(kept_at, every));
+        let until_follow = follow_every.map(|every| left(followed_at, every));
         if let Some((number, _)) = next_try.filter(|_| until_try == Some(Duration::ZERO)) {
             wanted.next_try = None;
             return Chore::Resume(number);
@@ -122,14 +130,18 @@ impl Cleaner {
             wanted.kept_at = Some(now);
             return Chore::KeepStats;
         }
-        Chore::Wait(until_try.into_iter().chain(until_dump).chain(until_keep).min())
+        if until_follow == Some(Duration::ZERO) {
+            wanted.followed_at = Some(now);
+            return Chore::CatchUp;
+        }
+        Chore::Wait([until_try, until_dump, until_keep, until_follow].into_iter().flatten().min())
     }
 }
 
 impl Workers {
     pub(crate) fn start(engine: &Arc<Engine>, seat: Seat) -> Self {
         engine.keep_stats(); // From here on the first period counts.
-        seat.attach(Arc::<Engine>::clone(engine), wanted_threads(&engine.options()));
+        seat.attach(Arc::<Engine>::clone(engine), wanted_threads(engine, &engine.options()));
         Self { seat, opening: Vec::new() }
     }
 
@@ -150,13 +162,16 @@ impl Workers {
     }
 
     /// Asks for as many threads as the options say by now.
-    pub(crate) fn options_changed(&self, options: &DbOptions) {
-        self.seat.set_wants(wanted_threads(options));
+    pub(crate) fn options_changed(&self, engine: &Engine, options: &DbOptions) {
+        self.seat.set_wants(wanted_threads(engine, options));
     }
 }
 
 /// For flushes, for compactions, and for the rest.
-fn wanted_threads(options: &DbOptions) -> [usize; 3] {
+fn wanted_threads(engine: &Engine, options: &DbOptions) -> [usize; 3] {
+    if engine.read_only {
+        return [0, 0, 1];
+    }
     [options.flush_threads(), options.compaction_threads(), 1]
 }
 
@@ -173,6 +188,7 @@ impl Engine {
 impl Tenant for Engine {
     fn work(self: Arc<Self>, duty: Duty, alarm: bool) -> Next {
         match duty {
+            Duty::Flush | Duty::Compact if self.read_only => Next::WhenPoked,
             Duty::Flush => work(&self, &FLUSHES, alarm),
             Duty::Compact => work(&self, &COMPACTIONS, alarm),
             Duty::Clean => do_chore(&self),
@@ -189,8 +205,10 @@ fn do_chore(engine: &Arc<Engine>) -> Next {
     let dump_every = period(options.stats_dump_period_sec);
     let has_stats = engine.statistics.is_some();
     let keep_every = period(options.stats_persist_period_sec).filter(|_| has_stats);
+    let follow_every = engine.follower.as_ref().map(|follower| follower.next_after(&options));
     drop(options);
-    let chore = match engine.cleaner.next(&*engine.env.clock, interval, dump_every, keep_every) {
+    let clock = &*engine.env.clock;
+    let chore = match engine.cleaner.next(clock, interval, dump_every, keep_every, follow_every) {
         Chore::Wait(None) => return Next::WhenPoked,
         Chore::Wait(Some(longest)) => return Next::After(longest),
         chore => chore,
@@ -212,6 +230,11 @@ fn do_chore(engine: &Arc<Engine>) -> Next {
             }
             Chore::DumpStats => engine.dump_stats(),
             Chore::KeepStats => engine.keep_stats(),
+            Chore::CatchUp => {
+                if let Some(follower) = &engine.follower {
+                    catch_up_in_background(engine, follower);
+                }
+            }
             Chore::Wait(_) => {}
         }
     });

@@ -108,7 +108,7 @@ impl Db {
     /// Asks for as many threads as `options` say.
     pub(crate) fn resize_workers(&self, options: &DbOptions) {
         if let Some(workers) = &*self.workers.lock() {
-            workers.options_changed(options);
+            workers.options_changed(&self.engine, options);
         }
     }
 

@@ -9,6 +9,7 @@ use crate::column_family::ColumnFamilyData;
 use crate::info_log::InfoLog;
 use crate::listener::{BackgroundErrorReason, Event, Listeners, WriteStallCondition, WriteStallInfo};
 use crate::memtables::{DbMemTable, ImmutableMemTable};
+use crate::open::follower::Follower;
 use crate::options::{DbOptions, OptionsFile};
 use crate::settings::TablePlace;
 use crate::snapshot::SnapshotList;
@@ -51,6 +52,8 @@ pub(crate) struct Engine {
     pub(crate) read_only: bool,
     /// Another process writes what is read here.
     pub(crate) secondary: bool,
+    /// That process's directory is another one.
+    pub(crate) follower: Option<Follower>,
     pub(crate) log: Arc<InfoLog>,
     pub(crate) listeners: Listeners,
     /// What its threads do, if that is listed.

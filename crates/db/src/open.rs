@@ -2,6 +2,7 @@
 
 mod best_efforts;
 pub(crate) mod destroy;
+pub(crate) mod follower;
 pub(crate) mod recover_wals;
 pub(crate) mod secondary;
 
@@ -92,6 +93,8 @@ pub(crate) enum Mode<'a> {
     ReadOnly,
     /// To read what another process writes, with a LOG of its own in that directory.
     Secondary(&'a Path),
+    /// To read the tables that another process writes to that directory, by links.
+    Follower(&'a Path),
 }
 
 pub(crate) fn open(
@@ -129,7 +132,13 @@ pub(crate) fn open(
     let wal_dir = or_here(&options.wal_dir);
     let log_dir = or_here(&options.db_log_dir);
 
-    let lock = if read_only {
+    // Where MANIFEST and WALs are read.
+    let source = if let Mode::Follower(leader) = mode { leader } else { path };
+    let lock = if let Mode::Follower(leader) = mode {
+        let lock = env.fs.lock(&file_name::lock(path)).map_err(|error| not_there(error, path))?;
+        follower::take_directory(&*env.fs, path, leader)?;
+        Some(lock)
+    } else if read_only {
         None
     } else {
         if options.create_if_missing {
@@ -140,19 +149,19 @@ pub(crate) fn open(
         }
         Some(env.fs.lock(&file_name::lock(path)).map_err(|error| not_there(error, path))?)
     };
-    crate::repair::check_not_interrupted(&*env.fs, path)?;
+    crate::repair::check_not_interrupted(&*env.fs, source)?;
     // What a secondary reads is another process's to recover.
     let best_efforts = options.best_efforts_recovery && !matches!(mode, Mode::Secondary(_));
     let exists = if best_efforts {
         VersionSet::has_manifest(&*env.fs, path).map_err(|error| not_there(error, path))?
     } else {
-        env.fs.exists(&file_name::current(path))?
+        env.fs.exists(&file_name::current(source))?
     };
     if exists && options.error_if_exists && !read_only {
         return Err(Error::invalid_argument(format!("{}: exists (error_if_exists is true)", path.display())));
     }
     if !exists {
-        refuse_to_create(&env, path, &wal_dir, &options, read_only)?;
+        refuse_to_create(&env, source, &wal_dir, &options, read_only)?;
     }
     let log = if let Mode::ReadOnly = mode {
         InfoLog::none(&env)
@@ -200,7 +209,7 @@ pub(crate) fn open(
             aside = Some(lost);
             (versions, manifest)
         } else {
-            VersionSet::recover(&env, path, recover, manifest_options)?
+            VersionSet::recover(&env, source, recover, manifest_options)?
         }
     } else {
         let default = descriptors.iter().find(|d| d.name == DEFAULT_COLUMN_FAMILY).map(config);
@@ -208,11 +217,12 @@ pub(crate) fn open(
         let id = db_id_from_bits(random_bits(&env));
         VersionSet::create_new(&env, path, default, Some(id), manifest_options)?
     };
-    let db_id = identity(&env, path, &mut versions, read_only, options.write_identity_file)?;
+    let db_id = identity(&env, source, &mut versions, read_only, options.write_identity_file)?;
 
     // The pipeline starts on a WAL that is only created once the old ones have been replayed.
     let instance = INSTANCES.fetch_add(1, Ordering::Relaxed);
-    let seat = (!read_only).then(|| options.thread_pool.seat());
+    let works = !read_only || matches!(mode, Mode::Follower(_));
+    let seat = works.then(|| options.thread_pool.seat());
     let cleaner = Arc::new(Cleaner::new(seat.clone()));
     let memory = MemTableMemory::new(options.write_buffer_manager.as_ref());
     let session_id = session_id(&env);
@@ -224,6 +234,9 @@ pub(crate) fn open(
             continue;
         };
         families.insert(family.id, builder.build(family.id, &descriptor.options, &family.name, &versions)?);
+    }
+    if let Mode::Follower(leader) = mode {
+        follower::link_tables(&*env.fs, leader, path, &versions, families.keys())?;
     }
     let mut open_later = Vec::new();
     if options.paranoid_checks {
@@ -256,6 +269,9 @@ pub(crate) fn open(
         filtering: Filtering::default(),
     };
     let replayed = match &mut aside {
+        None if matches!(mode, Mode::Follower(_)) => {
+            recover_wals::Replayed::nothing(secondary::last_sequence_of(recovery.versions))
+        }
         Some(aside) => best_efforts::pass_over_wals(&options, &wal_dir, recovery.versions, aside, &log)?,
         None => recovery.replay()?,
     };
@@ -316,7 +332,8 @@ pub(crate) fn open(
         wal_dir,
         instance,
         read_only,
-        secondary: matches!(mode, Mode::Secondary(_)),
+        secondary: matches!(mode, Mode::Secondary(_) | Mode::Follower(_)),
+        follower: if let Mode::Follower(leader) = mode { Some(follower::Follower::of(leader)) } else { None },
         statistics: statistics.clone(),
         controller: WriteController::new(options.delayed_write_rate, options.statistics.clone()),
         stalls: DatabaseStalls::default(),

@@ -11,7 +11,7 @@ use ironstone_base::{Error, FileNumber, Result, SequenceNumber};
 use ironstone_sst::{KeyHash, OpenOptions, TableOptions, TableReader};
 use ironstone_version::FileMetaData;
 use ironstone_vfs::{FileSystem, OpenHints, PerfTimer, RandomAccessFile, StatsTimer};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 
 /// All tables of a database that some version refers to, and a bound on how many are open.
@@ -101,6 +101,12 @@ impl TableCache {
     /// Forgets a file that was deleted.
     pub(crate) fn forget(&self, number: FileNumber) {
         self.slots.lock().remove(&number);
+    }
+
+    /// The tables that somebody has a place for: a view, or a job.
+    pub(crate) fn in_use(&self) -> BTreeSet<FileNumber> {
+        let slots = self.slots.lock();
+        slots.iter().filter(|(_, slot)| slot.strong_count() > 0).map(|(&number, _)| number).collect()
     }
 
     /// How many tables are open.

@@ -3,7 +3,7 @@
 use crate::engine::{Engine, State};
 use crate::info_log::{info, warning};
 use crate::listener::TableFileDeletionInfo;
-use crate::open::make_durable_dir;
+use crate::open::{follower, make_durable_dir};
 use crate::repair::LOST;
 use ironstone_base::{FileKind, FileNumber, Result, file_name};
 use std::collections::BTreeSet;
@@ -17,6 +17,10 @@ enum OldWal {
 
 /// Removes tables that no version holds, and WALs whose writes are all in tables.
 pub(crate) fn remove_obsolete(engine: &Engine) {
+    if engine.follower.is_some() {
+        let _nobody_catches_up = engine.switching.lock();
+        return follower::tidy(engine);
+    }
     for table in engine.place.tables.take_retired() {
         let _ = table.uncache(); // Without its index in memory, its blocks leave the cache by age.
     }

@@ -58,6 +58,13 @@ pub(crate) struct Replayed {
     pub(crate) lost_wal: Option<FileNumber>,
 }
 
+impl Replayed {
+    /// No WAL was read: tables have all writes up to `last_sequence`.
+    pub(crate) fn nothing(last_sequence: SequenceNumber) -> Self {
+        Self { last_sequence, kept_wals: BTreeMap::new(), last_wal: None, lost_wal: None }
+    }
+}
+
 impl Recovery<'_> {
     /// Replays every WAL that may hold what tables lack, oldest first.
     pub(crate) fn replay(&mut self) -> Result<Replayed> {

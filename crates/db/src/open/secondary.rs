@@ -1,7 +1,7 @@
 //! A database that reads what another process writes, and catches up with it when it is told to.
 
 use super::recover_wals::Recovery;
-use super::{Mode, open};
+use super::{Mode, follower, open};
 use crate::background::purge::remove_obsolete;
 use crate::column_family::ColumnFamilyData;
 use crate::engine::{Engine, Family};
@@ -12,7 +12,7 @@ use crate::write::switch::new_memtable;
 use crate::{ColumnFamilyDescriptor, Db};
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::Ordering;
-use ironstone_base::{Error, Result};
+use ironstone_base::{Error, Result, SequenceNumber};
 use ironstone_version::{ColumnFamilyConfig, ManifestOptions, RecoverOptions, VersionSet};
 use ironstone_wal::WalRecoveryMode;
 use std::collections::BTreeMap;
@@ -68,7 +68,7 @@ impl Db {
         })
     }
 
-    /// Of a [secondary](Self::open_secondary): reads on to where the primary is now. Column families that it has
+    /// Of a [secondary](Self::open_secondary) or a [follower](Self::open_as_follower), which does it by itself too: reads on to where the primary is now. Column families that it has
     /// dropped are dropped here as well; those that it has created are not opened. It takes as long as reading the
     /// MANIFEST and the WALs whose writes are in no table, and opening the tables that are new. Reads go on meanwhile.
     ///
@@ -85,7 +85,7 @@ impl Db {
 }
 
 /// Tries again as long as files of the primary go away under our hands, or seem to be damaged because they do.
-fn retry<T>(options: &DbOptions, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+pub(super) fn retry<T>(options: &DbOptions, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     let mut tries = 1;
     loop {
         match attempt() {
@@ -98,7 +98,9 @@ fn retry<T>(options: &DbOptions, mut attempt: impl FnMut() -> Result<T>) -> Resu
     }
 }
 
-fn catch_up(engine: &Engine) -> Result<()> {
+/// Goes over to what the primary has now, for who holds the lock `switching`.
+pub(super) fn catch_up(engine: &Engine) -> Result<()> {
+    let source = engine.follower.as_ref().map_or(&engine.dir, |follower| &follower.leader);
     let known: Vec<Arc<ColumnFamilyData>> = {
         let state = engine.state.lock();
         state.families.values().map(|family| Arc::clone(&family.data)).collect()
@@ -110,8 +112,7 @@ fn catch_up(engine: &Engine) -> Result<()> {
     };
     let recover =
         RecoverOptions { column_families: known.iter().map(config).collect(), allow_unlisted: true };
-    let (mut versions, _) =
-        VersionSet::recover(&engine.env, &engine.dir, recover, ManifestOptions::default())?;
+    let (mut versions, _) = VersionSet::recover(&engine.env, source, recover, ManifestOptions::default())?;
     let mut families = BTreeMap::new();
     for data in &known {
         // One of that name that was created anew has another id.
@@ -136,7 +137,14 @@ fn catch_up(engine: &Engine) -> Result<()> {
         edits: BTreeMap::new(),
         filtering: Filtering::default(),
     };
-    let replayed = recovery.replay()?;
+    let last_sequence = match &engine.follower {
+        None => recovery.replay()?.last_sequence,
+        Some(follower) => {
+            let fs = &*engine.env.fs;
+            follower::link_tables(fs, &follower.leader, &engine.dir, &versions, families.keys())?;
+            last_sequence_of(&versions)
+        }
+    };
     // Kept until the views hold them: what is open stays readable when the primary removes it.
     let mut slots = Vec::new();
     for family in families.values() {
@@ -151,7 +159,7 @@ fn catch_up(engine: &Engine) -> Result<()> {
     let mut state = engine.state.lock();
     // The number before the views: an old view has all that it ever had below the new number, but a new view may
     // lack what the old number covers.
-    engine.pipeline.follow(replayed.last_sequence);
+    engine.pipeline.follow(last_sequence);
     for family in families.values() {
         family.install_view(&versions);
     }
@@ -162,8 +170,18 @@ fn catch_up(engine: &Engine) -> Result<()> {
         (std::mem::replace(&mut state.families, families), std::mem::replace(&mut state.versions, versions));
     drop(state);
     drop((_old, slots));
-    remove_obsolete(engine); // Of a secondary only what it had open.
+    match engine.follower {
+        None => remove_obsolete(engine), // Only what it had open.
+        Some(_) => follower::tidy(engine),
+    }
     Ok(())
+}
+
+/// The last write that a table may have.
+pub(super) fn last_sequence_of(versions: &VersionSet) -> SequenceNumber {
+    let tables = versions.column_families().flat_map(|family| family.current.all_files());
+    let newest = tables.map(|(_, file)| file.largest_seqno).max();
+    versions.last_sequence().max(newest.unwrap_or_default())
 }
 
 fn empty_family(data: &Arc<ColumnFamilyData>) -> Family {

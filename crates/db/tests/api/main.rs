@@ -20,6 +20,7 @@ mod deadlines;
 mod delete_file;
 mod delete_range;
 mod flat_tables;
+mod follower;
 mod in_flight;
 mod ingest;
 mod ingest_behind;
