@@ -145,6 +145,7 @@ impl ColumnFamilyOptions {
             pin_top_level_index_and_filter: table.pin_top_level_index_and_filter,
             block_cache: (!table.no_block_cache).then(block_cache),
             sim_cache: table.sim_cache.clone(),
+            persistent_cache: table.persistent_cache.clone(),
             no_block_cache: table.no_block_cache,
             block_protection_bytes_per_key: self.block_protection_bytes_per_key,
             max_auto_readahead_size: table.max_auto_readahead_size,

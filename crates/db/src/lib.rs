@@ -140,7 +140,8 @@ pub use ironstone_memtable::MemTableKind;
 pub use ironstone_sst::{
     BlockCache, DataBlockIndexType, FileChecksum, FileChecksumContext, FileChecksumGenCrc32cFactory,
     FileChecksumGenFactory, FileChecksumGenerator, FilterKind, FilterPolicy, IndexShortening, IndexType,
-    PlainEncoding, ReadTier, SimCache, TableFilter, TableFormat, TableProperties,
+    PersistentCache, PersistentCacheConfig, PersistentKey, PlainEncoding, ReadTier, SimCache, TableFilter,
+    TableFormat, TableProperties, new_persistent_cache,
 };
 pub use ironstone_vfs as vfs;
 pub use ironstone_wal::WalRecoveryMode;

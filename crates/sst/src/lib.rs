@@ -20,6 +20,7 @@ pub mod index;
 mod index_builder;
 mod limited_file;
 pub mod options;
+pub mod persistent_cache;
 pub mod plain;
 mod prefetch;
 pub mod properties;
@@ -45,6 +46,7 @@ pub use options::{
     BuildOptions, DataBlockIndexType, IndexShortening, IndexType, OpenOptions, ReadContext, ReadLimits,
     ReadTier, TableFilter, TableOptions, TableReadOptions,
 };
+pub use persistent_cache::{PersistentCache, PersistentCacheConfig, PersistentKey, new_persistent_cache};
 pub use plain::{PlainEncoding, PlainOptions};
 pub use properties::TableProperties;
 pub use reader::{MissingBlock, PendingGet, TableEntry, read_blocks};

@@ -4,6 +4,7 @@ use crate::cached_block::BlockCache;
 use crate::cuckoo::CuckooOptions;
 use crate::file_checksum::FileChecksumGenFactory;
 use crate::filter::FilterPolicy;
+use crate::persistent_cache::PersistentCache;
 use crate::plain::PlainOptions;
 use crate::properties::TableProperties;
 use crate::sim_cache::SimCache;
@@ -150,6 +151,8 @@ pub struct TableOptions {
     pub block_cache: Option<Arc<BlockCache>>,
     /// Told of all that the cache is asked for.
     pub sim_cache: Option<Arc<SimCache>>,
+    /// Where blocks are kept below the block cache.
+    pub persistent_cache: Option<Arc<dyn PersistentCache>>,
     /// Do without a cache, whatever `block_cache` says.
     pub no_block_cache: bool,
     /// Not 0: blocks in memory have checksums, which every read of one compares. Entries of indexes have so many bytes: 1,
@@ -209,6 +212,7 @@ impl Default for TableOptions {
             pin_top_level_index_and_filter: true,
             block_cache: None,
             sim_cache: None,
+            persistent_cache: None,
             no_block_cache: false,
             block_protection_bytes_per_key: 0,
             max_auto_readahead_size: 256 << 10,

@@ -56,6 +56,8 @@ pub(crate) struct BlockBasedReader {
     range_fragments: Arc<FragmentedTombstones>,
     /// The sequence number that all entries count as written at, for ingested files.
     global_sequence: Option<u64>,
+    /// The table in keys of the persistent cache.
+    persistent_id: u64,
     /// For data blocks: has the table's dictionary.
     data_decompressor: Decompressor,
     meta_decompressor: Decompressor,

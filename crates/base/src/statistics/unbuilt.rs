@@ -22,7 +22,6 @@ impl Ticker {
             | CompressedSecondaryCacheHits
             | CompressedSecondaryCachePromotions
             | CompressedSecondaryCachePromotionSkips => "secondary caches",
-            PersistentCacheHit | PersistentCacheMiss => "persistent caches",
             WalPrecreateHit
             | WalPrecreateMiss
             | WalPrecreateWaited

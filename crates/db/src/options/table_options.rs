@@ -6,8 +6,8 @@ use super::{ColumnFamilyOptions, OptionStruct};
 use ironstone_base::checksum::ChecksumKind;
 use ironstone_base::sync::Arc;
 use ironstone_sst::{
-    BlockCache, CuckooOptions, DataBlockIndexType, FilterPolicy, IndexShortening, IndexType, PlainEncoding,
-    PlainOptions, SimCache, TableFormat,
+    BlockCache, CuckooOptions, DataBlockIndexType, FilterPolicy, IndexShortening, IndexType, PersistentCache,
+    PlainEncoding, PlainOptions, SimCache, TableFormat,
 };
 
 option_struct! {
@@ -101,6 +101,10 @@ option_struct! {
     fields {
         /// Told of all that the block cache is asked for; several column families and databases may have the same one.
         sim_cache: Option<Arc<SimCache>> = None;
+        /// Keeps blocks that were read on another medium, below the block cache ([`new_persistent_cache`](crate::new_persistent_cache));
+        /// several column families and databases may have the same one. What reads with `fill_cache` and `verify_checksums` read
+        /// from a file goes there, index and filter blocks too. Its failures are misses.
+        persistent_cache: Option<Arc<dyn PersistentCache>> = None;
     }
 }
 

@@ -34,6 +34,7 @@ mod open;
 mod option_change_migration;
 mod options;
 mod perf;
+mod persistent_cache;
 mod prefix_seek;
 mod properties;
 mod protection;

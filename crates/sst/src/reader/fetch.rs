@@ -9,6 +9,7 @@ use crate::handle::{BLOCK_TRAILER_LEN, BlockHandle};
 use crate::index::FlatIndex;
 use crate::limited_file::LimitedFile;
 use crate::options::{ReadContext, ReadTier};
+use crate::persistent_cache::{PersistentCache, PersistentKey};
 use crate::readahead::Readahead;
 use crate::sim_cache::SimCache;
 use ironstone_base::checksum::{ChecksumKind, block_checksum, context_modifier};
@@ -338,6 +339,19 @@ impl BlockBasedReader {
     }
 
     fn read_alone(&self, context: &ReadContext, role: BlockRole, handle: BlockHandle) -> Result<Vec<u8>> {
+        match self.persisted(role, handle) {
+            Some(raw) => Ok(raw),
+            None => self.read_file(context, role, handle),
+        }
+    }
+
+    /// Reads a block of the file.
+    pub(super) fn read_file(
+        &self,
+        context: &ReadContext,
+        role: BlockRole,
+        handle: BlockHandle,
+    ) -> Result<Vec<u8>> {
         let format = self.format();
         let stored = match context.limits.any() {
             false => format.read(&*self.file, role, handle),
@@ -358,7 +372,72 @@ impl BlockBasedReader {
         if context.verify_checksums {
             format.verify(role, handle.offset, &stored)?;
         }
-        format.unpack_owned(role, handle.offset, stored, self.decompressor(role))
+        let tier = self.tier_for(context);
+        if let Some(tier) = tier.filter(|tier| tier.is_compressed()) {
+            self.persist(tier, handle, &stored);
+        }
+        let raw = format.unpack_owned(role, handle.offset, stored, self.decompressor(role))?;
+        if let Some(tier) = tier.filter(|tier| !tier.is_compressed()) {
+            self.persist(tier, handle, &raw);
+        }
+        Ok(raw)
+    }
+
+    /// The persistent cache, if it is to have what a read with `context` reads from the file. It has what was checked only.
+    fn tier_for(&self, context: &ReadContext) -> Option<&dyn PersistentCache> {
+        let tier = self.table.persistent_cache.as_deref();
+        tier.filter(|_| context.fill_cache && context.verify_checksums)
+    }
+
+    #[cold]
+    fn persist(&self, tier: &dyn PersistentCache, handle: BlockHandle, block: &[u8]) {
+        let _ = tier.insert(&self.persistent_key(handle), block); // A cache that fails has no block.
+    }
+
+    fn persistent_key(&self, handle: BlockHandle) -> PersistentKey {
+        let mut key = [0; size_of::<PersistentKey>()];
+        key[..8].copy_from_slice(&self.persistent_id.to_le_bytes());
+        key[8..].copy_from_slice(&handle.offset.to_le_bytes());
+        key
+    }
+
+    /// A block from the persistent cache, uncompressed. Whatever is wrong there, it is not there.
+    pub(super) fn persisted(&self, role: BlockRole, handle: BlockHandle) -> Option<Vec<u8>> {
+        let tier = self.table.persistent_cache.as_deref()?;
+        let found = self.look_up(tier, role, handle);
+        let ticker = if found.is_some() { Ticker::PersistentCacheHit } else { Ticker::PersistentCacheMiss };
+        self.format().count(ticker, 1);
+        found
+    }
+
+    #[cold]
+    fn look_up(&self, tier: &dyn PersistentCache, role: BlockRole, handle: BlockHandle) -> Option<Vec<u8>> {
+        let block = tier.lookup(&self.persistent_key(handle)).ok()??;
+        if !tier.is_compressed() {
+            return Some(block);
+        }
+        let format = self.format();
+        if block.len() != format.stored_len(role, handle).ok()? {
+            return None;
+        }
+        format.verify(role, handle.offset, &block).ok()?;
+        format.unpack_owned(role, handle.offset, block, self.decompressor(role)).ok()
+    }
+
+    /// Data block `at` of `index` from the persistent cache; from now on it is in the block cache.
+    pub(super) fn persisted_data_block(
+        &self,
+        context: &ReadContext,
+        index: &FlatIndex,
+        at: usize,
+    ) -> Option<BlockRef> {
+        let handle = index.handle(at);
+        let raw = self.persisted(BlockRole::Data, handle)?;
+        let block = self.keep_data_block(context, handle, self.parse_data_block(handle, raw).ok()?).ok()?;
+        if let BlockRef::Cached(cached) = &block {
+            index.set_slot(at, cached.hint());
+        }
+        Some(block)
     }
 
     fn read_ahead(
@@ -369,13 +448,24 @@ impl BlockBasedReader {
     ) -> Result<Vec<u8>> {
         let (role, format) = (BlockRole::Data, self.format());
         let len = format.stored_len(role, handle)?;
-        let stored = match context.limits.any() {
+        // What only passes by, as for compactions, is read from the file, where what comes next is read along.
+        if context.fill_cache
+            && let Some(raw) = self.persisted(role, handle)
+        {
+            ahead.pass(handle.offset, len);
+            return Ok(raw);
+        }
+        let stored = match context.is_limited() {
             false => ahead.read(&*self.file, handle.offset, len),
             true => ahead.read(&self.limited(context), handle.offset, len),
         }?;
         let Some(stored) = stored else {
-            return self.read_alone(context, role, handle);
+            return self.read_file(context, role, handle);
         };
+        if self.tier_for(context).is_some() {
+            let stored = stored.to_vec();
+            return self.unpack_read(context, role, handle, stored);
+        }
         if context.verify_checksums {
             format.verify(role, handle.offset, stored)?;
         }

@@ -134,6 +134,13 @@ impl BlockBasedReader {
             let handle = index.handle(at);
             self.count_miss(&DATA_TICKERS, handle);
             let tier = self.check_tier(context, BlockRole::Data, handle);
+            if tier.is_ok()
+                && let Some(block) = self.persisted_data_block(context, index, at)
+            {
+                gets[i].state = self.in_block(gets[i].target(), index, at, block);
+                before = Some(i);
+                continue;
+            }
             match tier.and_then(|()| self.format().stored_len(BlockRole::Data, handle)) {
                 Ok(len) => missing.push(MissingBlock { at, handle, stored: vec![0; len], read: Ok(0) }),
                 Err(error) => gets[i].state = State::Failed(error),

@@ -76,6 +76,8 @@ pub(crate) fn open(
     let filter_extractor = filter_extractor(&properties, options);
     let cache = table.block_cache.clone().filter(|_| !table.no_block_cache);
     let unused = cache.as_ref().map(|cache| cache.new_file_id());
+    let persistent = table.persistent_cache.as_ref().map(|cache| cache.new_id());
+    let persistent_id = cache_file_id(&properties, &footer, file_size, persistent);
     let cache_file_id = cache_file_id(&properties, &footer, file_size, unused);
     let Tail { bytes, .. } = tail;
 
@@ -92,6 +94,7 @@ pub(crate) fn open(
         meta_decompressor: Decompressor::new(None),
         cache,
         cache_file_id,
+        persistent_id,
         file_size,
         footer,
         level: options.level,
