@@ -5,11 +5,12 @@ use crate::iterator::{BelowLevels, CompactionIterator, IteratorOptions};
 use crate::job::output::{CreatedFiles, OutputSettings, OutputWriter};
 use crate::job::tombstones::KeptTombstones;
 use crate::job::watch::Watch;
-use crate::job::{CompactionStats, IoPriority, JobContext};
+use crate::job::{CompactionStats, JobContext};
 use ironstone_base::{Error, FragmentedTombstones, RangeTombstone, Result};
 use ironstone_iter::{BoxedIterator, InternalIterator};
 use ironstone_sst::{CompressionKind, CompressionOptions};
 use ironstone_version::FileMetaData;
+use ironstone_vfs::IoPriority;
 
 /// What to flush.
 pub struct FlushInput {

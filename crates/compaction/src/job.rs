@@ -11,7 +11,6 @@ pub(crate) mod watch;
 use crate::filter::FilterSource;
 use crate::iterator::DropCounts;
 use crate::plan::{CompactionPlan, PlanKind};
-pub use crate::rate_limiter::{IoPriority, RateLimiter};
 use ironstone_base::statistics::Histogram;
 use ironstone_base::sync::atomic::{AtomicU64, Ordering};
 use ironstone_base::sync::thread;
@@ -19,9 +18,9 @@ use ironstone_base::sync::{Arc, Mutex};
 use ironstone_base::{
     Error, FileNumber, InternalKeyComparator, MergeOperator, Result, SequenceNumber, Statistics,
 };
-use ironstone_sst::{BuildOptions, TableReader};
+use ironstone_sst::{BuildOptions, TableReadOptions, TableReader};
 use ironstone_version::FileMetaData;
-use ironstone_vfs::{Env, StatsTimer, WriteOptions};
+use ironstone_vfs::{Env, IoKind, IoPriority, RateLimiter, StatsTimer, WriteOptions};
 use output::{CreatedFiles, OutputSettings};
 use std::path::PathBuf;
 
@@ -155,7 +154,7 @@ pub struct JobContext<'a> {
     pub cancelled: &'a (dyn Fn() -> Result<()> + Sync),
     /// Where compaction filters come from.
     pub filter: Option<FilterSource<'a>>,
-    /// Paces the writing.
+    /// Paces the writing, and the reading if its mode says so.
     pub rate_limiter: Option<&'a Arc<dyn RateLimiter>>,
     /// Threads for subcompactions.
     pub workers: &'a dyn Workers,
@@ -175,6 +174,14 @@ pub struct JobContext<'a> {
 impl<'a> JobContext<'a> {
     /// RocksDB's `compaction_readahead_size`.
     pub const DEFAULT_READAHEAD: usize = 2 << 20;
+
+    /// How tables are read: at the rate of the job, if that is for reads, too.
+    pub(crate) fn table_reads(&self) -> TableReadOptions {
+        let mut options = TableReadOptions::for_compaction(self.readahead_size);
+        let limits_reads = self.rate_limiter.is_some_and(|limiter| limiter.mode().covers(IoKind::Read));
+        options.read.rate_limiter_priority = limits_reads.then_some(IoPriority::Low);
+        options
+    }
 
     /// Where the job is counted: where its tables are.
     pub(crate) fn statistics(&self) -> Option<&'a Statistics> {

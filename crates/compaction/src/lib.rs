@@ -23,7 +23,6 @@ pub mod options;
 pub mod partitioner;
 pub mod picker;
 pub mod plan;
-pub mod rate_limiter;
 pub mod running;
 pub mod shape;
 #[cfg(test)]
@@ -36,8 +35,8 @@ pub use filter::{
 pub use flush::{FlushInput, FlushOutput, run_flush};
 pub use iterator::{BelowLevels, CompactionIterator, DropCounts, EntryRules, IteratorOptions, PlainRules};
 pub use job::{
-    CompactionOutput, CompactionProgress, CompactionStats, IoPriority, JobContext, OutputFiles, RateLimiter,
-    ScopedThreads, SerialWorkers, TableSource, Workers, run_compaction,
+    CompactionOutput, CompactionProgress, CompactionStats, JobContext, OutputFiles, ScopedThreads,
+    SerialWorkers, TableSource, Workers, run_compaction,
 };
 pub use options::{
     CompactionOptions, CompactionPriority, CompactionStyle, FifoOptions, StopStyle, UniversalOptions,
@@ -53,6 +52,5 @@ pub use picker::manual::{
 };
 pub use picker::{PickContext, needs_compaction, pick_automatic, sorted_run_count};
 pub use plan::{CompactionPlan, CompactionReason, LevelInputs, PlanKind};
-pub use rate_limiter::{GenericRateLimiter, RateLimiterOptions};
 pub use running::{CompactionId, RunningCompactions};
 pub use shape::{LevelScore, LevelShape};

@@ -2,8 +2,7 @@
 
 use ironstone_base::checksum::crc32c_extend;
 use ironstone_base::{Code, Error, Result};
-use ironstone_compaction::{IoPriority, RateLimiter};
-use ironstone_vfs::{FileSystem, WriteOptions};
+use ironstone_vfs::{FileSystem, IoKind, IoPriority, RateLimiter, WriteOptions};
 use std::path::Path;
 
 /// Copies go through a buffer of this size.
@@ -59,7 +58,7 @@ pub(crate) fn copy_watched(
     let mut target = to.0.create(to.1, options)?;
     let crc = read_through(from.0, from.1, size, |bytes| {
         if let Some(limiter) = limiter {
-            limiter.request(bytes.len() as u64, IoPriority::Low);
+            limiter.pace(bytes.len() as u64, IoPriority::Low, None, IoKind::Write);
         }
         target.append(bytes)?;
         watch(bytes);

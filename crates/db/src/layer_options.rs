@@ -146,6 +146,7 @@ impl ColumnFamilyOptions {
             block_cache: (!table.no_block_cache).then(block_cache),
             sim_cache: table.sim_cache.clone(),
             persistent_cache: table.persistent_cache.clone(),
+            rate_limiter: db.rate_limiter.clone(),
             no_block_cache: table.no_block_cache,
             block_protection_bytes_per_key: self.block_protection_bytes_per_key,
             max_auto_readahead_size: table.max_auto_readahead_size,

@@ -131,9 +131,9 @@ pub use ironstone_base::{
 pub use ironstone_cache::CacheOptions;
 pub use ironstone_compaction::{
     BottommostPolicy, CompactionFilter, CompactionFilterFactory, CompactionPriority, CompactionReason,
-    CompactionStats, CompactionStyle, FilterContext, FilterDecision, GenericRateLimiter, IoPriority,
-    KeyRange, PartitionRequest, PartitionerContext, RateLimiter, RateLimiterOptions, SstPartitioner,
-    SstPartitionerFactory, SstPartitionerFixedPrefix, StopStyle, TableFileCreationReason,
+    CompactionStats, CompactionStyle, FilterContext, FilterDecision, KeyRange, PartitionRequest,
+    PartitionerContext, SstPartitioner, SstPartitionerFactory, SstPartitionerFixedPrefix, StopStyle,
+    TableFileCreationReason,
 };
 pub use ironstone_compress::{CompressionKind, CompressionOptions};
 pub use ironstone_memtable::MemTableKind;
@@ -144,4 +144,7 @@ pub use ironstone_sst::{
     TableFormat, TableProperties, new_persistent_cache,
 };
 pub use ironstone_vfs as vfs;
+pub use ironstone_vfs::{
+    GenericRateLimiter, IoKind, IoPriority, RateLimiter, RateLimiterMode, RateLimiterOptions,
+};
 pub use ironstone_wal::WalRecoveryMode;

@@ -1,6 +1,7 @@
 //! Looks at everything that is stored, on demand.
 
 use crate::Db;
+use crate::read::read_options::ReadOptions;
 use crate::table_cache::TableSlot;
 use crate::thread_list::ThreadOperation;
 use ironstone_base::statistics::{Histogram, IoActivity, StatsLevel, Ticker};
@@ -16,10 +17,16 @@ impl Db {
     /// # Errors
     /// `Corruption` that names the file and the place, of the first bad block that is found.
     pub fn verify_checksum(&self) -> Result<()> {
+        self.verify_checksum_with(&ReadOptions::default())
+    }
+    /// The same at the rate that [`rate_limiter_priority`](ReadOptions::rate_limiter_priority) and within the limits that the times of
+    /// `options` say. What else it says has no effect.
+    pub fn verify_checksum_with(&self, options: &ReadOptions) -> Result<()> {
+        let context = options.context();
         let _listed = self.listed(ThreadOperation::VerifyDbChecksum, "");
         let _verifying = IoActivity::VerifyDbChecksum.begin();
         self.each_live_table(|slot, file| {
-            let result = slot.reader()?.verify_checksums();
+            let result = slot.reader()?.verify_checksums_with(&context);
             self.engine().count(Ticker::VerifyChecksumReadBytes, file.file_size);
             result
         })

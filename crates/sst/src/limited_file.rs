@@ -1,19 +1,28 @@
-//! A table file whose reads must be done in time.
+//! A table file whose reads must be done in time, or at a rate.
 
 use crate::options::ReadLimits;
-use ironstone_base::{Error, Result};
-use ironstone_vfs::{Clock, RandomAccessFile};
+use ironstone_base::{Error, Result, Statistics};
+use ironstone_vfs::{Clock, IoKind, IoPriority, RandomAccessFile, RateLimiter};
 use std::path::Path;
 
-/// Begins no read once the deadline has passed, and tells the file how long each may take.
+/// Begins no read before the rate limiter lets it, nor once the deadline has passed, and tells the file how long each may take.
 pub(crate) struct LimitedFile<'a> {
     pub file: &'a dyn RandomAccessFile,
     pub limits: ReadLimits,
     pub clock: &'a dyn Clock,
+    pub rate: Option<(&'a dyn RateLimiter, IoPriority)>,
+    /// Where the rate limiter counts.
+    pub statistics: Option<&'a Statistics>,
 }
 
 impl RandomAccessFile for LimitedFile<'_> {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        if let Some((limiter, priority)) = self.rate {
+            limiter.pace(buf.len() as u64, priority, self.statistics, IoKind::Read);
+        }
+        if !self.limits.any() {
+            return self.file.read_at(offset, buf);
+        }
         match self.limits.timeout(self.clock) {
             Some(timeout) => self.file.read_within(offset, buf, timeout),
             None => Err(Error::timed_out(format!(
@@ -67,7 +76,8 @@ mod tests {
         let read = |deadline_micros, io_timeout_micros| {
             let limits = ReadLimits { deadline_micros, io_timeout_micros };
             assert!(limits.any());
-            LimitedFile { file: &file, limits, clock: &clock }.read_at(7, &mut [0; 10])
+            let limited = LimitedFile { file: &file, limits, clock: &clock, rate: None, statistics: None };
+            limited.read_at(7, &mut [0; 10])
         };
         assert_eq!(read(0, 30), Ok(10));
         assert_eq!(read(1_050, 0), Ok(10));

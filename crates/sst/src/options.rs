@@ -16,7 +16,7 @@ use ironstone_base::{
     ColumnFamilyId, FileNumber, PrefixSeek, SequenceNumber, SliceTransform, Statistics, UserComparator,
 };
 use ironstone_compress::{CompressionKind, CompressionOptions};
-use ironstone_vfs::{Clock, SystemClock};
+use ironstone_vfs::{Clock, IoPriority, RateLimiter, SystemClock};
 use std::time::Duration;
 
 /// How a table finds the data block of a key. Numbers are RocksDB's, as stored in the property
@@ -169,6 +169,8 @@ pub struct TableOptions {
     pub max_block_size: usize,
     /// By which deadlines are told.
     pub clock: Arc<dyn Clock>,
+    /// Paces reads of files that ask for it ([`ReadContext::rate_limiter_priority`]), if its mode covers reads.
+    pub rate_limiter: Option<Arc<dyn RateLimiter>>,
     /// Where to count.
     pub statistics: Option<Arc<Statistics>>,
     /// Where to note how long reads of the file take, in microseconds.
@@ -220,6 +222,7 @@ impl Default for TableOptions {
             num_file_reads_for_auto_readahead: 2,
             max_block_size: u32::MAX as usize,
             clock: Arc::new(SystemClock::new()),
+            rate_limiter: None,
             statistics: None,
             read_latencies: None,
             last_level: 6,
@@ -368,6 +371,16 @@ pub struct ReadContext {
     pub skip_filters: bool,
     /// How long reads of the file may take.
     pub limits: ReadLimits,
+    /// Wait for [`TableOptions::rate_limiter`] before each read of the file, at this priority; `None`: do not.
+    pub rate_limiter_priority: Option<IoPriority>,
+}
+
+impl ReadContext {
+    /// Whether reads of the file have to heed anything.
+    #[inline]
+    pub fn is_limited(&self) -> bool {
+        self.limits.any() || self.rate_limiter_priority.is_some()
+    }
 }
 
 impl Default for ReadContext {
@@ -378,6 +391,7 @@ impl Default for ReadContext {
             read_tier: ReadTier::All,
             skip_filters: false,
             limits: ReadLimits::default(),
+            rate_limiter_priority: None,
         }
     }
 }

@@ -249,8 +249,12 @@ impl TableReader {
     /// Reads the whole file, past the cache, and checks all that can be checked: checksums where there are some, keys in order,
     /// as many entries as the properties say, and that the index leads to them.
     pub fn verify_checksums(&self) -> Result<()> {
+        self.verify_checksums_with(&ReadContext::default())
+    }
+    /// The same within the limits of `context`, and at its rate. A table without blocks is in memory.
+    pub fn verify_checksums_with(&self, context: &ReadContext) -> Result<()> {
         match &self.format {
-            Format::BlockBased(table) => table.verify_checksums(),
+            Format::BlockBased(table) => table.verify_checksums(context),
             Format::Flat(table) => table.verify(),
         }
     }

@@ -4,9 +4,10 @@ use ironstone::options::{DbOptions, Options};
 use ironstone::{
     BlockCache, CacheOptions, ColumnFamilyOptions, CompactionFilter, CompactionFilterFactory,
     CompactionPriority, CompactionStyle, CompressionKind, FilterContext, FilterDecision, FilterKind,
-    FilterPolicy, GenericRateLimiter, MemTableKind, PlainEncoding, RateLimiter, RateLimiterOptions, RowCache,
-    SstFileManager, SstFileManagerOptions, SstPartitionerFixedPrefix, StopStyle, TableFileCreationReason,
-    TableFormat, merge_operators, slice_transform,
+    FilterPolicy, GenericRateLimiter, MemTableKind, PersistentCacheConfig, PlainEncoding, RateLimiter,
+    RateLimiterMode, RateLimiterOptions, RowCache, SstFileManager, SstFileManagerOptions,
+    SstPartitionerFixedPrefix, StopStyle, TableFileCreationReason, TableFormat, merge_operators,
+    new_persistent_cache, slice_transform,
 };
 use ironstone_base::checksum::ChecksumKind;
 use ironstone_vfs::Env;
@@ -76,6 +77,9 @@ fn random_rate_limiter(rng: &mut impl Rng, env: &Env) -> Option<Arc<dyn RateLimi
         fairness: rng.random_range(1..12),
         auto_tuned: rng.random(),
         single_burst_bytes: *[0, 1000].choose(rng).expect("not empty"),
+        mode: *[RateLimiterMode::WritesOnly, RateLimiterMode::ReadsOnly, RateLimiterMode::AllIo]
+            .choose(rng)
+            .expect("not empty"),
     };
     let rate = *[4 << 20, 100 << 20].choose(rng).expect("not empty");
     let limiter = GenericRateLimiter::with_options(rate, options, Arc::clone(&env.clock));
@@ -259,6 +263,12 @@ fn random_table_options(rng: &mut impl Rng, options: &mut ColumnFamilyOptions) {
         let capacity = 64 << 20;
         table.block_cache = Some(BlockCache::new(CacheOptions { capacity, ..CacheOptions::default() }));
     }
+    if rng.random_bool(0.15) {
+        let mut tier = PersistentCacheConfig::new(Env::in_memory(), "/tier", 200_000);
+        tier.cache_file_size = 20_000;
+        tier.is_compressed = rng.random();
+        table.persistent_cache = Some(new_persistent_cache(tier).expect("there is room for ten files"));
+    }
     table.filter_policy = match rng.random_range(0..4) {
         0 => None,
         1 => Some(FilterPolicy::bloom(10.0)),
@@ -269,7 +279,27 @@ fn random_table_options(rng: &mut impl Rng, options: &mut ColumnFamilyOptions) {
     table.whole_key_filtering = rng.random_bool(0.8);
 }
 
-/// The same for a column family that never has range tombstones, nor files from outside: its tables may be plain.
+/// The same for a column family that knows puts and deletes alone, of keys of one length of 8 or more, and values of one length: its
+/// tables may be cuckoo tables.
+pub fn random_cuckoo_family_options(rng: &mut impl Rng) -> ColumnFamilyOptions {
+    let mut options = random_family_options(rng);
+    options.min_tombstones_for_range_conversion = 0;
+    options.cf_allow_ingest_behind = false;
+    options.merge_operator = None;
+    options.max_successive_merges = 0;
+    if rng.random_bool(0.3) {
+        return options;
+    }
+    options.table_format = TableFormat::Cuckoo;
+    let cuckoo = &mut options.cuckoo_table;
+    cuckoo.hash_table_ratio = *[0.3, 0.5, 0.8].choose(rng).expect("not empty");
+    cuckoo.cuckoo_block_size = *[1, 5, 8].choose(rng).expect("not empty");
+    cuckoo.identity_as_first_hash = rng.random();
+    cuckoo.use_module_hash = rng.random();
+    options
+}
+
+/// The same for a column family that never has range tombstones: its tables may be plain.
 pub fn random_flat_family_options(rng: &mut impl Rng) -> ColumnFamilyOptions {
     let mut options = random_family_options(rng);
     options.min_tombstones_for_range_conversion = 0;

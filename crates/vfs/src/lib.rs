@@ -12,6 +12,7 @@ pub mod file;
 pub mod mem;
 pub mod op;
 pub mod os;
+pub mod rate_limiter;
 pub mod timer;
 pub mod traced;
 
@@ -22,6 +23,9 @@ pub use file::{
 };
 
 pub use op::OpKind;
+pub use rate_limiter::{
+    GenericRateLimiter, IoKind, IoPriority, RateLimiter, RateLimiterMode, RateLimiterOptions,
+};
 pub use timer::{LevelTimer, PerfCpuTimer, PerfTimer, StatsTimer, TickerTimer, cpu_nanos, stopwatch};
 
 use ironstone_base::sync::Arc;

@@ -33,10 +33,6 @@ impl Ticker {
             ReadAmpEstimateUsefulBytes | ReadAmpTotalReadBytes => {
                 "estimates of read amplification (`read_amp_bytes_per_bit`)"
             }
-            RateLimiterBytesRead
-            | RateLimiterRequestsRead
-            | RateLimiterDelayedRequestsRead
-            | RateLimiterTotalWaitMicrosRead => "rate limits for reads",
             BlobDbNumPut
             | BlobDbNumWrite
             | BlobDbNumGet
@@ -149,7 +145,6 @@ impl Histogram {
             | IoDispatcherAsyncReadPollWaitMicros
             | IoDispatcherAsyncReadPrefetchLeadMicros => MULTISCAN,
             BlockKeyDistributionCv => "interpolation search in index blocks",
-            RateLimiterWaitMicrosRead => "rate limits for reads",
             OpenAndCompactDbOpenMicros => REMOTE_COMPACTION,
             _ => return None,
         })

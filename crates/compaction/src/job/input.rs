@@ -35,7 +35,7 @@ impl<'a> RunIterator<'a> {
         files: &'a [Arc<FileMetaData>],
         end: Option<&[u8]>,
     ) -> Self {
-        let mut read = TableReadOptions::for_compaction(context.readahead_size);
+        let mut read = context.table_reads();
         read.upper_bound = end.map(Arc::from);
         Self { context, level, files, next_file: 0, current: None, read }
     }

@@ -1,8 +1,8 @@
 //! The outputs of a job: where a file ends and the next begins, and what its metadata says.
 
 use crate::iterator::BelowLevels;
+use crate::job::JobContext;
 use crate::job::tombstones::KeptTombstones;
-use crate::job::{IoPriority, JobContext, RateLimiter};
 use crate::partitioner::{PartitionRequest, SstPartitioner};
 use crate::plan::CompactionPlan;
 use ironstone_base::hash::xxh3_64;
@@ -11,9 +11,9 @@ use ironstone_base::{
     Error, FileNumber, InternalKey, InternalKeyBuf, Result, Statistics, UserComparator, ValueType,
 };
 use ironstone_iter::InternalIterator;
-use ironstone_sst::{BuildOptions, CompressionKind, CompressionOptions, TableBuilder, TableReadOptions};
+use ironstone_sst::{BuildOptions, CompressionKind, CompressionOptions, TableBuilder};
 use ironstone_version::FileMetaData;
-use ironstone_vfs::WritableFile;
+use ironstone_vfs::{IoKind, IoPriority, RateLimiter, WritableFile};
 use std::path::{Path, PathBuf};
 
 /// What all outputs of a job have in common.
@@ -151,10 +151,11 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
         let path = context.outputs.path(number, self.settings.path_id);
         self.created.note(number, &path);
         let mut file = context.env.fs.create(&path, context.write)?;
-        if context.rate_limiter.is_some() || context.progress.is_some() {
+        let limiter = context.rate_limiter.filter(|limiter| limiter.mode().covers(IoKind::Write));
+        if limiter.is_some() || context.progress.is_some() {
             file = Box::new(PacedFile {
                 file,
-                limiter: context.rate_limiter.cloned(),
+                limiter: limiter.cloned(),
                 progress: context.progress.cloned(),
                 priority: self.settings.priority,
                 unasked: 0,
@@ -237,7 +238,7 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
     /// Reads the table back.
     fn check(&self, file: &FileMetaData, expected: u64) -> Result<()> {
         let table = self.context.tables.open(file, self.settings.level)?;
-        let mut entries = table.iter(&TableReadOptions::for_compaction(self.context.readahead_size));
+        let mut entries = table.iter(&self.context.table_reads());
         let mut found = 0;
         let mut valid = entries.seek_to_first()?;
         while valid {
@@ -425,7 +426,7 @@ impl PacedFile {
         if self.unasked > 0
             && let Some(limiter) = &self.limiter
         {
-            limiter.request_counted(self.unasked, self.priority, self.statistics.as_deref());
+            limiter.request_counted(self.unasked, self.priority, self.statistics.as_deref(), IoKind::Write);
         }
         self.unasked = 0;
     }

@@ -1,8 +1,8 @@
 use crate::filter::TableFileCreationReason;
 use crate::flush::{FlushInput, FlushOutput, run_flush};
 use crate::job::{
-    CompactionProgress, IoPriority, JobContext, OutputFiles, RateLimiter, ScopedThreads, SerialWorkers,
-    TableSource, Workers, run_compaction,
+    CompactionProgress, JobContext, OutputFiles, ScopedThreads, SerialWorkers, TableSource, Workers,
+    run_compaction,
 };
 use crate::options::CompactionOptions;
 use crate::picker::{PickContext, pick_automatic};
@@ -23,7 +23,7 @@ use ironstone_sst::{
 use ironstone_version::{FileMetaData, Version, VersionBuilder, VersionEdit};
 use ironstone_vfs::fault::{FaultError, FaultFileSystem, FaultRule};
 use ironstone_vfs::mem::MemFileSystem;
-use ironstone_vfs::{Env, FileSystem, ManualClock, OpKind, OpenHints, WriteOptions};
+use ironstone_vfs::{Env, FileSystem, IoPriority, ManualClock, OpKind, OpenHints, RateLimiter, WriteOptions};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;

@@ -13,9 +13,8 @@ use crate::wal_filter::WalFilter;
 use crate::write_buffer_manager::WriteBufferManager;
 use ironstone_base::Statistics;
 use ironstone_base::sync::Arc;
-use ironstone_compaction::{GenericRateLimiter, RateLimiter};
 use ironstone_sst::{CompressionKind, FileChecksumGenFactory};
-use ironstone_vfs::Env;
+use ironstone_vfs::{Env, GenericRateLimiter, RateLimiter};
 use ironstone_wal::WalRecoveryMode;
 use std::path::PathBuf;
 
@@ -264,7 +263,8 @@ option_struct! {
         deprecated("seq_per_batch", "bool");
     }
     fields {
-        /// Paces the writes of flushes and compactions. May be shared between databases. In text:
+        /// Paces the writes of flushes and compactions, and if its [`mode`](RateLimiter::mode) says so what compactions read, and reads
+        /// that ask for it ([`ReadOptions::rate_limiter_priority`](crate::ReadOptions)). May be shared between databases. In text:
         /// `rate_limiter_bytes_per_sec`.
         rate_limiter: Option<Arc<dyn RateLimiter>> = None;
         /// Bounds what memtables take, over all databases that have the same one.

@@ -5,6 +5,7 @@ use crate::options::ColumnFamilyOptions;
 use ironstone_base::PrefixSeek;
 use ironstone_base::sync::Arc;
 use ironstone_sst::{ReadContext, ReadLimits, ReadTier, TableFilter, TableReadOptions};
+use ironstone_vfs::IoPriority;
 use std::time::Duration;
 
 /// How one read is done. The default suits most reads.
@@ -27,6 +28,11 @@ pub struct ReadOptions {
     /// How long each read of a file may take, where the file system can tell; then the answer is `TimedOut`. Zero, the default:
     /// as long as it takes.
     pub io_timeout: Duration,
+    /// Reads of table files wait for the [`rate_limiter`](crate::DbOptions::rate_limiter), at this priority, if its mode covers reads:
+    /// [`RateLimiterMode::ReadsOnly`](crate::RateLimiterMode) or `AllIo`. The blocks of a `multi_get` are then read one after the
+    /// other. What opens a table does not wait, and plain and cuckoo tables are in memory. `None`, the default (RocksDB's
+    /// `IO_TOTAL`): nothing waits.
+    pub rate_limiter_priority: Option<IoPriority>,
     /// Once a `multi_get` has found values of more bytes than this, the keys that come after, in their order (over several
     /// column families: in the order asked), answer `Aborted`. The first key is answered whatever its size. Default:
     /// `u64::MAX`.
@@ -74,6 +80,7 @@ impl Default for ReadOptions {
             read_tier: ReadTier::All,
             deadline: Duration::ZERO,
             io_timeout: Duration::ZERO,
+            rate_limiter_priority: None,
             value_size_soft_limit: u64::MAX,
             iterate_lower_bound: None,
             iterate_upper_bound: None,
@@ -96,6 +103,7 @@ impl ReadOptions {
             fill_cache: self.fill_cache,
             read_tier: self.read_tier,
             limits: self.limits(),
+            rate_limiter_priority: self.rate_limiter_priority,
             ..ReadContext::default()
         }
     }

@@ -38,6 +38,7 @@ mod persistent_cache;
 mod prefix_seek;
 mod properties;
 mod protection;
+mod rate_limits;
 mod reads;
 mod refresh;
 mod repair;

@@ -8,8 +8,9 @@ use ironstone::{
     BackupEngine, BackupEngineOptions, BlockCache, BottommostPolicy, CacheOptions, Code, CompactFilesOptions,
     CompactRangeOptions, CompactionFilter, CompactionStyle, CompressionKind, Db,
     FileChecksumGenCrc32cFactory, FileNumber, FilterDecision, FilterPolicy, FlushOptions, GenericRateLimiter,
-    IngestOptions, MergeOperator, Options, ReadOptions, RowCache, SimCache, SstFileManager,
-    SstFileManagerOptions, SstFileWriter, Statistics, WriteBufferManager, WriteOptions, merge_operators,
+    IngestOptions, IoPriority, MergeOperator, Options, PersistentCacheConfig, RateLimiterMode,
+    RateLimiterOptions, ReadOptions, RowCache, SimCache, SstFileManager, SstFileManagerOptions,
+    SstFileWriter, Statistics, WriteBufferManager, WriteOptions, merge_operators, new_persistent_cache,
     slice_transform,
 };
 use std::path::PathBuf;
@@ -539,12 +540,31 @@ fn long_tails(statistics: &Arc<Statistics>) {
     assert_eq!(reader.properties().num_entries, 20_000);
 }
 
+/// Reads that wait for a rate limiter, and blocks that come from a persistent cache.
+fn limited_reads(statistics: &Arc<Statistics>) {
+    let disk = Disk::new();
+    let mut options = counted(&disk, statistics);
+    let reads = RateLimiterOptions { mode: RateLimiterMode::ReadsOnly, ..RateLimiterOptions::default() };
+    let limiter = GenericRateLimiter::with_options(20_000, reads, Arc::clone(&disk.env().clock));
+    options.db.rate_limiter = Some(Arc::new(limiter));
+    options.cf.compression = CompressionKind::None;
+    options.cf.table.no_block_cache = true;
+    let tier = PersistentCacheConfig::new(disk.env(), "/tier", 1 << 20);
+    options.cf.table.persistent_cache = Some(new_persistent_cache(tier).unwrap());
+    let db = disk.open_with(&options);
+    put_and_flush(&db, &["a"], &"x".repeat(3000));
+    let limited = ReadOptions { rate_limiter_priority: Some(IoPriority::User), ..ReadOptions::default() };
+    for _ in 0..2 {
+        db.get_cf(&limited, db.default_column_family(), "a").unwrap().unwrap();
+    }
+}
+
 /// Whoever adds a ticker or a histogram is told here that it needs a source, or has to say why it has none.
 #[test]
 fn all_tickers_and_histograms_move_unless_their_feature_is_not_built() {
     let statistics = Arc::new(Statistics::new());
     statistics.set_level(StatsLevel::All);
-    let parts: [fn(&Arc<Statistics>); 14] = [
+    let parts: [fn(&Arc<Statistics>); 15] = [
         point_reads,
         cached_meta_blocks,
         iterators,
@@ -559,6 +579,7 @@ fn all_tickers_and_histograms_move_unless_their_feature_is_not_built() {
         failures,
         copies_and_files,
         long_tails,
+        limited_reads,
     ];
     parts.iter().for_each(|part| part(&statistics));
     let mut wrong = Vec::new();

@@ -11,11 +11,12 @@ use crate::options::{IndexType, ReadContext};
 use ironstone_base::{Corrupt, InternalKeyBuf, Result};
 
 impl BlockBasedReader {
-    /// Reads every block of the file, past the cache, and checks its checksum and its structure: keys
+    /// Reads every block of the file, past the cache, as `context` says, and checks its checksum and its structure: keys
     /// in order, each data block where the index says, as many entries as the properties say.
-    pub fn verify_checksums(&self) -> Result<()> {
-        self.verify_meta_blocks()?;
-        let entries = self.verify_data_blocks()?;
+    pub fn verify_checksums(&self, context: &ReadContext) -> Result<()> {
+        let context = &ReadContext { verify_checksums: true, fill_cache: false, ..*context };
+        self.verify_meta_blocks(context)?;
+        let entries = self.verify_data_blocks(context)?;
         let stated = self.properties.num_entries.saturating_sub(self.properties.num_range_deletions);
         if self.properties.num_data_blocks > 0 && entries != stated {
             let what = format!("the data blocks have {entries} entries, the properties say {stated}");
@@ -24,22 +25,22 @@ impl BlockBasedReader {
         Ok(())
     }
 
-    fn verify_meta_blocks(&self) -> Result<()> {
+    fn verify_meta_blocks(&self, context: &ReadContext) -> Result<()> {
         let named = self.metaindex.iter().map(|(name, handle)| (role_of(name), *handle));
         let footer = [(BlockRole::Metaindex, self.footer.metaindex), (BlockRole::Index, self.footer.index)];
         for (role, handle) in named.chain(footer).filter(|(_, handle)| !handle.is_null()) {
             // The properties were checked when the table was opened, in the way that allows for a global
             // sequence number.
             if role != BlockRole::Properties {
-                self.read_checked(role, handle)?;
+                self.read_file(context, role, handle)?;
             }
         }
-        self.verify_partitions()?;
-        self.verify_prefix_blocks()
+        self.verify_partitions(context)?;
+        self.verify_prefix_blocks(context)
     }
 
     /// The blocks below the top levels of index and filter.
-    fn verify_partitions(&self) -> Result<()> {
+    fn verify_partitions(&self, context: &ReadContext) -> Result<()> {
         let named = |wanted: &str| self.metaindex.iter().find(|(name, _)| name.starts_with(wanted));
         let filter = named(PARTITIONED_FILTER_PREFIX).map(|(_, handle)| *handle);
         let index = match self.footer.index.is_null() {
@@ -50,37 +51,36 @@ impl BlockBasedReader {
         let tops = [(BlockRole::Index, index), (BlockRole::Filter, filter)];
         for (role, top) in tops.into_iter().filter_map(|(role, top)| Some((role, top?))) {
             let corrupt = |bad: Corrupt| self.format().corrupt(role, top.offset, bad.0);
-            let block = Block::new(self.read_checked(role, top)?).map_err(corrupt)?;
+            let block = Block::new(self.read_file(context, role, top)?).map_err(corrupt)?;
             let top = FlatIndex::decode(&block, self.index_format, &self.order.user, self.file_size);
             let top = top.map_err(corrupt)?;
             for at in 0..top.len() {
-                self.read_checked(role, top.handle(at))?;
+                self.read_file(context, role, top.handle(at))?;
             }
         }
         Ok(())
     }
 
-    fn verify_prefix_blocks(&self) -> Result<()> {
+    fn verify_prefix_blocks(&self, context: &ReadContext) -> Result<()> {
         let find =
             |wanted: &str| self.metaindex.iter().find(|(name, _)| name == wanted).map(|(_, handle)| *handle);
         if let (Some(prefixes_at), Some(metadata_at)) = (find(HASH_PREFIXES), find(HASH_METADATA)) {
-            let prefixes = self.read_checked(BlockRole::Index, prefixes_at)?;
-            let metadata = self.read_checked(BlockRole::Index, metadata_at)?;
+            let prefixes = self.read_file(context, BlockRole::Index, prefixes_at)?;
+            let metadata = self.read_file(context, BlockRole::Index, metadata_at)?;
             let spans = decode_prefix_blocks(&prefixes, &metadata);
             spans.map_err(|bad| self.format().corrupt(BlockRole::Index, metadata_at.offset, bad.0))?;
         }
         Ok(())
     }
 
-    fn verify_data_blocks(&self) -> Result<u64> {
-        let context = ReadContext { fill_cache: false, ..ReadContext::default() };
-        let mut blocks = IndexCursor::new(self, &context)?;
-        let mut more = blocks.seek_to_first(self, &context)?;
+    fn verify_data_blocks(&self, context: &ReadContext) -> Result<u64> {
+        let mut blocks = IndexCursor::new(self, context)?;
+        let mut more = blocks.seek_to_first(self, context)?;
         let mut last: Option<InternalKeyBuf> = None;
         let mut entries = 0;
         while let (true, Some((index, at))) = (more, blocks.current(self)) {
             let handle = index.handle(at);
-            let raw = self.read_checked(BlockRole::Data, handle)?;
+            let raw = self.read_file(context, BlockRole::Data, handle)?;
             let block = self.parse_data_block(handle, raw)?;
             entries += self.verify_order(&block, handle, &mut last)?;
             let limit = index.separator_user_key(at);
@@ -88,7 +88,7 @@ impl BlockBasedReader {
                 let what = "a key comes after the index's separator";
                 return Err(self.format().corrupt(BlockRole::Data, handle.offset, what));
             }
-            more = blocks.next(self, &context)?;
+            more = blocks.next(self, context)?;
         }
         Ok(entries)
     }
@@ -115,11 +115,6 @@ impl BlockBasedReader {
             block.restart_key(restart).map_err(|bad| corrupt(bad.0))?;
         }
         Ok(entries)
-    }
-
-    fn read_checked(&self, role: BlockRole, handle: BlockHandle) -> Result<Vec<u8>> {
-        let stored = self.format().read(&*self.file, role, handle)?;
-        self.unpack_read(&ReadContext::default(), role, handle, stored)
     }
 }
 

@@ -353,7 +353,7 @@ impl BlockBasedReader {
         handle: BlockHandle,
     ) -> Result<Vec<u8>> {
         let format = self.format();
-        let stored = match context.limits.any() {
+        let stored = match context.is_limited() {
             false => format.read(&*self.file, role, handle),
             true => format.read(&self.limited(context), role, handle),
         }?;
@@ -475,7 +475,13 @@ impl BlockBasedReader {
     /// The file, within the limits of `context`.
     #[cold]
     pub(super) fn limited(&self, context: &ReadContext) -> LimitedFile<'_> {
-        LimitedFile { file: &*self.file, limits: context.limits, clock: &*self.table.clock }
+        LimitedFile {
+            file: &*self.file,
+            limits: context.limits,
+            clock: &*self.table.clock,
+            rate: self.table.rate_limiter.as_deref().zip(context.rate_limiter_priority),
+            statistics: self.statistics(),
+        }
     }
 
     fn decompressor(&self, role: BlockRole) -> &Decompressor {

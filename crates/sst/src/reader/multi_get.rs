@@ -223,7 +223,7 @@ pub fn read_blocks(context: &ReadContext, tables: &mut [(&TableReader, &mut Vec<
     if tables.iter().all(|(_, blocks)| blocks.is_empty()) {
         return;
     }
-    if context.limits.any() {
+    if context.is_limited() {
         return read_blocks_in_time(context, tables);
     }
     let timer = block_read_timers();

@@ -1,4 +1,4 @@
-//! Paces writes: a bucket of bytes that is refilled from time to time, and queues before it.
+//! Paces writes, and reads if that is wished: a bucket of bytes that is refilled from time to time, and queues before it.
 //!
 //! ```text
 //! request -> [user]  [high]  [mid]  [low]  -> available bytes <- refilled every period, unused ones are lost
@@ -6,10 +6,10 @@
 //! The queues are served in this order, but now and then a lower one goes first, so that nothing waits for
 //! ever. Of those that wait one sleeps until the next refill and then serves all; the others wait for it.
 
+use crate::{Clock, SystemClock};
 use ironstone_base::Statistics;
 use ironstone_base::statistics::{Histogram, Ticker};
 use ironstone_base::sync::{Arc, Condvar, Mutex, MutexGuard};
-use ironstone_vfs::{Clock, SystemClock};
 use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
@@ -30,13 +30,61 @@ pub enum IoPriority {
 
 const PRIORITIES: usize = 4;
 
-/// Paces the writing of tables.
+/// Whether bytes are read or written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum IoKind {
+    /// They come from a file.
+    Read,
+    /// They go to a file.
+    Write,
+}
+
+/// What a [`RateLimiter`] paces. Names are RocksDB's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub enum RateLimiterMode {
+    /// `kReadsOnly`: reads, and no writes.
+    ReadsOnly,
+    /// `kWritesOnly`: writes, and no reads.
+    #[default]
+    WritesOnly,
+    /// `kAllIo`: both, at one rate together.
+    AllIo,
+}
+
+impl RateLimiterMode {
+    /// Whether I/O of that kind is paced.
+    pub const fn covers(self, kind: IoKind) -> bool {
+        match self {
+            Self::ReadsOnly => matches!(kind, IoKind::Read),
+            Self::WritesOnly => matches!(kind, IoKind::Write),
+            Self::AllIo => true,
+        }
+    }
+}
+
+/// Paces the writing of tables, and their reading if its [`mode`](Self::mode) says so.
 pub trait RateLimiter: Send + Sync {
-    /// Returns when `bytes` more may be written. Called once per chunk handed to the file.
+    /// Returns when `bytes` more may be read or written. Called once per chunk handed to the file or asked of it.
     fn request(&self, bytes: u64, priority: IoPriority);
-    /// The same, and counts in `statistics` what is asked for and how long that waits.
-    fn request_counted(&self, bytes: u64, priority: IoPriority, _statistics: Option<&Statistics>) {
+    /// The same, and counts in `statistics` what is asked for and how long that waits, for which `kind` of I/O.
+    fn request_counted(
+        &self,
+        bytes: u64,
+        priority: IoPriority,
+        _statistics: Option<&Statistics>,
+        _kind: IoKind,
+    ) {
         self.request(bytes, priority);
+    }
+    /// What is paced. Default: writes only, as RocksDB's does.
+    fn mode(&self) -> RateLimiterMode {
+        RateLimiterMode::WritesOnly
+    }
+    /// Asks, if I/O of that kind is paced.
+    fn pace(&self, bytes: u64, priority: IoPriority, statistics: Option<&Statistics>, kind: IoKind) {
+        if self.mode().covers(kind) {
+            self.request_counted(bytes, priority, statistics, kind);
+        }
     }
     /// What it was set to, in bytes per second, where that is a number.
     fn bytes_per_second(&self) -> Option<u64> {
@@ -56,6 +104,8 @@ pub struct RateLimiterOptions {
     pub auto_tuned: bool,
     /// Larger requests are served in pieces of so many bytes; 0: what one refill brings.
     pub single_burst_bytes: u64,
+    /// What is paced.
+    pub mode: RateLimiterMode,
 }
 
 impl Default for RateLimiterOptions {
@@ -65,6 +115,7 @@ impl Default for RateLimiterOptions {
             fairness: 10,
             auto_tuned: false,
             single_burst_bytes: 0,
+            mode: RateLimiterMode::WritesOnly,
         }
     }
 }
@@ -260,11 +311,41 @@ impl GenericRateLimiter {
     }
 }
 
+/// What is counted for a kind of I/O.
+struct Counts {
+    requests: Ticker,
+    bytes: Ticker,
+    delayed: Ticker,
+    total_wait: Ticker,
+    wait: Histogram,
+}
+
+static READS: Counts = Counts {
+    requests: Ticker::RateLimiterRequestsRead,
+    bytes: Ticker::RateLimiterBytesRead,
+    delayed: Ticker::RateLimiterDelayedRequestsRead,
+    total_wait: Ticker::RateLimiterTotalWaitMicrosRead,
+    wait: Histogram::RateLimiterWaitMicrosRead,
+};
+static WRITES: Counts = Counts {
+    requests: Ticker::RateLimiterRequestsWrite,
+    bytes: Ticker::RateLimiterBytesWrite,
+    delayed: Ticker::RateLimiterDelayedRequestsWrite,
+    total_wait: Ticker::RateLimiterTotalWaitMicrosWrite,
+    wait: Histogram::RateLimiterWaitMicrosWrite,
+};
+
 impl RateLimiter for GenericRateLimiter {
     fn request(&self, bytes: u64, priority: IoPriority) {
-        self.request_counted(bytes, priority, None);
+        self.request_counted(bytes, priority, None, IoKind::Write);
     }
-    fn request_counted(&self, bytes: u64, priority: IoPriority, statistics: Option<&Statistics>) {
+    fn request_counted(
+        &self,
+        bytes: u64,
+        priority: IoPriority,
+        statistics: Option<&Statistics>,
+        kind: IoKind,
+    ) {
         let start = self.clock.monotonic_nanos();
         let mut state = self.state.lock();
         if self.options.auto_tuned {
@@ -280,17 +361,24 @@ impl RateLimiter for GenericRateLimiter {
         }
         drop(state);
         let Some(statistics) = statistics else { return };
-        statistics.record(Ticker::RateLimiterRequestsWrite, 1);
-        statistics.record(Ticker::RateLimiterBytesWrite, bytes);
+        let counts = match kind {
+            IoKind::Read => &READS,
+            IoKind::Write => &WRITES,
+        };
+        statistics.record(counts.requests, 1);
+        statistics.record(counts.bytes, bytes);
         if drains > 0 {
             statistics.record(Ticker::NumberRateLimiterDrains, drains);
         }
         if has_waited {
             let micros = (self.clock.monotonic_nanos() - start) / 1000;
-            statistics.record(Ticker::RateLimiterDelayedRequestsWrite, 1);
-            statistics.record(Ticker::RateLimiterTotalWaitMicrosWrite, micros);
-            statistics.measure_time(Histogram::RateLimiterWaitMicrosWrite, micros);
+            statistics.record(counts.delayed, 1);
+            statistics.record(counts.total_wait, micros);
+            statistics.measure_time(counts.wait, micros);
         }
+    }
+    fn mode(&self) -> RateLimiterMode {
+        self.options.mode
     }
     fn bytes_per_second(&self) -> Option<u64> {
         Some(self.state.lock().bytes_per_second)
@@ -307,8 +395,8 @@ impl fmt::Debug for GenericRateLimiter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ManualClock;
     use ironstone_base::sync::thread;
-    use ironstone_vfs::ManualClock;
 
     fn limiter(rate: u64, options: RateLimiterOptions) -> (Arc<ManualClock>, GenericRateLimiter) {
         let clock = Arc::new(ManualClock::new(0));
@@ -330,7 +418,7 @@ mod tests {
         let statistics = Statistics::new();
         let before = clock.monotonic_nanos();
         for _ in 0..10 {
-            limiter.request_counted(50, IoPriority::Low, Some(&statistics));
+            limiter.request_counted(50, IoPriority::Low, Some(&statistics), IoKind::Write);
         }
         let micros = (clock.monotonic_nanos() - before) / 1000;
         let count = |ticker| statistics.ticker(ticker);
