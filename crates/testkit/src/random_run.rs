@@ -2,18 +2,20 @@
 //! the operations depend on nothing else.
 
 mod behind;
+mod copies;
+mod from_outside;
 mod removal;
 
 use crate::model::{Change, Entries, Model};
 use crate::random_options::{
-    random_db_changes, random_db_options, random_family_changes, random_family_options,
-    random_flat_family_options,
+    random_cuckoo_family_options, random_db_changes, random_db_options, random_family_changes,
+    random_family_options, random_flat_family_options,
 };
 use behind::Touched;
 use ironstone::options::DbOptions;
 use ironstone::{
     Code, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, CompactionStyle,
-    Db, DbIterator, FlushOptions, ReadOptions, SliceTransform, Snapshot, TableFormat, WriteBatch,
+    Db, DbIterator, FlushOptions, IoPriority, ReadOptions, SliceTransform, Snapshot, TableFormat, WriteBatch,
     WriteOptions,
 };
 use ironstone_vfs::Env;
@@ -37,8 +39,13 @@ pub struct RandomRun {
     db: Option<Db>,
     db_options: DbOptions,
     families: BTreeMap<String, ColumnFamilyOptions>,
-    /// Those that never have range tombstones, nor files from outside: their tables may be plain.
+    /// Those that never have range tombstones: their tables may be plain.
     flat: BTreeSet<String>,
+    /// Those of them whose keys have one length, and their values too, and that know puts and deletes only: their tables may
+    /// be cuckoo tables.
+    cuckoo: BTreeSet<String>,
+    /// Files from outside are ingested. Without a MANIFEST nobody knows what to do with these, so not in every run.
+    ingests: bool,
     model: Model,
     /// Each with what the database held, and what had been written by then.
     snapshots: Vec<(Snapshot, Model, Touched)>,
@@ -52,6 +59,8 @@ pub struct RandomRun {
     next_family: u32,
     /// An iterator of an earlier moment.
     kept: Option<Walk>,
+    /// Another opening, which reads the tables.
+    follower: Option<Db>,
 }
 
 /// The names of the column families that exist, or `None` of them.
@@ -62,10 +71,11 @@ impl RandomRun {
     pub fn new(seed: u64, env: Env, dir: impl Into<PathBuf>) -> Result<Self, Failure> {
         let mut rng = StdRng::seed_from_u64(seed);
         let db_options = random_db_options(&mut rng, &env);
-        let mut flat = BTreeSet::new();
-        let options = new_family_options(&mut rng, &mut flat, "default");
+        let (mut flat, mut cuckoo) = (BTreeSet::new(), BTreeSet::new());
+        let options = new_family_options(&mut rng, &mut flat, &mut cuckoo, "default");
         let families = BTreeMap::from([("default".to_owned(), options)]);
         let key_count = *[20, 200, 1000].choose(&mut rng).expect("not empty");
+        let ingests = rng.random_bool(0.3);
         let mut run = Self {
             rng,
             env,
@@ -74,6 +84,8 @@ impl RandomRun {
             db_options,
             families,
             flat,
+            cuckoo,
+            ingests,
             model: Model::new(),
             snapshots: Vec::new(),
             put_once: BTreeSet::new(),
@@ -83,6 +95,7 @@ impl RandomRun {
             trace: Vec::new(),
             next_family: 1,
             kept: None,
+            follower: None,
         };
         run.touched.create("default", &run.families["default"]);
         run.open()?;
@@ -146,21 +159,23 @@ impl RandomRun {
         names.choose(&mut self.rng).expect("default always exists").clone()
     }
 
-    fn key(&mut self) -> Vec<u8> {
+    /// A key that `family` may have.
+    fn key_of(&mut self, family: &str) -> Vec<u8> {
         let number = self.rng.random_range(0..self.key_count);
-        key_of(number)
+        if self.cuckoo.contains(family) { format!("c{number:07}").into_bytes() } else { key_of(number) }
     }
     /// One that is not removed by single delete.
-    fn plain_key(&mut self) -> Vec<u8> {
+    fn plain_key_of(&mut self, family: &str) -> Vec<u8> {
         loop {
-            let key = self.key();
+            let key = self.key_of(family);
             if !is_single_delete_key(&key) {
                 return key;
             }
         }
     }
-    fn value(&mut self) -> Vec<u8> {
+    fn value_of(&mut self, family: &str) -> Vec<u8> {
         let len = match self.rng.random_range(0..20) {
+            _ if self.cuckoo.contains(family) => 20,
             0 => 0,
             1 => self.rng.random_range(1000..6000),
             _ => self.rng.random_range(1..120),
@@ -191,10 +206,13 @@ impl RandomRun {
             980..985 => self.create_family(),
             985..988 => self.drop_family(),
             988..992 => self.scan_all(),
-            992..994 => self.set_options(),
+            992 => self.set_options(),
+            993 => self.ingest(),
             994..996 => self.ingest_behind(),
             996..998 => self.remove_tables(),
-            998 => self.lose_newest_tables(),
+            998 if self.rng.random() => self.lose_newest_tables(),
+            998 => self.copy(),
+            _ if self.rng.random() => self.follow(),
             _ => self.sync(),
         }
     }
@@ -238,21 +256,24 @@ impl RandomRun {
 
     /// A change of a random key, and the call that makes it.
     fn change(&mut self) -> (Change, bool) {
-        let (family, key) = (self.any_family(), self.key());
+        let family = self.any_family();
+        let key = self.key_of(&family);
         if is_single_delete_key(&key) {
             let place = (family.clone(), key.clone());
             if self.put_once.remove(&place) {
                 return (Change::Delete(family, key), true);
             }
             self.put_once.insert(place);
-            let value = self.value();
+            let value = self.value_of(&family);
             return (Change::Put(family, key, value), false);
         }
         let change = match self.rng.random_range(0..100) {
             0..25 => Change::Delete(family, key),
-            25..45 => Change::Append(family, key, format!("{}", self.rng.random_range(0..1000)).into_bytes()),
+            25..45 if !self.cuckoo.contains(&family) => {
+                Change::Append(family, key, format!("{}", self.rng.random_range(0..1000)).into_bytes())
+            }
             45..47 if !self.flat.contains(&family) => {
-                let mut range = [key, self.key()];
+                let mut range = [key, self.key_of(&family)];
                 range.sort();
                 let [begin, mut end] = range;
                 if self.rng.random_bool(0.7) {
@@ -263,7 +284,7 @@ impl RandomRun {
                 Change::DeleteRange(family, begin, end)
             }
             _ => {
-                let value = self.value();
+                let value = self.value_of(&family);
                 Change::Put(family, key, value)
             }
         };
@@ -314,15 +335,23 @@ impl RandomRun {
         self.touched.note(change);
     }
 
-    /// Whether a column family may not be read at snapshots.
+    /// Whether what an iterator shows may change under it.
     fn updates_in_place(&self, family: &str) -> bool {
         self.families[family].inplace_update_support
+    }
+    /// Whether a column family may be read at snapshots.
+    fn has_past(&self, family: &str) -> bool {
+        !self.updates_in_place(family) && self.families[family].table_format != TableFormat::Cuckoo
     }
 
     /// Now, or as of a snapshot.
     fn moment(&mut self, family: &str) -> (ReadOptions, Model) {
-        let mut options = ReadOptions { fill_cache: self.rng.random_bool(0.8), ..ReadOptions::default() };
-        let may_look_back = !self.snapshots.is_empty() && !self.updates_in_place(family);
+        let mut options = ReadOptions {
+            fill_cache: self.rng.random_bool(0.8),
+            rate_limiter_priority: self.rng.random_bool(0.1).then_some(IoPriority::User),
+            ..ReadOptions::default()
+        };
+        let may_look_back = !self.snapshots.is_empty() && self.has_past(family);
         if may_look_back && self.rng.random_bool(0.4) {
             let at = self.rng.random_range(0..self.snapshots.len());
             options.snapshot = Some(self.snapshots[at].0.clone());
@@ -332,7 +361,8 @@ impl RandomRun {
     }
 
     fn get(&mut self) -> Result<(), Failure> {
-        let (family, key) = (self.any_family(), self.key());
+        let family = self.any_family();
+        let key = self.key_of(&family);
         let (options, model) = if self.snapshots.is_empty() || self.rng.random_bool(0.7) {
             (ReadOptions::default(), None)
         } else {
@@ -358,7 +388,7 @@ impl RandomRun {
 
     fn multi_get(&mut self) -> Result<(), Failure> {
         let family = self.any_family();
-        let keys: Vec<Vec<u8>> = (0..self.rng.random_range(1..30)).map(|_| self.key()).collect();
+        let keys: Vec<Vec<u8>> = (0..self.rng.random_range(1..30)).map(|_| self.key_of(&family)).collect();
         let (options, model) = self.moment(&family);
         let found = self.db().multi_get_cf(&options, &self.family(&family), &keys);
         for (key, found) in keys.iter().zip(found) {
@@ -400,10 +430,10 @@ impl RandomRun {
         let family = self.any_family();
         let (mut options, mut model) = self.moment(&family);
         if self.rng.random_bool(0.3) {
-            options.iterate_lower_bound = Some(self.key());
+            options.iterate_lower_bound = Some(self.key_of(&family));
         }
         if self.rng.random_bool(0.3) {
-            options.iterate_upper_bound = Some(self.key());
+            options.iterate_upper_bound = Some(self.key_of(&family));
         }
         options.total_order_seek = self.rng.random_bool(0.2);
         options.auto_prefix_mode = self.rng.random_bool(0.4);
@@ -450,7 +480,7 @@ impl RandomRun {
                 (Ok(()), &self.model)
             }
             0 if !in_place => return Ok(()),
-            1 if !in_place && !self.snapshots.is_empty() => {
+            1 if self.has_past(&walk.family) && !self.snapshots.is_empty() => {
                 let (snapshot, model, _) = self.snapshots.choose(&mut self.rng).expect("not empty");
                 (walk.iter.refresh_at(snapshot), model)
             }
@@ -467,8 +497,8 @@ impl RandomRun {
         let step = match self.rng.random_range(0..10) {
             0 => Step::First,
             1 => Step::Last,
-            2 => Step::Seek(self.key()),
-            3 => Step::SeekForPrev(self.key()),
+            2 => Step::Seek(self.key_of(&walk.family)),
+            3 => Step::SeekForPrev(self.key_of(&walk.family)),
             4..7 => Step::Next,
             _ => Step::Prev,
         };
@@ -505,7 +535,7 @@ impl RandomRun {
 
     fn compact(&mut self) -> Result<(), Failure> {
         let family = self.any_family();
-        let mut range = [self.key(), self.key()];
+        let mut range = [self.key_of(&family), self.key_of(&family)];
         range.sort();
         let whole = self.rng.random_bool(0.5);
         self.note(|| format!("compact {family}, whole: {whole}"));
@@ -520,6 +550,7 @@ impl RandomRun {
     fn reopen(&mut self) -> Result<(), Failure> {
         self.snapshots.clear();
         self.kept = None;
+        self.follower = None;
         let mut harm = self.rng.random_range(0..20);
         if harm == 1 && self.db_options.recycle_log_file_num > 0 {
             harm = 0; // Old WALs stay, and only a MANIFEST says that they are old.
@@ -540,9 +571,10 @@ impl RandomRun {
             self.families.iter().map(|(name, options)| (name.clone(), options.num_levels)).collect();
         for (name, options) in &mut self.families {
             let behind = options.cf_allow_ingest_behind && self.rng.random_bool(0.8);
-            *options = match self.flat.contains(name) {
-                true => random_flat_family_options(&mut self.rng),
-                false => random_family_options(&mut self.rng),
+            *options = match (self.cuckoo.contains(name), self.flat.contains(name)) {
+                (true, _) => random_cuckoo_family_options(&mut self.rng),
+                (false, true) => random_flat_family_options(&mut self.rng),
+                (false, false) => random_family_options(&mut self.rng),
             };
             options.cf_allow_ingest_behind |= behind && options.compaction_style != CompactionStyle::Fifo;
             let least = if options.cf_allow_ingest_behind { 3 } else { 1 };
@@ -605,7 +637,7 @@ impl RandomRun {
         }
         let name = format!("family{}", self.next_family);
         self.next_family += 1;
-        let options = new_family_options(&mut self.rng, &mut self.flat, &name);
+        let options = new_family_options(&mut self.rng, &mut self.flat, &mut self.cuckoo, &name);
         self.note(|| format!("create {name}"));
         self.db().create_column_family(&name, &options).map_err(|error| format!("create: {error}"))?;
         self.touched.create(&name, &options);
@@ -833,13 +865,22 @@ pub fn compare(mut iter: DbIterator, model: &Model, family: &str) -> Result<(), 
     }
 }
 
-/// Options of a new column family, which may be noted as one of `flat`.
-fn new_family_options(rng: &mut StdRng, flat: &mut BTreeSet<String>, name: &str) -> ColumnFamilyOptions {
-    if !rng.random_bool(0.25) {
+/// Options of a new column family, which may be noted as one of `flat`, and of `cuckoo` too.
+fn new_family_options(
+    rng: &mut StdRng,
+    flat: &mut BTreeSet<String>,
+    cuckoo: &mut BTreeSet<String>,
+    name: &str,
+) -> ColumnFamilyOptions {
+    if !rng.random_bool(0.35) {
         return random_family_options(rng);
     }
     flat.insert(name.to_owned());
-    random_flat_family_options(rng)
+    if rng.random_bool(0.7) {
+        return random_flat_family_options(rng);
+    }
+    cuckoo.insert(name.to_owned());
+    random_cuckoo_family_options(rng)
 }
 
 /// Key number `number`: some are prefixes of others, one is empty, lengths differ.

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Default)]
 pub(super) struct Touched {
     families: BTreeMap<String, Writes>,
-    /// Where a file was ingested.
+    /// Where a file from outside was ingested.
     ingested: BTreeSet<String>,
 }
 
@@ -37,6 +37,10 @@ impl Touched {
     pub(super) fn remove(&mut self, family: &str) {
         self.forget(family);
         self.ingested.remove(family);
+    }
+    /// A file from outside went to it.
+    pub(super) fn note_ingested(&mut self, family: &str) {
+        self.ingested.insert(family.to_owned());
     }
     /// Whether there may be a table that was ingested.
     pub(super) fn has_ingested(&self) -> bool {
@@ -69,7 +73,7 @@ impl RandomRun {
         let name = self.any_family();
         let mut entries = BTreeMap::new();
         for _ in 0..6 {
-            let (key, value) = (self.key(), self.value());
+            let (key, value) = (self.key_of(&name), self.value_of(&name));
             entries.insert(key, value);
         }
         let Some(writes) = self.touched.families.get(&name) else { return Ok(()) };

@@ -38,7 +38,7 @@ impl RandomRun {
     fn remove_ranges(&mut self, name: &str) -> Result<(), Failure> {
         let ranges: Vec<[Option<Vec<u8>>; 2]> = (0..self.rng.random_range(1..3))
             .map(|_| {
-                let mut keys = [self.key(), self.key()];
+                let mut keys = [self.key_of(name), self.key_of(name)];
                 keys.sort();
                 keys.map(|key| Some(key).filter(|_| self.rng.random_bool(0.9)))
             })
@@ -72,7 +72,7 @@ impl RandomRun {
         let left = self.contents(name, &ReadOptions::default())?;
         check_left(self.model.family(name), &left, may_lose)
             .map_err(|failure| format!("{name}: {failure}"))?;
-        if !self.updates_in_place(name) {
+        if self.has_past(name) {
             for at in 0..self.snapshots.len() {
                 let (snapshot, model, _) = &self.snapshots[at];
                 let options = ReadOptions { snapshot: Some(snapshot.clone()), ..ReadOptions::default() };
@@ -124,7 +124,7 @@ impl RandomRun {
         let before = self.model.clone();
         let (old, manifests) = (self.tables_of(&name), self.manifests()?);
         for _ in 0..self.rng.random_range(1..20) {
-            let change = Change::Put(name.clone(), self.plain_key(), self.value());
+            let change = Change::Put(name.clone(), self.plain_key_of(&name), self.value_of(&name));
             let Change::Put(_, key, value) = &change else { continue };
             let put = self.db().put_cf(&WriteOptions::default(), &self.family(&name), key, value);
             put.map_err(said("put"))?;
@@ -139,6 +139,7 @@ impl RandomRun {
         self.note(|| format!("lose {lose} {new:?} of {name}, cut {is_cut}; CURRENT {lose_current}"));
         self.snapshots.clear();
         self.kept = None;
+        self.follower = None; // It has the same files.
         let db = self.db.take().expect("open between operations");
         db.close().map_err(said("close"))?;
         drop(db);
