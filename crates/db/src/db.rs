@@ -22,6 +22,7 @@ use ironstone_base::statistics::{ActivityGuard, Histogram, IoActivity, Ticker};
 use ironstone_base::sync::atomic::Ordering;
 use ironstone_base::sync::{Arc, Mutex};
 use ironstone_base::{ColumnFamilyId, Error, Result, SequenceNumber, Severity, Statistics, ValueType};
+use ironstone_sst::block_trace::TableReaderCaller;
 use ironstone_vfs::{PerfCpuTimer, PerfTimer, StatsTimer};
 use std::fmt;
 use std::ops::ControlFlow;
@@ -240,7 +241,7 @@ impl Db {
     /// Applies `batch` atomically: after a crash either all of it is there or none of it.
     pub fn write(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         if self.engine.tracing.is_on() {
-            self.engine.tracing.write(batch);
+            self.engine.tracing.write(batch, false);
         }
         match &self.engine.statistics {
             None => self.engine.write_batch(batch, options),
@@ -330,13 +331,23 @@ impl Db {
         }
         let Some(statistics) = &self.engine.statistics else {
             let (view, at) = acquire::for_one_key(cf.0.views(), || self.read_sequence(options, cf))?;
-            return self.find(&view, key, at, &options.context());
+            let tracing = &self.engine.block_cache_tracing;
+            let Some(_call) = tracing.point_read(TableReaderCaller::UserGet, options, Some((key, at))) else {
+                return self.find(&view, key, at, &options.context());
+            };
+            let found = view.get_watched(key, at, &options.context(), None);
+            let bytes = found.as_ref().ok().and_then(|value| value.as_ref().map(|value| value.len()));
+            bytes.into_iter().for_each(|bytes| perf::count(PerfMetric::GetReadBytes, bytes as u64));
+            return found;
         };
         let _timer = StatsTimer::start(Some(statistics), Histogram::DbGet);
         let _reading = IoActivity::Get.begin();
         let (view, at) = acquire::for_one_key(cf.0.views(), || self.read_sequence(options, cf))?;
         let _cpu_timer = PerfCpuTimer::start(PerfMetric::GetCpuNanos);
-        let found = view.get_counted(key, at, &options.context(), statistics);
+        let tracing = &self.engine.block_cache_tracing;
+        let call = tracing.point_read(TableReaderCaller::UserGet, options, Some((key, at)));
+        let found = view.get_watched(key, at, &options.context(), Some(statistics));
+        drop(call);
         let bytes = found.as_ref().ok().and_then(|value| value.as_ref().map(|value| value.len() as u64));
         statistics.record(Ticker::NumberKeysRead, 1);
         if let Some(bytes) = bytes {
@@ -376,6 +387,8 @@ impl Db {
             self.engine.tracing.get(cf.id(), key.as_ref());
         }
         let (view, at) = acquire::for_one_key(cf.0.views(), || self.read_sequence(options, cf))?;
+        let tracing = &self.engine.block_cache_tracing;
+        let _call = tracing.point_read(TableReaderCaller::UserGet, options, Some((key.as_ref(), at)));
         let mut newest_first = Vec::new();
         view.visit_versions(key.as_ref(), at, &options.context(), &mut |entry| {
             match entry.kind {
@@ -411,6 +424,8 @@ impl Db {
         match self.check_handle(cf).and_then(|()| self.engine.consistent_view(snapshot, &cf.0)) {
             Ok((view, at)) => {
                 let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+                let tracing = &self.engine.block_cache_tracing;
+                let _call = tracing.point_read(TableReaderCaller::UserMultiGet, options, None);
                 let found = match options.limits_multi_get() {
                     false => view.multi_get(&keys, at, &options.context()),
                     true => view.multi_get_within(&keys, at, options, &*self.engine.env.clock),
@@ -438,9 +453,13 @@ impl Db {
         };
         let context = options.context();
         let keys = keys.iter().zip(views);
-        let get = |((_, key), view): (&(&ColumnFamily, K), Arc<SuperVersion>)| match &self.engine.statistics {
-            None => view.get(key.as_ref(), at, &context),
-            Some(statistics) => view.get_counted(key.as_ref(), at, &context, statistics),
+        let get = |((_, key), view): (&(&ColumnFamily, K), Arc<SuperVersion>)| {
+            let (key, tracing) = (key.as_ref(), &self.engine.block_cache_tracing);
+            let call = tracing.point_read(TableReaderCaller::UserMultiGet, options, Some((key, at)));
+            match &self.engine.statistics {
+                None if call.is_none() => view.get(key, at, &context),
+                statistics => view.get_watched(key, at, &context, statistics.as_deref()),
+            }
         };
         let found: Vec<_> = match options.limits_multi_get() {
             false => keys.map(get).collect(),

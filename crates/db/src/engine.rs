@@ -17,7 +17,7 @@ use crate::state_lock::StateLock;
 use crate::stats_history::StatsHistory;
 use crate::thread_list::{Operation, ThreadList, ThreadState};
 use crate::thread_pool::Seat;
-use crate::trace::{IoTracing, Tracing};
+use crate::trace::{BlockCacheTracing, IoTracing, Tracing};
 use crate::write::commit::{CommitPipeline, EarlierWrites, LogLevel};
 use crate::write::controller::{Debt, StallState, WriteController};
 use crate::write::stalls::{DatabaseStalls, StallClock};
@@ -63,6 +63,9 @@ pub(crate) struct Engine {
     pub(crate) reads_are_watched: AtomicBool,
     pub(crate) tracing: Arc<Tracing>,
     pub(crate) io_tracing: Arc<IoTracing>,
+    pub(crate) block_cache_tracing: Arc<BlockCacheTracing>,
+    /// Held by who says whether reads are watched.
+    pub(crate) settling_watching: Mutex<()>,
     pub(crate) pipeline: CommitPipeline,
     pub(crate) controller: WriteController,
     /// What holds writers up beside that.
@@ -305,6 +308,16 @@ impl Engine {
     #[inline]
     pub(crate) fn options(&self) -> SwapGuard<DbOptions> {
         self.options.load()
+    }
+    /// Says whether point reads are watched, and whether whoever holds the end of the log traces writes. Call it after a trace
+    /// began or ended.
+    pub(crate) fn settle_watching(&self) {
+        let _settling = self.settling_watching.lock();
+        let is_counted = self.threads.is_some() || self.statistics.is_some();
+        let is_watched = is_counted || self.tracing.is_on() || self.block_cache_tracing.is_tracing();
+        self.reads_are_watched.store(is_watched, Ordering::Relaxed);
+        let in_order = self.tracing.preserves_write_order().then(|| Arc::clone(&self.tracing));
+        self.pipeline.trace_in_order(in_order);
     }
     #[inline]
     pub(crate) fn count(&self, ticker: Ticker, by: u64) {

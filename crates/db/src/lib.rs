@@ -111,8 +111,9 @@ pub use table_paths::DbPath;
 pub use thread_list::{ThreadOperation, ThreadStage, ThreadState, ThreadStatus, ThreadType};
 pub use thread_pool::ThreadPool;
 pub use trace::{
-    FileTraceReader, FileTraceWriter, IoTraceReader, IoTraceRecord, ReplayOptions, ReplayReport, Replayer,
-    TraceOperation, TraceOptions, TraceReader, TraceRecord, TraceWriter,
+    BlockCacheHumanReadableTrace, BlockCacheTraceOptions, BlockCacheTraceReader, FileTraceReader,
+    FileTraceWriter, IoTraceReader, IoTraceRecord, ReplayOptions, ReplayReport, Replayer, TraceOperation,
+    TraceOptions, TraceReader, TraceRecord, TraceWriter,
 };
 pub use ttl_db::{ExpiredReads, TtlColumnFamily, TtlDb, TtlIterator, TtlValue};
 pub use wal_files::{WalFile, WalIterator, WalUpdate};
@@ -137,6 +138,7 @@ pub use ironstone_compaction::{
 };
 pub use ironstone_compress::{CompressionKind, CompressionOptions};
 pub use ironstone_memtable::MemTableKind;
+pub use ironstone_sst::block_trace::{BlockCacheTraceRecord, TableReaderCaller, TracedBlock};
 pub use ironstone_sst::{
     BlockCache, DataBlockIndexType, FileChecksum, FileChecksumContext, FileChecksumGenCrc32cFactory,
     FileChecksumGenFactory, FileChecksumGenerator, FilterKind, FilterPolicy, IndexShortening, IndexType,

@@ -20,7 +20,7 @@ use crate::stats_history::{self, StatsHistory};
 use crate::table_cache::{TableCache, check_files, open_all};
 use crate::table_paths::make_dirs;
 use crate::thread_list::ThreadList;
-use crate::trace::{IoTracing, Tracing};
+use crate::trace::{BlockCacheTracing, IoTracing, Tracing};
 use crate::wal_filter::Filtering;
 use crate::write::commit::{CommitPipeline, LogLevel};
 use crate::write::controller::WriteController;
@@ -111,6 +111,7 @@ pub(crate) fn open(
             Some(WriteBufferManager::new(options.db_write_buffer_size, None, false));
     }
     let io_tracing = IoTracing::new(&options.env.clock);
+    let block_cache_tracing = BlockCacheTracing::new(&options.env.clock);
     let traced =
         TracedFileSystem::new(Arc::clone(&options.env.fs), Arc::clone(&io_tracing) as Arc<dyn IoWatch>);
     let env = Env { fs: Arc::new(traced), clock: Arc::clone(&options.env.clock) };
@@ -192,7 +193,8 @@ pub(crate) fn open(
         comparator: descriptor.options.comparator.clone(),
         num_levels: descriptor.options.num_levels as usize,
     };
-    let place = TablePlace::new(&env.fs, path, TableCache::new(usize::try_from(options.max_open_files).ok()));
+    let tables = TableCache::new(usize::try_from(options.max_open_files).ok());
+    let place = TablePlace::new(&env.fs, path, tables).watched(Arc::clone(&block_cache_tracing) as _);
     if !read_only {
         make_dirs(&*env.fs, &options.db_paths)?;
         descriptors.iter().try_for_each(|descriptor| make_dirs(&*env.fs, &descriptor.options.cf_paths))?;
@@ -341,6 +343,8 @@ pub(crate) fn open(
         reads_are_watched: AtomicBool::new(options.enable_thread_tracking || options.statistics.is_some()),
         tracing: Tracing::new(&env.clock),
         io_tracing,
+        block_cache_tracing,
+        settling_watching: Mutex::new(()),
         threads: options.enable_thread_tracking.then(ThreadList::default),
         write_buffer_manager: options.write_buffer_manager.clone(),
         usual_log_level: if options.manual_wal_flush { LogLevel::Buffered } else { LogLevel::Written },

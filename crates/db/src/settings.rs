@@ -15,6 +15,7 @@ use ironstone_base::{Error, FileNumber, Result, Statistics, file_name};
 use ironstone_cache::CacheOptions;
 use ironstone_compaction::CompactionOptions;
 use ironstone_sst::BlockCache;
+use ironstone_sst::block_trace::BlockCacheWatch;
 use ironstone_vfs::FileSystem;
 use std::path::{Path, PathBuf};
 
@@ -38,6 +39,8 @@ pub(crate) struct TablePlace {
     pub(crate) dirs: Arc<Mutex<Vec<PathBuf>>>,
     /// For the column families that have no block cache of their own. Made for the first of them.
     pub(crate) block_cache: Arc<OnceLock<Arc<BlockCache>>>,
+    /// Hears of what is asked of block caches.
+    pub(crate) watch: Option<Arc<dyn BlockCacheWatch>>,
 }
 
 impl TablePlace {
@@ -48,7 +51,12 @@ impl TablePlace {
             tables,
             dirs: Arc::new(Mutex::new(vec![dir.to_owned()])),
             block_cache: Arc::default(),
+            watch: None,
         }
+    }
+    pub(crate) fn watched(mut self, watch: Arc<dyn BlockCacheWatch>) -> Self {
+        self.watch = Some(watch);
+        self
     }
     fn note(&self, paths: &TablePaths) {
         let mut dirs = self.dirs.lock();
@@ -96,10 +104,12 @@ impl Settings {
         };
         let paths = TablePaths::of(&place.dir, db, &options);
         place.note(&paths);
+        let mut table = options.table_options(db, || place.block_cache(), read_latencies)?;
+        table.watch.clone_from(&place.watch);
         let opener = Arc::new(TableOpener {
             fs: Arc::clone(&place.fs),
             paths,
-            table: Arc::new(options.table_options(db, || place.block_cache(), read_latencies)?),
+            table: Arc::new(table),
             direct: db.use_direct_reads,
             mapped: db.allow_mmap_reads,
             verify_unique_id: db.verify_sst_unique_id_in_manifest,

@@ -1,10 +1,14 @@
 //! Traces of what a database is asked, in RocksDB's format (`trace/record.rs`), and their replay.
 
+mod block_cache;
 mod file;
 mod io;
 mod record;
 mod replay;
+mod version_header;
 
+pub(crate) use block_cache::BlockCacheTracing;
+pub use block_cache::{BlockCacheHumanReadableTrace, BlockCacheTraceOptions, BlockCacheTraceReader};
 pub use file::{FileTraceReader, FileTraceWriter, TraceReader, TraceWriter};
 pub(crate) use io::IoTracing;
 pub use io::{IoTraceReader, IoTraceRecord};
@@ -36,6 +40,9 @@ pub struct TraceOptions {
     pub skip_seeks_for_prev: bool,
     /// Leave out multi-gets.
     pub skip_multi_gets: bool,
+    /// Writes stand in the trace in the order in which they are in the log and take effect. Default false: of writes that are
+    /// done at once, any may be first. With it each waits until those before it are in the trace.
+    pub preserve_write_order: bool,
 }
 
 impl Default for TraceOptions {
@@ -48,6 +55,7 @@ impl Default for TraceOptions {
             skip_seeks: false,
             skip_seeks_for_prev: false,
             skip_multi_gets: false,
+            preserve_write_order: false,
         }
     }
 }
@@ -92,9 +100,16 @@ impl Tracing {
         self.is_on.load(Relaxed)
     }
 
+    /// Whether a trace is written that has writes in their order.
+    pub(crate) fn preserves_write_order(&self) -> bool {
+        self.tracer.lock().as_ref().is_some_and(|tracer| tracer.options.preserve_write_order)
+    }
+
+    /// A batch is about to be written; `in_order`: by the thread that holds the end of the log.
     #[cold]
-    pub(crate) fn write(&self, batch: &WriteBatch) {
-        self.add(kind::WRITE, |payload| record::write(payload, batch.data()));
+    pub(crate) fn write(&self, batch: &WriteBatch, in_order: bool) {
+        let is_wanted = |options: &TraceOptions| options.preserve_write_order == in_order;
+        self.add_if(is_wanted, kind::WRITE, |payload| record::write(payload, batch.data()));
     }
     #[cold]
     pub(crate) fn get(&self, family: ColumnFamilyId, key: &[u8]) {
@@ -121,7 +136,16 @@ impl Tracing {
     }
 
     fn add(&self, kind: u8, fill: impl FnOnce(&mut Vec<u8>)) {
+        self.add_if(|_| true, kind, fill);
+    }
+    fn add_if(
+        &self,
+        is_wanted: impl FnOnce(&TraceOptions) -> bool,
+        kind: u8,
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) {
         if let Some(tracer) = &mut *self.tracer.lock()
+            && is_wanted(&tracer.options)
             && tracer.takes(kind)
         {
             // Under the lock, so that times ascend.
@@ -154,13 +178,13 @@ impl Tracer {
 impl Db {
     /// Begins a trace: from now on writes, gets, multi-gets and seeks of iterators go to `writer`, as they are asked,
     /// until [`end_trace`](Self::end_trace). The format is RocksDB's. Steps of iterators, and `seek_to_first` and
-    /// `seek_to_last` without bounds, are not part of it. Writes may stand in another order than in the log. A failure of
-    /// `writer` ends the trace and nothing else.
+    /// `seek_to_last` without bounds, are not part of it. A failure of `writer` ends the trace and nothing else.
     ///
     /// # Errors
     /// `InvalidArgument` if a trace is being written; what `writer` says about the first record.
     pub fn start_trace(&self, options: &TraceOptions, mut writer: Box<dyn TraceWriter>) -> Result<()> {
-        let tracing = &self.engine().tracing;
+        let engine = self.engine();
+        let tracing = &engine.tracing;
         let mut tracer = tracing.tracer.lock();
         if tracer.is_some() {
             return Err(Error::invalid_argument("a trace is being written already"));
@@ -168,7 +192,8 @@ impl Db {
         writer.write(&record::header(tracing.clock.now_micros()))?;
         *tracer = Some(Tracer { options: options.clone(), writer, passed: 0, failure: None });
         tracing.is_on.store(true, Relaxed);
-        self.engine().reads_are_watched.store(true, Relaxed);
+        drop(tracer); // The end of the log is held before it.
+        engine.settle_watching();
         Ok(())
     }
 
@@ -181,9 +206,8 @@ impl Db {
         let mut held = engine.tracing.tracer.lock();
         let mut tracer = held.take().ok_or_else(|| Error::invalid_argument("no trace is being written"))?;
         engine.tracing.is_on.store(false, Relaxed);
-        let is_watched = engine.threads.is_some() || engine.statistics.is_some();
-        engine.reads_are_watched.store(is_watched, Relaxed);
         drop(held);
+        engine.settle_watching();
         tracer.put(&record::encode(engine.tracing.clock.now_micros(), kind::END, |_| {}));
         let closed = tracer.writer.close();
         tracer.failure.map_or(closed, Err)

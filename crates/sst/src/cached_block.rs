@@ -31,6 +31,10 @@ impl CachedBlock {
             Self::Filter(filter) => filter.memory_usage(),
         }
     }
+    /// How many restart points a data block has.
+    pub(crate) fn restart_count(&self) -> u32 {
+        if let Self::Data(block) = self { block.restart_count() } else { 0 }
+    }
 }
 
 /// Keeps a block alive: in the cache, or alone if there is no cache or no room in it.

@@ -7,6 +7,7 @@
 
 pub mod block;
 pub mod block_builder;
+pub mod block_trace;
 pub mod builder;
 pub mod cached_block;
 pub mod cuckoo;

@@ -1,5 +1,6 @@
 //! What a table is built with, and how it is opened and read.
 
+use crate::block_trace::BlockCacheWatch;
 use crate::cached_block::BlockCache;
 use crate::cuckoo::CuckooOptions;
 use crate::file_checksum::FileChecksumGenFactory;
@@ -153,6 +154,8 @@ pub struct TableOptions {
     pub sim_cache: Option<Arc<SimCache>>,
     /// Where blocks are kept below the block cache.
     pub persistent_cache: Option<Arc<dyn PersistentCache>>,
+    /// Told of it too, for traces. Who sets it sets it for all tables of a database.
+    pub watch: Option<Arc<dyn BlockCacheWatch>>,
     /// Do without a cache, whatever `block_cache` says.
     pub no_block_cache: bool,
     /// Not 0: blocks in memory have checksums, which every read of one compares. Entries of indexes have so many bytes: 1,
@@ -215,6 +218,7 @@ impl Default for TableOptions {
             block_cache: None,
             sim_cache: None,
             persistent_cache: None,
+            watch: None,
             no_block_cache: false,
             block_protection_bytes_per_key: 0,
             max_auto_readahead_size: 256 << 10,

@@ -11,6 +11,7 @@ pub(crate) use index_cursor::IndexCursor;
 pub use multi_get::{MissingBlock, PendingGet, read_blocks};
 pub(crate) use open::{check_supported, global_sequence, open, read_tail};
 
+use crate::block_trace::TableReaderCaller;
 use crate::cached_block::{BlockCache, BlockRef, CachedBlock, PinnedBytes};
 use crate::filter_block::ParsedFilter;
 use crate::footer::Footer;
@@ -20,9 +21,10 @@ use crate::options::{IndexType, ReadContext, ReadTier, TableOptions, TableReadOp
 use crate::properties::TableProperties;
 use crate::readahead::Readahead;
 use ironstone_base::sync::Arc;
+use ironstone_base::sync::atomic::AtomicBool;
 use ironstone_base::{
-    Error, FragmentedTombstones, InternalKey, InternalKeyBuf, InternalKeyComparator, RangeTombstone, Result,
-    SequenceNumber, SliceTransform, ValueType,
+    Error, FileNumber, FragmentedTombstones, InternalKey, InternalKeyBuf, InternalKeyComparator,
+    RangeTombstone, Result, SequenceNumber, SliceTransform, ValueType,
 };
 use ironstone_cache::Priority;
 use ironstone_compress::Decompressor;
@@ -39,6 +41,10 @@ pub(crate) struct BlockBasedReader {
     level: u32,
     /// Blocks in memory have checksums.
     is_protected: bool,
+    /// Somebody wants to hear of blocks that are in the cache. Relaxed: a block more or less when that changes.
+    is_watched: Arc<AtomicBool>,
+    /// The file's number, for traces.
+    file_number: FileNumber,
     table: Arc<TableOptions>,
     order: InternalKeyComparator,
     properties: TableProperties,
@@ -194,6 +200,7 @@ impl BlockBasedReader {
 
     /// About where in the file the entry at or after `key` is; the end of the data beyond the last.
     pub fn approximate_offset_of(&self, key: InternalKey<'_>) -> Result<u64> {
+        let _call = self.traced_call(TableReaderCaller::UserApproximateSize);
         let mut cursor = IndexCursor::new(self, &ReadContext::default())?;
         cursor.seek(self, &ReadContext::default(), key)?;
         Ok(cursor.handle(self).map_or(self.data_end(), |handle| handle.offset))
@@ -202,6 +209,7 @@ impl BlockBasedReader {
     /// Keys that cut the table in about equal parts, with about how many bytes lie before each and
     /// after the one before; at most `limit`, in order. Each is at or after every key before it.
     pub fn anchors(&self, limit: usize) -> Result<Vec<(InternalKeyBuf, u64)>> {
+        let _call = self.traced_call(TableReaderCaller::Compaction);
         let step = self.data_end().div_ceil(limit.max(1) as u64);
         let mut anchors: Vec<(InternalKeyBuf, u64)> = Vec::new();
         let mut begun_at = 0;
@@ -225,6 +233,7 @@ impl BlockBasedReader {
     /// index is in memory.
     pub fn uncache(&self) -> Result<()> {
         let Some(cache) = &self.cache else { return Ok(()) };
+        let _call = self.traced_call(TableReaderCaller::Uncategorized);
         let context = ReadContext { read_tier: ReadTier::BlockCache, ..ReadContext::default() };
         let mut cursor = IndexCursor::new(self, &context)?;
         let mut more = cursor.seek_to_first(self, &context)?;

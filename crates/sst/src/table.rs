@@ -4,6 +4,7 @@
 //! database. Block-based tables, the default, are called directly behind one branch; the others, which have no blocks, are
 //! [`FlatTable`]s, and cost the block-based ones nothing.
 
+use crate::block_trace::BlockPlace;
 use crate::builder::{BlockBasedBuilder, BuiltTable};
 use crate::cached_block::PinnedBytes;
 use crate::cuckoo;
@@ -358,6 +359,11 @@ impl TableReader {
     /// The second step of `gets`, whose targets ascend. Returns the blocks that have to be read from the file.
     pub fn cached_blocks(&self, context: &ReadContext, gets: &mut [PendingGet<'_>]) -> Vec<MissingBlock> {
         self.block_based().map_or_else(Vec::new, |table| table.cached_blocks(context, gets))
+    }
+    /// The block that has the answer to `get`, if that is known: for [`note_answer`](crate::block_trace::note_answer).
+    #[cold]
+    pub fn place_of_get(&self, get: &PendingGet<'_>) -> Option<BlockPlace> {
+        self.block_based().and_then(|table| table.place_of_get(get))
     }
     /// The fourth step of `gets`, with the blocks that were missing.
     pub fn take_blocks(&self, context: &ReadContext, gets: &mut [PendingGet<'_>], blocks: Vec<MissingBlock>) {

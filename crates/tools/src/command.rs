@@ -6,6 +6,7 @@ pub mod lineitem;
 pub mod opening;
 pub mod progress;
 pub mod text;
+pub mod traces;
 
 use clap::{Args, Parser, Subcommand};
 use ironstone::Result;
@@ -53,6 +54,11 @@ enum Action {
         place: Place,
         #[command(flatten)]
         range: ScanRange,
+    },
+    /// Prints a trace of the block cache, one access a line, in RocksDB's format for people and scripts.
+    BlockCacheTrace {
+        /// The file that `Db::start_block_cache_trace`, `db_bench` or RocksDB wrote.
+        file: PathBuf,
     },
     /// Prints the shape of a database: column families, levels, estimates, statistics.
     Stats {
@@ -141,6 +147,7 @@ impl Action {
             Self::Put { place, key, value } => access::put(&place, &key, &value),
             Self::Delete { place, key } => access::delete(&place, &key),
             Self::Scan { place, range } => access::scan(&place, &range),
+            Self::BlockCacheTrace { file } => traces::block_cache(&file),
             Self::Stats { place } => access::stats(&place),
         }
     }

@@ -98,6 +98,32 @@ fn what_a_benchmark_asks_is_traced_and_replayed() {
 }
 
 #[test]
+fn what_a_benchmark_asks_the_block_cache_for_is_traced() {
+    use ironstone::{BlockCacheTraceReader, FileTraceReader, TableReaderCaller};
+    let parent = tempfile::tempdir().unwrap();
+    let at = |name: &str| parent.path().join(name).display().to_string();
+    let common = format!("--num=3000 --reads=300 --db={}", at("db"));
+    ours(&flags(&format!("--benchmarks=fillseq,compact {common}")));
+    let count = |more: &str| {
+        let trace = format!("--use_existing_db=1 --block_cache_trace_file={} {more}", at("trace"));
+        let (out, _) = ours(&flags(&format!("--benchmarks=readrandom,seekrandom {trace} {common}")));
+        assert!(out.contains("Tracing block cache accesses to: ["), "{out}");
+        let reader = FileTraceReader::open(&*ironstone::vfs::Env::os().fs, at("trace")).unwrap();
+        let records = BlockCacheTraceReader::new(Box::new(reader)).unwrap().map(Result::unwrap);
+        let of = |caller| move |record: &ironstone::BlockCacheTraceRecord| record.caller == caller;
+        let records: Vec<_> = records.collect();
+        let gets = records.iter().filter(|record| of(TableReaderCaller::UserGet)(record)).count();
+        (gets, records.iter().filter(|record| of(TableReaderCaller::UserIterator)(record)).count())
+    };
+    let (gets, seeks) = count("");
+    assert!(gets == 300 && seeks >= 300, "{gets} {seeks}");
+    let (some, _) = count("--block_cache_trace_sampling_frequency=4");
+    assert!(some > 0 && some < 250, "{some}");
+    let (some, none) = count("--block_cache_trace_max_trace_file_size_in_bytes=1000");
+    assert!(some > 0 && some < 30 && none == 0, "{some} {none}");
+}
+
+#[test]
 fn a_wrong_command_line_does_nothing() {
     let parent = tempfile::tempdir().unwrap();
     let dir = parent.path().join("db");

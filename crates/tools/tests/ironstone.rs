@@ -49,6 +49,37 @@ fn a_database_is_read_and_changed_by_hand() {
 }
 
 #[test]
+fn a_trace_of_the_block_cache_is_printed() {
+    let parent = tempfile::tempdir().unwrap();
+    let (dir, trace) = (parent.path().join("db"), parent.path().join("trace"));
+    make_database(&dir);
+    let db = ironstone::Db::open(&ironstone::Options::default(), &dir);
+    assert!(db.is_err(), "another comparator");
+    let mut options = ironstone::Options::default();
+    options.cf.comparator = ironstone::UserComparator::builtin("rocksdb.ReverseBytewiseComparator").unwrap();
+    let db = ironstone::Db::open(&options, &dir).unwrap();
+    db.flush().unwrap();
+    let writer = ironstone::FileTraceWriter::create(&*options.db.env.fs, &trace).unwrap();
+    db.start_block_cache_trace(&Default::default(), Box::new(writer)).unwrap();
+    assert!(db.get("key3").unwrap().is_some() && db.get("key4").unwrap().is_some());
+    db.end_block_cache_trace().unwrap();
+    db.close().unwrap();
+    let printed = text(&ironstone(&["block-cache-trace", trace.to_str().unwrap()]));
+    let lines: Vec<Vec<&str>> = printed.lines().map(|line| line.split(',').collect()).collect();
+    assert!(lines.len() == 2 && lines.iter().all(|line| line.len() == 21), "{printed}");
+    // The same data block twice, a miss and a hit, for two gets of keys that are in it.
+    let members = |at: usize| (lines[0][at], lines[1][at]);
+    assert_eq!((members(1), members(2), members(5)), (("1", "1"), ("9", "9"), ("default", "default")));
+    assert_eq!((members(8), members(10), members(11)), (("1", "1"), ("1", "2"), ("1", "2")));
+    assert_eq!((members(13), members(14)), (("0", "1"), ("1", "1")));
+
+    ironstone::vfs::FileSystem::write_all_synced(&*options.db.env.fs, &trace, b"no trace").unwrap();
+    assert!(
+        complaint(&ironstone(&["block-cache-trace", trace.to_str().unwrap()])).contains("within the head")
+    );
+}
+
+#[test]
 fn failures_are_said_and_end_with_code_1() {
     let parent = tempfile::tempdir().unwrap();
     let dir = parent.path().join("db");

@@ -237,7 +237,7 @@ fn rewrite(
     info: &mut CompactionJobInfo,
 ) -> Result<()> {
     let Claimed { data, plan, .. } = claimed;
-    let _compacting = engine.statistics.is_some().then(|| IoActivity::Compaction.begin());
+    let _compacting = IoActivity::Compaction.begin();
     let started = engine.env.clock.monotonic_nanos();
     log_start(engine, job_id, data, plan);
     let snapshots = engine.snapshots_of(data);

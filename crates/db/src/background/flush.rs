@@ -305,7 +305,7 @@ fn remove_tables<'a>(engine: &Engine, flushed: impl IntoIterator<Item = &'a Flus
 /// Writes `taken` to a table. Nothing is installed.
 fn write_table(engine: &Engine, job_id: u64, taken: &Taken, operation: &Operation<'_>) -> Result<Flushed> {
     operation.stage(ThreadStage::FlushRun);
-    let _flushing = engine.statistics.is_some().then(|| IoActivity::Flush.begin());
+    let _flushing = IoActivity::Flush.begin();
     let Taken { data, memtables: taken, epoch, progress } = taken;
     let newest = taken.last().expect("a flush takes at least one memtable");
     // Writers may still be inserting what they reserved before the switch.

@@ -18,6 +18,7 @@ use ironstone_base::perf::{self, LevelMetric, PerfMetric};
 use ironstone_base::statistics::Ticker;
 use ironstone_base::sync::Arc;
 use ironstone_base::{Error, InternalKeyBuf, Result, SequenceNumber, Statistics, ValueType, merge};
+use ironstone_sst::block_trace;
 use ironstone_sst::{PointTarget, ReadContext, ReadTier, TableEntry};
 use ironstone_vfs::{LevelTimer, PerfTimer};
 use smallvec::SmallVec;
@@ -57,6 +58,8 @@ thread_local! {
 trait Observer: Copy {
     fn in_memtables(self, found: bool);
     fn value_on_level(self, level: u32);
+    /// A table was asked.
+    fn asked_table(self, target: PointTarget<'_>, found: Option<&TableEntry>);
 }
 
 impl Observer for () {
@@ -64,14 +67,32 @@ impl Observer for () {
     fn in_memtables(self, _found: bool) {}
     #[inline(always)]
     fn value_on_level(self, _level: u32) {}
+    #[inline(always)]
+    fn asked_table(self, _target: PointTarget<'_>, _found: Option<&TableEntry>) {}
 }
 
-impl Observer for &Statistics {
+/// Statistics, if there are some, and a trace of the block cache.
+#[derive(Clone, Copy)]
+struct Watched<'a> {
+    statistics: Option<&'a Statistics>,
+    is_traced: bool,
+}
+
+impl Observer for Watched<'_> {
     fn in_memtables(self, found: bool) {
-        self.record(if found { Ticker::MemtableHit } else { Ticker::MemtableMiss }, 1);
+        if let Some(statistics) = self.statistics {
+            statistics.record(if found { Ticker::MemtableHit } else { Ticker::MemtableMiss }, 1);
+        }
     }
     fn value_on_level(self, level: u32) {
-        count_hit(self, level);
+        if let Some(statistics) = self.statistics {
+            count_hit(statistics, level);
+        }
+    }
+    fn asked_table(self, target: PointTarget<'_>, found: Option<&TableEntry>) {
+        if self.is_traced {
+            block_trace::note_answer(None, target.key, found);
+        }
     }
 }
 
@@ -98,15 +119,16 @@ impl SuperVersion {
         self.get_observed(user_key, at, context, ())
     }
 
-    /// The same, and counts where it was found.
-    pub(crate) fn get_counted(
+    /// The same, and tells statistics and a trace of the block cache where it was found.
+    pub(crate) fn get_watched(
         &self,
         user_key: &[u8],
         at: SequenceNumber,
         context: &ReadContext,
-        statistics: &Statistics,
+        statistics: Option<&Statistics>,
     ) -> Result<Option<PinnedValue>> {
-        self.get_observed(user_key, at, context, statistics)
+        let watched = Watched { statistics, is_traced: block_trace::is_traced() };
+        self.get_observed(user_key, at, context, watched)
     }
 
     #[inline]
@@ -203,14 +225,16 @@ impl SuperVersion {
         let found = self.for_each_table(user_key, at, |Candidate { slot, target, is_last }| {
             let _timer = TIMED.then(|| LevelTimer::start(LevelMetric::GetFromTableNanos, slot.level()));
             let found = match slot.rows() {
-                Some(rows) => by_row(rows, slot, context, target)?,
+                Some(rows) => by_row(rows, slot, context, target, observer)?,
                 None => slot.with_reader(|table| {
                     let covered = table.covering(user_key, at);
                     let entry = match is_last && expected {
                         true => table.get_likely(context, target),
                         false => table.get(context, target),
                     };
-                    from_table(entry?, covered)
+                    let entry = entry?;
+                    observer.asked_table(target, entry.as_ref());
+                    from_table(entry, covered)
                 })?,
             };
             if let Found::Value(_) = &found {
@@ -357,6 +381,7 @@ fn by_row(
     slot: &Arc<TableSlot>,
     context: &ReadContext,
     target: PointTarget<'_>,
+    observer: impl Observer,
 ) -> Result<Found> {
     if let Some(row) = rows.find(target) {
         return Ok(row.newest());
@@ -364,6 +389,7 @@ fn by_row(
     slot.with_reader(|table| {
         let covered = table.covering(target.key.user_key(), target.key.sequence());
         let entry = table.get(context, target)?;
+        observer.asked_table(target, entry.as_ref());
         if let Some(entry) = &entry {
             rows.keep_newest(context, table, target, entry);
         }

@@ -10,6 +10,7 @@ use ironstone_base::perf::{self, LevelMetric};
 use ironstone_base::statistics::{BlocksRead, Histogram, Ticker};
 use ironstone_base::sync::Arc;
 use ironstone_base::{Error, InternalKeyBuf, Result, SequenceNumber};
+use ironstone_sst::block_trace;
 use ironstone_sst::{
     KeyHash, MissingBlock, PendingGet, PointTarget, ReadContext, ReadTier, TableReader, read_blocks,
 };
@@ -324,13 +325,22 @@ impl SuperVersion {
             group.missing = group.reader.cached_blocks(context, &mut gets[group.gets.clone()]);
         }
         fetch_missing(context, &mut groups, &mut gets);
+        let is_traced = block_trace::is_traced();
         let mut gets = gets.into_iter();
         for Group { reader, keys, slot, .. } in &groups {
             let rows = slot.rows();
             for (&at, get) in keys.iter().zip(&mut gets) {
                 let target = get.target();
                 let covered = reader.covering(target.user_key(), target.sequence());
+                let place = if is_traced { reader.place_of_get(&get) } else { None };
+                let waiting = if is_traced { block_trace::waiting() } else { 0 };
                 let entry = reader.finish_get(context, get);
+                if is_traced
+                    && let Ok(entry) = &entry
+                    && (place.is_some() || block_trace::waiting() > waiting)
+                {
+                    block_trace::note_answer(place, target, entry.as_ref());
+                }
                 if let Some(rows) = rows
                     && let Ok(Some(entry)) = &entry
                 {

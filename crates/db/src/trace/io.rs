@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! record     time u64 LE, nanoseconds | type u8 | length of the payload u32 LE | payload
-//! begin      1    magic, prefixed by its length | major version u32 LE | minor version u32 LE
+//! begin      1    see `version_header.rs`
 //! call       12   present u64 LE: bit n says that number n of these is there: 0 file size, 1 length, 2 offset
 //!                 operation, prefixed | nanoseconds that it took u64 LE | status, prefixed | file name, prefixed
 //!                 the numbers that are there, u64 LE each
@@ -12,19 +12,17 @@
 
 use super::TraceOptions;
 use super::file::{TraceReader, TraceWriter};
-use super::record::{MAGIC, RECORD_HEAD, encode, kind, parts};
+use super::record::{RECORD_HEAD, encode, kind, parts};
+use super::version_header::VersionHeader;
 use crate::Db;
-use ironstone_base::coding::{
-    get_fixed32, get_fixed64, get_length_prefixed, put_fixed32, put_fixed64, put_length_prefixed,
-};
+use ironstone_base::coding::{get_fixed64, get_length_prefixed, put_fixed64, put_length_prefixed};
 use ironstone_base::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use ironstone_base::sync::{Arc, Mutex};
 use ironstone_base::{Code, Corrupt, Error, Result};
 use ironstone_vfs::Clock;
 use ironstone_vfs::traced::{IoCall, IoWatch};
 
-/// What a new trace says about who wrote it: its format is that of RocksDB 11.12.
-const VERSION: (u32, u32) = (11, 12);
+const HEADER: VersionHeader = VersionHeader { name: "an I/O trace" };
 
 /// A call to the file system.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -113,29 +111,6 @@ impl IoTraceRecord {
     }
 }
 
-fn header(time_micros: u64) -> Vec<u8> {
-    encode(time_micros, kind::BEGIN, |payload| {
-        put_length_prefixed(payload, MAGIC.as_bytes());
-        put_fixed32(payload, VERSION.0);
-        put_fixed32(payload, VERSION.1);
-    })
-}
-
-/// The major and minor version of the RocksDB that wrote a trace which begins with `record`.
-fn version(record: &[u8]) -> Result<(u32, u32), Corrupt> {
-    let (_, kind, mut payload) = parts(record)?;
-    let magic = get_length_prefixed(&mut payload).filter(|_| kind == kind::BEGIN);
-    if magic != Some(MAGIC.as_bytes()) {
-        return Err(Corrupt("not an I/O trace (bad magic)"));
-    }
-    let mut number = || get_fixed32(&mut payload).ok_or(Corrupt("the head of an I/O trace ends early"));
-    let version = (number()?, number()?);
-    match payload.is_empty() {
-        true => Ok(version),
-        false => Err(Corrupt("the head of an I/O trace has bytes that mean nothing")),
-    }
-}
-
 /// Reads a trace of I/O, of Ironstone or RocksDB. A failure ends it.
 pub struct IoTraceReader {
     reader: Box<dyn TraceReader>,
@@ -150,7 +125,7 @@ impl IoTraceReader {
     /// What `reader` says about the first record; `Corruption` if that is not the beginning of such a trace.
     pub fn new(mut reader: Box<dyn TraceReader>) -> Result<Self> {
         let first = reader.read()?.unwrap_or_default();
-        let version = version(&first).map_err(|bad| reader.corrupt(bad.0))?;
+        let version = HEADER.version(&first).map_err(|bad| reader.corrupt(&bad))?;
         Ok(Self { reader, version, is_over: false })
     }
     /// The major and minor version of the RocksDB that wrote it, or whose format it has.
@@ -238,7 +213,7 @@ impl Db {
         if tracer.is_some() {
             return Err(Error::new(Code::Busy, "a trace of I/O is being written already"));
         }
-        writer.write(&header(tracing.clock.now_micros()))?;
+        writer.write(&HEADER.record(tracing.clock.now_micros()))?;
         *tracer = Some(IoTracer { max_bytes: options.max_trace_file_size, writer, failure: None });
         tracing.is_on.store(true, Relaxed);
         Ok(())
@@ -281,7 +256,6 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_and_damage_is_told() {
-        assert_eq!(version(&header(5)), Ok(VERSION));
         for numbers in [[None; 3], [Some(1), None, None], [None, Some(2), Some(3)], [Some(4); 3]] {
             for id in [None, Some("request")] {
                 let record = sample(numbers, id);
@@ -301,9 +275,9 @@ mod tests {
         let mut unknown = sample([None; 3], None).encode();
         unknown[RECORD_HEAD] = 8;
         assert!(IoTraceRecord::decode(&unknown).is_err());
-        let head = header(5);
-        assert!((0..head.len()).all(|len| version(&head[..len]).is_err()));
-        assert!(version(&sample([None; 3], None).encode()).is_err());
+        let head = HEADER.record(5);
+        assert!((0..head.len()).all(|len| HEADER.version(&head[..len]).is_err()));
+        assert!(HEADER.version(&sample([None; 3], None).encode()).is_err());
     }
 
     /// By hand, from the format.
@@ -331,7 +305,7 @@ mod tests {
             records.push(record);
             rest = after;
         }
-        assert_eq!(version(records[0]), Ok((7, 8)));
+        assert_eq!(HEADER.version(records[0]), Ok((7, 8)));
         let decoded: Vec<_> =
             records[1..].iter().map(|record| IoTraceRecord::decode(record).unwrap()).collect();
         for (record, bytes) in decoded.iter().zip(&records[1..]) {

@@ -15,6 +15,7 @@ use super::publish::Publisher;
 use super::sync_group::SyncGroup;
 use crate::PinnedValue;
 use crate::memtables::{DbMemTable, Merges};
+use crate::trace::Tracing;
 use crate::write_batch::{BatchIter, BatchRecord, HEADER_LEN, WriteBatch, check_protection};
 use ironstone_base::perf::PerfMetric;
 use ironstone_base::statistics::{Histogram, Ticker};
@@ -75,6 +76,8 @@ struct LogTail {
     held: Option<Error>,
     /// The last number that was given to what enters beside the log: it may be in older places than memtables.
     beside_log: SequenceNumber,
+    /// A trace that has writes in this order.
+    tracing: Option<Arc<Tracing>>,
 }
 
 /// The log's files.
@@ -188,6 +191,7 @@ impl CommitPipeline {
                 active: HashMap::new(),
                 held: None,
                 beside_log: SequenceNumber::ZERO,
+                tracing: None,
             }),
             publisher: Publisher::new(last_sequence),
             sync_group: SyncGroup::default(),
@@ -331,6 +335,9 @@ impl CommitPipeline {
             return Err(out_of_numbers());
         }
         log.last_sequence = last;
+        if let Some(tracing) = &log.tracing {
+            tracing.write(batch, true);
+        }
         if level > LogLevel::None {
             let mut header = [0; HEADER_LEN];
             header[..8].copy_from_slice(&first.0.to_le_bytes());
@@ -576,6 +583,11 @@ impl CommitPipeline {
         log.active.values().for_each(|memtable| memtable.note_active(closed.last_sequence));
         let reserved = (reserve > 0).then(|| self.reserve_numbers(&mut log, reserve)).transpose()?;
         Ok((closed, reserved))
+    }
+
+    /// From now on batches go to that trace, in the order in which they take effect.
+    pub(crate) fn trace_in_order(&self, tracing: Option<Arc<Tracing>>) {
+        self.log.lock().tracing = tracing;
     }
 
     /// Takes writes again: all that a log that was given up held is in tables.

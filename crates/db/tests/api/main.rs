@@ -7,6 +7,7 @@ mod atomic_flush;
 mod backup;
 mod backup_restore;
 mod best_efforts;
+mod block_cache_trace;
 mod checkpoint;
 mod column_families;
 mod column_family_import;

@@ -225,3 +225,50 @@ fn a_trace_that_cannot_be_written_disturbs_nobody() {
     db.end_trace().unwrap();
     assert!(operations(&disk, &db).is_empty());
 }
+
+/// Several threads write at once; the trace is in the order of the log.
+#[test]
+fn writes_stand_in_the_order_of_the_log_if_so_wished() {
+    let (disk, db, other) = traced();
+    let options = TraceOptions { preserve_write_order: true, ..TraceOptions::default() };
+    start(&disk, &db, &options);
+    let begun = db.latest_sequence();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let db = &db;
+            scope.spawn(move || {
+                for i in 0..200 {
+                    db.put(format!("{thread} {i}"), "value").unwrap();
+                }
+            });
+        }
+    });
+    work(&db, &other);
+    db.end_trace().unwrap();
+    let mut of_log = Vec::new();
+    let mut updates = db.get_updates_since(begun.plus(1)).unwrap();
+    while let Some(update) = updates.next_update().unwrap() {
+        of_log.push(update.batch.data()[12..].to_vec());
+    }
+    let mut replayer = Replayer::new(&db, &[], reader(&disk)).unwrap();
+    let (mut of_trace, mut others) = (Vec::new(), 0);
+    while let Some(record) = replayer.next().unwrap() {
+        match record.operation {
+            TraceOperation::Write(batch) => of_trace.push(batch.data()[12..].to_vec()),
+            _ => others += 1,
+        }
+    }
+    assert_eq!((of_trace.len(), others), (802, WORK.len() - 2));
+    assert!(of_trace == of_log, "in another order");
+
+    // What a trace without it begins is not taken twice, and nothing is after its end.
+    start(&disk, &db, &TraceOptions::default());
+    work(&db, &other);
+    db.end_trace().unwrap();
+    assert_eq!(operations(&disk, &db), WORK);
+    let skipping = TraceOptions { skip_writes: true, ..options };
+    start(&disk, &db, &skipping);
+    work(&db, &other);
+    db.end_trace().unwrap();
+    assert_eq!(operations(&disk, &db), WORK[2..]);
+}

@@ -3,6 +3,7 @@
 use super::fetch::BlockRole;
 use super::{BlockBasedReader, IndexCursor};
 use crate::block::{Block, Cursor};
+use crate::block_trace::TableReaderCaller;
 use crate::filter::PARTITIONED_FILTER_PREFIX;
 use crate::handle::BlockHandle;
 use crate::index::FlatIndex;
@@ -14,6 +15,7 @@ impl BlockBasedReader {
     /// Reads every block of the file, past the cache, as `context` says, and checks its checksum and its structure: keys
     /// in order, each data block where the index says, as many entries as the properties say.
     pub fn verify_checksums(&self, context: &ReadContext) -> Result<()> {
+        let _call = self.traced_call(TableReaderCaller::UserVerifyChecksum);
         let context = &ReadContext { verify_checksums: true, fill_cache: false, ..*context };
         self.verify_meta_blocks(context)?;
         let entries = self.verify_data_blocks(context)?;

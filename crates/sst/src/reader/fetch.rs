@@ -2,6 +2,9 @@
 
 use super::BlockBasedReader;
 use crate::block::Block;
+use crate::block_trace::{
+    self, BlockCacheTraceRecord, BlockPlace, TableReaderCaller, TracedBlock, TracedCall,
+};
 use crate::cached_block::{BlockRef, CachedBlock};
 use crate::filter_block::ParsedFilter;
 use crate::footer::Footer;
@@ -13,10 +16,12 @@ use crate::persistent_cache::{PersistentCache, PersistentKey};
 use crate::readahead::Readahead;
 use crate::sim_cache::SimCache;
 use ironstone_base::checksum::{ChecksumKind, block_checksum, context_modifier};
+use ironstone_base::coding::put_varint64;
 use ironstone_base::perf::{self, LevelMetric, PerfMetric};
 use ironstone_base::protection::changed_in_memory;
 use ironstone_base::statistics::{BlocksRead, Histogram, IoActivity, Ticker};
 use ironstone_base::sync::Arc;
+use ironstone_base::sync::atomic::Ordering::Relaxed;
 use ironstone_base::{Error, InternalKey, Result, Statistics};
 use ironstone_cache::{CacheKey, Priority};
 use ironstone_compress::{CompressionKind, Decompressor};
@@ -29,6 +34,8 @@ pub(super) enum BlockRole {
     Data,
     Index,
     Filter,
+    /// The top level of a partitioned filter.
+    FilterIndex,
     Dictionary,
     RangeTombstones,
     Properties,
@@ -41,12 +48,21 @@ impl BlockRole {
         match self {
             Self::Data => "data block",
             Self::Index => "index block",
-            Self::Filter => "filter block",
+            Self::Filter | Self::FilterIndex => "filter block",
             Self::Dictionary => "compression dictionary",
             Self::RangeTombstones => "range tombstone block",
             Self::Properties => "properties block",
             Self::Metaindex => "metaindex block",
             Self::Other => "meta block",
+        }
+    }
+
+    /// What is counted for a block of the cache.
+    fn tickers(self) -> &'static RoleTickers {
+        match self {
+            Self::Data => &DATA_TICKERS,
+            Self::Index => &INDEX_TICKERS,
+            _ => &FILTER_TICKERS,
         }
     }
 
@@ -58,7 +74,9 @@ impl BlockRole {
         match self {
             Self::Data => perf::count(DataBlockReadByte, bytes),
             Self::Index => perf::count_all([(IndexBlockReadCount, 1), (IndexBlockReadByte, bytes)]),
-            Self::Filter => perf::count_all([(FilterBlockReadCount, 1), (FilterBlockReadByte, bytes)]),
+            Self::Filter | Self::FilterIndex => {
+                perf::count_all([(FilterBlockReadCount, 1), (FilterBlockReadByte, bytes)])
+            }
             Self::Dictionary => {
                 perf::count_all([(CompressionDictBlockReadCount, 1), (CompressionDictBlockReadByte, bytes)]);
             }
@@ -221,7 +239,7 @@ impl BlockBasedReader {
         if let Some(cache) = &self.cache {
             cache.prefetch(index.slot(at)); // Its hints too: taking the reference waits for the first line.
         }
-        match self.cached_data_block(index, at) {
+        match self.cached_data_block(context, index, at) {
             Some(block) => self.checked(block, index, at),
             None => self.load_data_block(context, index, at, None),
         }
@@ -229,10 +247,15 @@ impl BlockBasedReader {
 
     /// Data block `at` of `index`, if it is in the cache.
     #[inline]
-    pub(super) fn cached_data_block(&self, index: &FlatIndex, at: usize) -> Option<BlockRef> {
+    pub(super) fn cached_data_block(
+        &self,
+        context: &ReadContext,
+        index: &FlatIndex,
+        at: usize,
+    ) -> Option<BlockRef> {
         let block = self.cache.as_ref()?.get_at(index.slot(at), &self.cache_key(index.handle(at)))?;
         index.set_slot(at, block.hint());
-        self.count_hit(&DATA_TICKERS, index.handle(at), || block.memory_usage());
+        self.count_hit(context, &DATA_TICKERS, index.handle(at), &block);
         Some(BlockRef::Cached(block))
     }
 
@@ -245,7 +268,7 @@ impl BlockBasedReader {
         readahead: &mut Readahead,
     ) -> Result<BlockRef> {
         let handle = index.handle(at);
-        if let Some(block) = self.cached_data_block(index, at) {
+        if let Some(block) = self.cached_data_block(context, index, at) {
             readahead.pass(handle.offset, handle.size as usize + BLOCK_TRAILER_LEN);
             return self.checked(block, index, at);
         }
@@ -490,8 +513,17 @@ impl BlockBasedReader {
 
     /// An index block or partition.
     pub(crate) fn index_block(&self, context: &ReadContext, handle: BlockHandle) -> Result<BlockRef> {
-        self.meta_block(context, BlockRole::Index, handle, |raw| {
-            let corrupt = |what: &str| self.format().corrupt(BlockRole::Index, handle.offset, what);
+        self.index_block_of(context, BlockRole::Index, handle)
+    }
+
+    fn index_block_of(
+        &self,
+        context: &ReadContext,
+        role: BlockRole,
+        handle: BlockHandle,
+    ) -> Result<BlockRef> {
+        self.meta_block(context, role, handle, |raw| {
+            let corrupt = |what: &str| self.format().corrupt(role, handle.offset, what);
             let block = Block::new(raw).map_err(|bad| corrupt(bad.0))?;
             let format = self.index_format;
             let mut index = FlatIndex::decode(&block, format, &self.order.user, self.file_size)
@@ -503,7 +535,7 @@ impl BlockBasedReader {
 
     /// The top level of a partitioned filter.
     pub(super) fn filter_index_block(&self, context: &ReadContext, handle: BlockHandle) -> Result<BlockRef> {
-        self.index_block(context, handle)
+        self.index_block_of(context, BlockRole::FilterIndex, handle)
     }
 
     /// A filter block or partition.
@@ -532,17 +564,17 @@ impl BlockBasedReader {
         handle: BlockHandle,
         parse: impl FnOnce(Vec<u8>) -> Result<CachedBlock>,
     ) -> Result<BlockRef> {
-        let tickers = if role == BlockRole::Index { &INDEX_TICKERS } else { &FILTER_TICKERS };
+        let tickers = role.tickers();
         if let Some(cache) = &self.cache
             && let Some(block) = cache.get(&self.cache_key(handle))
         {
             let block = BlockRef::Cached(block);
             let is_kind = match role {
-                BlockRole::Index => block.index().is_some(),
+                BlockRole::Index | BlockRole::FilterIndex => block.index().is_some(),
                 _ => block.filter().is_some(),
             };
             if is_kind {
-                self.count_hit(tickers, handle, || block.memory_usage());
+                self.count_hit(context, tickers, handle, &block);
                 return Ok(block);
             }
         }
@@ -574,6 +606,10 @@ impl BlockBasedReader {
         priority: Priority,
         tickers: &RoleTickers,
     ) -> Result<BlockRef> {
+        if self.is_traced() {
+            let size = if context.fill_cache && self.cache.is_some() { charge } else { 0 };
+            self.trace(context, tickers, handle, false, size as u64, block.restart_count());
+        }
         match &self.cache {
             Some(cache) if context.fill_cache => {
                 let key = self.cache_key(handle);
@@ -623,13 +659,22 @@ impl BlockBasedReader {
     ) -> Result<()> {
         match context.read_tier {
             ReadTier::All | ReadTier::Persisted => Ok(()),
-            ReadTier::BlockCache | ReadTier::Memtable => Err(Error::incomplete(format!(
-                "{} at {}: {} is not in the block cache, and the file may not be read",
-                self.path().display(),
-                handle.offset,
-                role.name()
-            ))),
+            ReadTier::BlockCache | ReadTier::Memtable => Err(self.refused(context, role, handle)),
         }
+    }
+
+    #[cold]
+    fn refused(&self, context: &ReadContext, role: BlockRole, handle: BlockHandle) -> Error {
+        // A point read ends there, and traces nothing.
+        if self.is_traced() && !block_trace::is_point_read() {
+            self.trace(context, role.tickers(), handle, false, 0, 0);
+        }
+        Error::incomplete(format!(
+            "{} at {}: {} is not in the block cache, and the file may not be read",
+            self.path().display(),
+            handle.offset,
+            role.name()
+        ))
     }
 
     #[inline]
@@ -645,9 +690,15 @@ impl BlockBasedReader {
         StatsTimer::start(self.statistics(), histogram)
     }
     #[inline(always)] // On the way of every read.
-    pub(super) fn count_hit(&self, tickers: &RoleTickers, handle: BlockHandle, bytes: impl Fn() -> usize) {
-        if let Some(simulated) = &self.table.sim_cache {
-            self.simulate_hit(simulated, tickers, handle, bytes());
+    pub(super) fn count_hit(
+        &self,
+        context: &ReadContext,
+        tickers: &RoleTickers,
+        handle: BlockHandle,
+        block: &CachedBlock,
+    ) {
+        if self.is_watched.load(Relaxed) {
+            self.tell_hit(context, tickers, handle, block);
         }
         perf::count_with_level(PerfMetric::BlockCacheHitCount, || {
             (LevelMetric::BlockCacheHitCount, self.level)
@@ -657,11 +708,24 @@ impl BlockBasedReader {
         }
         if let Some(statistics) = self.statistics() {
             statistics.record(Ticker::BlockCacheHit, 1);
-            statistics.record(Ticker::BlockCacheBytesRead, bytes() as u64);
+            statistics.record(Ticker::BlockCacheBytesRead, block.memory_usage() as u64);
             statistics.record(tickers.hit, 1);
         }
     }
     #[cold]
+    fn tell_hit(
+        &self,
+        context: &ReadContext,
+        tickers: &RoleTickers,
+        handle: BlockHandle,
+        block: &CachedBlock,
+    ) {
+        if let Some(simulated) = &self.table.sim_cache {
+            self.simulate_hit(simulated, tickers, handle, block.memory_usage());
+        }
+        let size = block.memory_usage() as u64;
+        self.trace(context, tickers, handle, true, size, block.restart_count());
+    }
     fn simulate_hit(&self, simulated: &SimCache, tickers: &RoleTickers, handle: BlockHandle, charge: usize) {
         let priority = if tickers.metric.is_some() { self.meta_priority() } else { Priority::Low };
         simulated.look_up(&self.cache_key(handle), Some((charge, priority)), self.statistics());
@@ -693,8 +757,64 @@ impl BlockBasedReader {
     }
 }
 
+impl BlockBasedReader {
+    /// Whether what is asked of the cache goes into a trace.
+    pub(super) fn is_traced(&self) -> bool {
+        self.table.watch.as_ref().is_some_and(|watch| watch.is_on().load(Relaxed))
+    }
+    /// From now on blocks are asked for `caller`, if there is a trace.
+    pub(super) fn traced_call(&self, caller: TableReaderCaller) -> Option<TracedCall> {
+        self.is_traced().then(|| TracedCall::begin(caller))
+    }
+    /// A block by what traces and caches know it by.
+    pub(super) fn place_of(&self, handle: BlockHandle) -> BlockPlace {
+        (self.cache_file_id, handle.offset)
+    }
+    #[cold]
+    fn trace(
+        &self,
+        context: &ReadContext,
+        tickers: &RoleTickers,
+        handle: BlockHandle,
+        is_cache_hit: bool,
+        block_size: u64,
+        restart_count: u32,
+    ) {
+        let Some(watch) = self.table.watch.as_ref().filter(|_| self.is_traced()) else { return };
+        let (file, offset) = self.place_of(handle);
+        let mut block_key = Vec::new();
+        if self.cache.is_some() {
+            put_varint64(&mut block_key, file);
+            put_varint64(&mut block_key, offset);
+        }
+        let record = BlockCacheTraceRecord {
+            access_timestamp: 0,
+            block_key,
+            block_type: tickers.traced,
+            block_size,
+            cf_id: self.properties.column_family_id,
+            cf_name: self.properties.column_family_name.clone(),
+            level: self.level,
+            sst_fd_number: self.file_number.0,
+            caller: TableReaderCaller::Uncategorized,
+            is_cache_hit,
+            no_insert: context.read_tier == ReadTier::BlockCache || !context.fill_cache,
+            get_id: 0,
+            get_from_user_specified_snapshot: false,
+            referenced_key: Vec::new(),
+            referenced_data_size: 0,
+            num_keys_in_block: 0,
+            referenced_key_exist_in_block: false,
+        };
+        let keys = (u64::from(restart_count), u64::from(self.table.block_restart_interval));
+        block_trace::note_access(watch, (file, offset), record, keys);
+    }
+}
+
 /// What is counted for a kind of block.
 pub(super) struct RoleTickers {
+    /// What it is in traces.
+    traced: TracedBlock,
     hit: Ticker,
     miss: Ticker,
     add: Ticker,
@@ -705,6 +825,7 @@ pub(super) struct RoleTickers {
 }
 
 pub(super) static DATA_TICKERS: RoleTickers = RoleTickers {
+    traced: TracedBlock::Data,
     hit: Ticker::BlockCacheDataHit,
     miss: Ticker::BlockCacheDataMiss,
     add: Ticker::BlockCacheDataAdd,
@@ -713,6 +834,7 @@ pub(super) static DATA_TICKERS: RoleTickers = RoleTickers {
     metric: None,
 };
 static INDEX_TICKERS: RoleTickers = RoleTickers {
+    traced: TracedBlock::Index,
     hit: Ticker::BlockCacheIndexHit,
     miss: Ticker::BlockCacheIndexMiss,
     add: Ticker::BlockCacheIndexAdd,
@@ -721,6 +843,7 @@ static INDEX_TICKERS: RoleTickers = RoleTickers {
     metric: Some(PerfMetric::BlockCacheIndexHitCount),
 };
 static FILTER_TICKERS: RoleTickers = RoleTickers {
+    traced: TracedBlock::Filter,
     hit: Ticker::BlockCacheFilterHit,
     miss: Ticker::BlockCacheFilterMiss,
     add: Ticker::BlockCacheFilterAdd,

@@ -14,6 +14,7 @@ use super::fetch::{BlockRole, DATA_TICKERS};
 use super::get::Answer;
 use super::{BlockBasedReader, TableEntry};
 use crate::block::Beginning;
+use crate::block_trace::BlockPlace;
 use crate::cached_block::BlockRef;
 use crate::filter_block::PointTarget;
 use crate::handle::BlockHandle;
@@ -126,7 +127,7 @@ impl BlockBasedReader {
             if missing.last().is_some_and(|last| last.at == at) {
                 continue; // One read for both.
             }
-            if let Some(block) = same.or_else(|| self.cached_data_block(index, at)) {
+            if let Some(block) = same.or_else(|| self.cached_data_block(context, index, at)) {
                 gets[i].state = self.in_block(gets[i].target(), index, at, block);
                 before = Some(i);
                 continue;
@@ -182,6 +183,14 @@ impl BlockBasedReader {
         };
         self.count_true_positive(found.is_some());
         Ok(found)
+    }
+
+    /// The block that has the answer to `get`, if that is known.
+    pub fn place_of_get(&self, get: &PendingGet<'_>) -> Option<BlockPlace> {
+        match get.state {
+            State::In { at, .. } => Some(self.place_of(self.resident_index()?.handle(at))),
+            _ => None,
+        }
     }
 
     fn in_block(&self, target: InternalKey<'_>, index: &FlatIndex, at: usize, block: BlockRef) -> State {

@@ -3,6 +3,7 @@
 use super::fetch::{BlockFormat, BlockRole};
 use super::{BlockBasedReader, FilterHome, Home, IndexHome};
 use crate::block::{Block, MetaCursor, apply_global};
+use crate::block_trace::TableReaderCaller;
 use crate::filter::{FULL_FILTER_PREFIX, PARTITIONED_FILTER_PREFIX};
 use crate::filter_block::ParsedFilter;
 use crate::footer::{FOOTER_LEN, Footer};
@@ -14,6 +15,7 @@ use crate::unique_id::forced_unique_id;
 use ironstone_base::hash::hash64;
 use ironstone_base::statistics::{Histogram, Ticker};
 use ironstone_base::sync::Arc;
+use ironstone_base::sync::atomic::AtomicBool;
 use ironstone_base::{
     Error, FragmentedTombstones, InternalKey, InternalKeyComparator, RangeTombstone, Result, SequenceNumber,
     ValueType, slice_transform,
@@ -99,6 +101,11 @@ pub(crate) fn open(
         footer,
         level: options.level,
         is_protected: table.block_protection_bytes_per_key > 0,
+        is_watched: match &table.watch {
+            Some(watch) if table.sim_cache.is_none() => Arc::clone(watch.is_on()),
+            _ => Arc::new(AtomicBool::new(table.sim_cache.is_some())),
+        },
+        file_number: options.file_number,
         table,
         properties,
         metaindex,
@@ -106,6 +113,7 @@ pub(crate) fn open(
         index_format,
         file,
     };
+    let _call = reader.traced_call(TableReaderCaller::Prefetch);
     reader.settle_index(options, index_at, &bytes, bytes_at)?;
     reader.settle_filter(options, &bytes, bytes_at)?;
     Ok(reader)

@@ -17,7 +17,7 @@ fn column_family(db: &Db, place: &Place) -> Result<ColumnFamily> {
 }
 
 /// What came of writing to the standard output. Nobody reading on is no failure.
-fn written(result: io::Result<()>) -> Result<ExitCode> {
+pub(super) fn written(result: io::Result<()>) -> Result<ExitCode> {
     match result {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Error::io_message(format!("standard output: {error}")))

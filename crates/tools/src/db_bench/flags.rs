@@ -154,6 +154,12 @@ flags! {
         simcache_size: i64 = -1;
         #[doc = "Trace what the benchmarks ask to this file; what `replay` replays is taken from it"]
         trace_file: String = String::new();
+        #[doc = "Trace what the benchmarks ask the block cache for to this file"]
+        block_cache_trace_file: String = String::new();
+        #[doc = "One in so many blocks goes into the trace of the block cache, chosen by their keys"]
+        block_cache_trace_sampling_frequency: i32 = 1;
+        #[doc = "Nothing is added to a trace of the block cache of more bytes"]
+        block_cache_trace_max_trace_file_size_in_bytes: i64 = 64 << 30;
         #[doc = "How many times as fast as it was traced `replay` is; 0: as fast as it goes"]
         trace_replay_fast_forward: f64 = 1.0;
         #[doc = "How many threads `replay` has"]
@@ -414,8 +420,6 @@ flags! {
         ignored("blob_db_ttl_range_secs", Uint64, "3600", "only BlobDB uses it");
         ignored("backup_dir", Text, "", "only a benchmark that is not built uses it");
         ignored("backup_rate_limit", Uint64, "0", "only a benchmark that is not built uses it");
-        ignored("block_cache_trace_max_trace_file_size_in_bytes", Int64, "68719476736", "only a benchmark that is not built uses it");
-        ignored("block_cache_trace_sampling_frequency", Int32, "1", "only a benchmark that is not built uses it");
         ignored("coro_jobs_per_thread", Int32, "1", "only a benchmark that is not built uses it");
         ignored("deletepercent", Int32, "2", "only a benchmark that is not built uses it");
         ignored("disposable_entries_delete_delay", Uint64, "0", "only a benchmark that is not built uses it");
@@ -509,7 +513,6 @@ flags! {
         ignored("rate_limiter_refill_period_us", Int64, "100000", "there is no rate limiter");
         ignored("rate_limiter_single_burst_bytes", Int64, "0", "there is no rate limiter");
         ignored("fatal_shutdown_watchdog_seconds", Uint64, "180", "this engine stops by itself");
-        refused("block_cache_trace_file", Text, "", "traces");
         refused("build_info", Bool, "false", "a build description");
         refused("cache_uri", Text, "", "caches by URI");
         refused("column_family_distribution", Text, "", "column families with given shares");

@@ -12,8 +12,8 @@ use super::target::{Target, default_path};
 use super::worker::{Run, Worker};
 use ironstone::perf::{self, PerfLevel};
 use ironstone::{
-    CompactFilesOptions, CompactRangeOptions, Db, Error, FileNumber, FileTraceReader, FileTraceWriter,
-    FlushOptions, ReadOptions, ReplayOptions, Replayer, Result, TraceOptions, WriteOptions,
+    BlockCacheTraceOptions, CompactFilesOptions, CompactRangeOptions, Db, Error, FileNumber, FileTraceReader,
+    FileTraceWriter, FlushOptions, ReadOptions, ReplayOptions, Replayer, Result, TraceOptions, WriteOptions,
 };
 use ironstone_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use ironstone_base::sync::{Arc, thread};
@@ -84,6 +84,7 @@ impl Session {
     }
 
     fn start_trace(&self) -> Result<()> {
+        self.start_block_cache_trace()?;
         if !self.is_traced {
             return Ok(());
         }
@@ -92,7 +93,28 @@ impl Session {
         println!("Tracing the workload to: [{}]", self.flags.trace_file);
         Ok(())
     }
+    fn start_block_cache_trace(&self) -> Result<()> {
+        let flags = &self.flags;
+        if flags.block_cache_trace_file.is_empty() {
+            return Ok(());
+        }
+        let not_below_0 = |name: &str, value: i64| {
+            let message = || Error::invalid_argument(format!("--{name} must not be below 0"));
+            u64::try_from(value).map_err(|_| message())
+        };
+        let frequency = i64::from(flags.block_cache_trace_sampling_frequency);
+        let size = flags.block_cache_trace_max_trace_file_size_in_bytes;
+        let options = BlockCacheTraceOptions {
+            sampling_frequency: not_below_0("block_cache_trace_sampling_frequency", frequency)?,
+            max_trace_file_size: not_below_0("block_cache_trace_max_trace_file_size_in_bytes", size)?,
+        };
+        let writer = FileTraceWriter::create(&*self.options.db.env.fs, &flags.block_cache_trace_file)?;
+        self.target().db().start_block_cache_trace(&options, Box::new(writer))?;
+        println!("Tracing block cache accesses to: [{}]", flags.block_cache_trace_file);
+        Ok(())
+    }
     fn end_trace(&self) -> Result<()> {
+        self.target().db().end_block_cache_trace()?;
         if self.is_traced { self.target().db().end_trace() } else { Ok(()) }
     }
 
