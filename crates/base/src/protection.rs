@@ -82,6 +82,10 @@ pub mod planted {
         DataBlock,
         /// In the keys of an index block that was read and checked.
         IndexBlock,
+        /// In the first of the hashes that a filter is made of.
+        FilterHashes,
+        /// In a filter that was made.
+        Filter,
     }
 
     #[cfg(debug_assertions)]
@@ -113,6 +117,15 @@ pub mod planted {
         }
         #[cfg(not(debug_assertions))]
         let _ = (place, bytes);
+    }
+    /// The same of a number.
+    #[inline]
+    pub fn flip_number(place: Place, number: &mut u64) {
+        if cfg!(debug_assertions) {
+            let mut bytes = number.to_le_bytes();
+            flip(place, &mut bytes);
+            *number = u64::from_le_bytes(bytes);
+        }
     }
 }
 

@@ -96,7 +96,10 @@ impl BlockBasedBuilder {
         if hashed && !table.comparator.different_bytes_may_be_equal() {
             data_block = data_block.with_hash_index(table.data_block_hash_table_util_ratio);
         }
-        let filter = if options.skip_filters { None } else { FilterBlockBuilder::new(&table, options.level) };
+        let filter = match options.skip_filters {
+            true => None,
+            false => FilterBlockBuilder::new(&table, options.level, file.path()),
+        };
         let (file, file_checksum) = watched(file, options.file_checksum.as_ref());
         let id = unique_id(&options.db_id, &options.db_session_id, options.file_number.0);
         Ok(Self {

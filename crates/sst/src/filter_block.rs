@@ -18,6 +18,7 @@ use ironstone_base::internal_key::pack_trailer;
 use ironstone_base::sync::Arc;
 use ironstone_base::{InternalKey, Result, SequenceNumber, SliceTransform, ValueType};
 use ironstone_cache::BlockBytes;
+use std::path::{Path, PathBuf};
 
 /// Builds the filter of one table.
 pub(crate) struct FilterBlockBuilder {
@@ -25,6 +26,8 @@ pub(crate) struct FilterBlockBuilder {
     extractor: Option<Arc<dyn SliceTransform>>,
     whole_keys: bool,
     partitions: Option<FilterPartitions>,
+    /// The table's, for messages.
+    path: PathBuf,
     entries_in_partitions: usize,
 }
 
@@ -48,7 +51,7 @@ pub(crate) struct FinishedFilter {
 
 impl FilterBlockBuilder {
     /// A builder, or `None` if the options ask for no filter.
-    pub fn new(options: &TableOptions, level: Option<i32>) -> Option<Self> {
+    pub fn new(options: &TableOptions, level: Option<i32>, path: &Path) -> Option<Self> {
         let context = FilterContext {
             format_version: options.format_version,
             level,
@@ -71,6 +74,7 @@ impl FilterBlockBuilder {
                 restart_interval: options.index_block_restart_interval,
                 use_delta_values: uses_delta_values(options),
             }),
+            path: path.to_owned(),
             entries_in_partitions: 0,
         })
     }
@@ -130,7 +134,7 @@ impl FilterBlockBuilder {
                 [previous, &last.to_le_bytes()].concat()
             }
         };
-        let filter = self.bits.finish()?;
+        let filter = self.bits.finish().map_err(|bad| bad.at(&self.path, 0))?;
         partitions.done_len += filter.len();
         partitions.done.push((key, filter));
         if let (Some(extractor), Some(_)) = (&self.extractor, next_prefix)
@@ -186,7 +190,7 @@ impl FilterBlockBuilder {
             return Ok(None);
         }
         let entry_count = self.bits.num_entries() as u64;
-        let mut filter = self.bits.finish()?;
+        let mut filter = self.bits.finish().map_err(|bad| bad.at(&self.path, 0))?;
         let size = filter.len() as u64;
         Ok(Some(FinishedFilter { root: write(&mut filter)?, size, entry_count, is_partitioned: false }))
     }

@@ -4,7 +4,8 @@
 use crate::disk::{Disk, all, fresh, get, refused};
 use ironstone::planted::{self, Place};
 use ironstone::{
-    Code, ColumnFamily, Db, MemTableKind, Options, ReadOptions, WriteBatch, WriteOptions, merge_operators,
+    Code, ColumnFamily, Db, MemTableKind, Options, ReadOptions, SstFileWriter, WriteBatch, WriteOptions,
+    merge_operators,
 };
 
 const MEMTABLE: &str = "memtable_protection_bytes_per_key";
@@ -333,5 +334,40 @@ fn checks_of_order_and_checksums_find_nothing_wrong() {
         assert_eq!(crate::disk::backward(db.iter().unwrap()).split(' ').count(), before.split(' ').count());
         db.flush().unwrap();
         assert_eq!(all(&db), before);
+    }
+}
+
+#[test]
+fn a_filter_that_lacks_a_key_is_not_written() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.cf.table.set("filter_policy", "bloomfilter:10").unwrap();
+    options.cf.table.detect_filter_construct_corruption = true;
+    options.cf.table.set("index_type", "kTwoLevelIndexSearch").unwrap();
+    for partitioned in [false, true] {
+        options.cf.table.partition_filters = partitioned;
+        for place in [Place::FilterHashes, Place::Filter] {
+            let mut writer = SstFileWriter::new(&options);
+            writer.open("/filtered.sst").unwrap();
+            (0..50).for_each(|i| writer.put(format!("key{i:02}").as_bytes(), b"value").unwrap());
+            // Whatever bit of a filter is one: some of these.
+            let error = (0..64).find_map(|bit| {
+                planted::plant(place, bit);
+                let error = writer.finish().err();
+                if error.is_none() {
+                    writer = SstFileWriter::new(&options);
+                    writer.open("/filtered.sst").unwrap();
+                    (0..50).for_each(|i| writer.put(format!("key{i:02}").as_bytes(), b"value").unwrap());
+                }
+                error
+            });
+            let error = error.expect("no flip was told");
+            assert_eq!(error.code(), Code::Corruption);
+            assert!(
+                error.to_string().contains("/filtered.sst")
+                    && error.to_string().contains("filter construction"),
+                "{error}"
+            );
+        }
     }
 }

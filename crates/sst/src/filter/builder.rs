@@ -1,6 +1,7 @@
 //! Collects the hashes of a table's keys and makes filters of them.
 
-use ironstone_base::{Error, Result, hash};
+use ironstone_base::protection::planted::{self, Place};
+use ironstone_base::{Corrupt, hash};
 
 use super::reader::FilterReader;
 use super::{TRAILER_LEN, fast_local_bloom, legacy_bloom, ribbon};
@@ -16,6 +17,8 @@ pub struct FilterBuilder {
     /// Of the last prefix given, whether or not it was added.
     previous_prefix: Option<u64>,
     detect_construct_corruption: bool,
+    /// The exclusive or of `hashes`, made as they come, if it is to be compared.
+    checksum: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +42,13 @@ impl FilterBuilder {
     }
 
     fn new(scheme: Scheme) -> Self {
-        Self { scheme, hashes: Vec::new(), previous_prefix: None, detect_construct_corruption: false }
+        Self {
+            scheme,
+            hashes: Vec::new(),
+            previous_prefix: None,
+            detect_construct_corruption: false,
+            checksum: 0,
+        }
     }
 
     pub(super) fn detect_construct_corruption(mut self, on: bool) -> Self {
@@ -66,8 +75,16 @@ impl FilterBuilder {
     #[inline]
     pub fn add_hash(&mut self, hash: u64) {
         if self.hashes.last() != Some(&hash) {
-            self.hashes.push(hash);
+            self.keep(hash);
         }
+    }
+
+    #[inline]
+    fn keep(&mut self, hash: u64) {
+        if self.detect_construct_corruption {
+            self.checksum ^= hash;
+        }
+        self.hashes.push(hash);
     }
 
     /// Adds a key and its prefix. Repetitions of either in a row count once, also between the two, since a
@@ -78,10 +95,10 @@ impl FilterBuilder {
         let previous_prefix = self.previous_prefix.replace(prefix);
         // The prefix goes first, so that the last entry is always a key: a new prefix implies a new key.
         if ![Some(key), previous_key, previous_prefix].contains(&Some(prefix)) {
-            self.hashes.push(prefix);
+            self.keep(prefix);
         }
         if ![previous_key, previous_prefix].contains(&Some(key)) {
-            self.hashes.push(key);
+            self.keep(key);
         }
     }
 
@@ -136,15 +153,20 @@ impl FilterBuilder {
     }
 
     /// The filter of everything added since the last call, trailer included; empty if that is nothing.
-    /// The builder is then ready for the next partition. Fails only if the policy asked for verification
-    /// and a key is missing from the filter.
-    pub fn finish(&mut self) -> Result<Vec<u8>> {
+    /// The builder is then ready for the next partition. Fails only if the policy asked for verification, and hashes
+    /// changed in memory, or a key is missing from the filter.
+    pub fn finish(&mut self) -> Result<Vec<u8>, Corrupt> {
         self.previous_prefix = None;
-        let hashes = std::mem::take(&mut self.hashes);
+        let mut hashes = std::mem::take(&mut self.hashes);
+        let checksum = std::mem::take(&mut self.checksum);
         if hashes.is_empty() {
             return Ok(Vec::new());
         }
-        let filter = match self.scheme {
+        planted::flip_number(Place::FilterHashes, &mut hashes[0]);
+        if self.detect_construct_corruption && hashes.iter().fold(0, |all, hash| all ^ hash) != checksum {
+            return Err(Corrupt("filter construction: hashes of keys changed in memory"));
+        }
+        let mut filter = match self.scheme {
             Scheme::FastLocalBloom { millibits_per_key } => {
                 fast_local_bloom::build(&hashes, millibits_per_key)
             }
@@ -152,6 +174,7 @@ impl FilterBuilder {
             Scheme::Ribbon(settings) => settings.build(&hashes),
         };
         debug_assert!(filter.len() > TRAILER_LEN);
+        planted::flip(Place::Filter, &mut filter);
         if self.detect_construct_corruption {
             self.verify(&filter, &hashes)?;
         }
@@ -159,7 +182,7 @@ impl FilterBuilder {
         Ok(filter)
     }
 
-    fn verify(&self, filter: &[u8], hashes: &[u64]) -> Result<()> {
+    fn verify(&self, filter: &[u8], hashes: &[u64]) -> Result<(), Corrupt> {
         let reader = FilterReader::new(filter);
         let legacy = matches!(self.scheme, Scheme::LegacyBloom { .. });
         let found = |&hash: &u64| match legacy {
@@ -168,7 +191,7 @@ impl FilterBuilder {
         };
         match hashes.iter().all(found) {
             true => Ok(()),
-            false => Err(Error::corruption("filter construction: a key is missing from its own filter")),
+            false => Err(Corrupt("filter construction: a key is missing from its own filter")),
         }
     }
 

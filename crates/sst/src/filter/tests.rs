@@ -184,3 +184,46 @@ fn probe_all(filter: &[u8], other: &[u8]) {
         reader.may_match_hash(filter, hash);
     }
 }
+
+/// What changes in memory while a filter is made is noticed, or changes no answer for a key.
+#[test]
+#[cfg(debug_assertions)]
+fn flipped_bits_in_construction_are_told() {
+    use ironstone_base::protection::planted::{self, Place};
+    for (policy, version) in POLICIES {
+        let made = |detect: bool| {
+            let context =
+                FilterContext { detect_construct_corruption: detect, ..FilterContext::new(version) };
+            let mut builder = FilterPolicy::parse(policy).unwrap().unwrap().builder(&context).unwrap();
+            keys(40).for_each(|key| builder.add_key(key.as_bytes()));
+            let made = builder.finish();
+            assert!(!planted::is_waiting());
+            // The next filter of the same builder has nothing of it.
+            keys(40).for_each(|key| builder.add_key(key.as_bytes()));
+            assert!(builder.finish().is_ok());
+            made
+        };
+        let has_all = |filter: &[u8]| keys(40).all(|key| may_match(filter, key.as_bytes()));
+        for bit in 0..64 {
+            planted::plant(Place::FilterHashes, bit);
+            let error = made(true).unwrap_err();
+            assert!(error.0.contains("changed in memory"), "{policy} {version} {bit}: {error:?}");
+            planted::plant(Place::FilterHashes, bit);
+            made(false).unwrap();
+        }
+        let (mut told, mut missed) = (0, 0);
+        for bit in 0..600 {
+            planted::plant(Place::Filter, bit);
+            match made(true) {
+                Ok(filter) => assert!(has_all(&filter), "{policy} {version} {bit}"),
+                Err(error) => {
+                    assert!(error.0.contains("missing from its own filter"), "{error:?}");
+                    told += 1;
+                }
+            }
+            planted::plant(Place::Filter, bit);
+            missed += usize::from(!has_all(&made(false).unwrap()));
+        }
+        assert!(told > 50 && told == missed, "{policy} {version}: {told} told, {missed} to be told");
+    }
+}
