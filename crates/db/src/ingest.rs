@@ -19,27 +19,31 @@ use crate::background::flush::{flush_and_wait, wait_flushed};
 use crate::background::job::write_options;
 use crate::column_family::{ColumnFamily, ColumnFamilyData};
 use crate::engine::{Engine, State};
-use crate::file_copy::{copy_file, link_or_copy, sync_file};
+use crate::file_copy::{copy_file, link_or_copy, read_through, sync_file};
 use crate::info_log::{info, warning};
 use crate::listener::{BackgroundErrorReason, ExternalFileIngestionInfo};
 use crate::memtables::{DbMemTable, FlushReason};
 use crate::read::view::SuperVersion;
 use crate::sst_file_writer::EXTERNAL_VERSION;
+use crate::table_paths::TablePaths;
 use crate::write::switch::Which;
 use ironstone_base::perf::PerfMetric;
 use ironstone_base::statistics::Histogram;
 use ironstone_base::sync::Arc;
 use ironstone_base::{
     Code, ColumnFamilyId, Error, FileNumber, InternalKeyBuf, Result, SequenceNumber, UserComparator,
-    ValueType,
+    ValueType, file_name,
 };
 use ironstone_compaction::{CompactionId, LevelShape};
 use ironstone_iter::InternalIterator;
+use ironstone_sst::block_trace::{TableReaderCaller, TracedCall};
 use ironstone_sst::properties::{EXTERNAL_SST_GLOBAL_SEQNO, EXTERNAL_SST_VERSION, UNKNOWN_COLUMN_FAMILY};
 use ironstone_sst::unique_id::unique_id;
-use ironstone_sst::{FileChecksum, OpenOptions, TableOptions, TableReadOptions, TableReader};
+use ironstone_sst::{
+    FileChecksum, FileChecksumContext, OpenOptions, TableOptions, TableReadOptions, TableReader,
+};
 use ironstone_version::{FileMetaData, VersionEdit};
-use ironstone_vfs::{OpenHints, PerfTimer, StatsTimer};
+use ironstone_vfs::{FileSystem, OpenHints, PerfTimer, StatsTimer, WriteOptions};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -66,9 +70,14 @@ pub struct IngestOptions {
     /// `snapshot_consistency`, `allow_global_seqno`, `allow_blocking_flush` and `fail_if_not_bottommost_level` are then
     /// without effect.
     pub ingest_behind: bool,
-    /// Write the sequence number into the files. Not built, and not needed since RocksDB 5.16, which reads it from
-    /// the MANIFEST: `NotSupported`.
+    /// Write the sequence number into the files as well: only RocksDB before 5.16 needs that, later ones read it from the MANIFEST.
+    /// Default false. A file that gets one is written once more while writes wait; the files that were handed in stay as
+    /// they are.
     pub write_global_seqno: bool,
+    /// With [`IngestFiles::files_checksums`], and with `file_checksum_gen_factory`: make the checksums of the files once they are
+    /// here, and refuse those that differ from what was handed in. Default true. Without, what was handed in is believed as
+    /// long as the factory knows the function.
+    pub verify_file_checksum: bool,
     /// Read the files and check all their checksums before anything else. Default false.
     pub verify_checksums_before_ingest: bool,
     /// `TryAgain` unless all files fit in the last level. Default false.
@@ -88,6 +97,7 @@ impl Default for IngestOptions {
             allow_blocking_flush: true,
             ingest_behind: false,
             write_global_seqno: false,
+            verify_file_checksum: true,
             verify_checksums_before_ingest: false,
             fail_if_not_bottommost_level: false,
             allow_db_generated_files: false,
@@ -97,12 +107,8 @@ impl Default for IngestOptions {
 
 impl IngestOptions {
     fn check(&self) -> Result<()> {
-        let unbuilt = [
-            (self.write_global_seqno, "write_global_seqno: sequence numbers go to the MANIFEST"),
-            (self.allow_db_generated_files, "allow_db_generated_files"),
-        ];
-        if let Some((_, what)) = unbuilt.iter().find(|(wanted, _)| *wanted) {
-            return Err(Error::not_supported(format!("ingesting files with {what}")));
+        if self.allow_db_generated_files {
+            return Err(Error::not_supported("ingesting files with allow_db_generated_files"));
         }
         if self.move_files && self.link_files {
             return Err(Error::invalid_argument("`move_files` and `link_files` can not both be true."));
@@ -120,6 +126,37 @@ pub struct IngestFiles<'a> {
     pub files: Vec<PathBuf>,
     /// How they are brought in.
     pub options: IngestOptions,
+    /// The checksum of each whole file, in the order of `files`, or none at all: see [`IngestOptions::verify_file_checksum`].
+    /// Without `file_checksum_gen_factory` they mean nothing.
+    pub files_checksums: Vec<Vec<u8>>,
+    /// The name of the function that made each of them.
+    pub files_checksum_func_names: Vec<String>,
+}
+
+impl<'a> IngestFiles<'a> {
+    /// Files without checksums.
+    pub fn new(cf: &'a ColumnFamily, files: Vec<PathBuf>, options: IngestOptions) -> Self {
+        Self { cf, files, options, files_checksums: Vec::new(), files_checksum_func_names: Vec::new() }
+    }
+
+    /// The checksums that were handed in, of all files or of none.
+    fn checksums(&self) -> Result<Vec<FileChecksum>> {
+        let (checksums, functions) = (&self.files_checksums, &self.files_checksum_func_names);
+        if checksums.len() != functions.len() || ![0, self.files.len()].contains(&checksums.len()) {
+            return Err(Error::invalid_argument(format!(
+                "ingesting {} files with {} checksums and {} names of functions",
+                self.files.len(),
+                checksums.len(),
+                functions.len()
+            )));
+        }
+        let pairs = checksums.iter().zip(functions);
+        let owned = |(checksum, function): (&Vec<u8>, &String)| FileChecksum {
+            checksum: checksum.clone(),
+            function: function.clone(),
+        };
+        Ok(pairs.map(owned).collect())
+    }
 }
 
 impl Db {
@@ -134,8 +171,9 @@ impl Db {
     /// `InvalidArgument` for files that are not of version 2 of external files, are empty, have another comparator
     /// or were made for another column family, and where `options` allow no sequence number or no flush and one is
     /// needed, and where `ingest_behind` finds no room on the last level. `NotSupported` for options that are not built,
-    /// for files to ingest behind that overlap each other, and for files of another format than the column family's `table_factory`. `Corruption` for damaged files. The database is then as
-    /// it was, and so are the files.
+    /// for files to ingest behind that overlap each other, and for files of another format than the column family's
+    /// `table_factory`. `Corruption` for damaged files, and for those whose checksums differ
+    /// from what was handed in. The database is then as it was, and so are the files.
     pub fn ingest_external_files(
         &self,
         cf: &ColumnFamily,
@@ -143,12 +181,13 @@ impl Db {
         options: &IngestOptions,
     ) -> Result<()> {
         let files = files.iter().map(|file| file.as_ref().to_owned()).collect();
-        self.ingest_external_files_of(&[IngestFiles { cf, files, options: options.clone() }])
+        self.ingest_external_files_of(&[IngestFiles::new(cf, files, options.clone())])
     }
 
     /// The same for several column families: all files of all of them, or none.
     pub fn ingest_external_files_of(&self, families: &[IngestFiles<'_>]) -> Result<()> {
         let engine = self.engine();
+        let _call = TracedCall::begin(TableReaderCaller::ExternalSstIngestion);
         let _timer = PerfTimer::start(PerfMetric::FileIngestionNanos);
         let statistics = engine.statistics.as_deref();
         let preparing = StatsTimer::start(statistics, Histogram::IngestExternalFilePrepareTime);
@@ -170,7 +209,7 @@ impl Db {
         let mut jobs =
             families.iter().map(|family| Job::examine(engine, family)).collect::<Result<Vec<_>>>()?;
         let mut running = None;
-        let brought_in = bring_in(engine, &mut jobs);
+        let brought_in = bring_in(engine, &mut jobs).and_then(|()| check_sums(engine, &mut jobs));
         let result = brought_in.and_then(|()| {
             drop(preparing);
             running = Some(StatsTimer::start(statistics, Histogram::IngestExternalFileRunTime));
@@ -199,6 +238,8 @@ struct Job {
     options: IngestOptions,
     /// In the caller's order: later ones are newer.
     files: Vec<ExternalFile>,
+    /// Their checksums, if they were handed in and mean something.
+    checksums: Vec<FileChecksum>,
     /// Whether two of them hold keys of the same range.
     overlap_each_other: bool,
     /// Key ranges that compactions keep away from meanwhile.
@@ -213,6 +254,8 @@ struct ExternalFile {
     checksum: FileChecksum,
     tail_size: u64,
     unique_id: [u64; 2],
+    /// Where in it its sequence number is; 0: nowhere.
+    sequence_at: u64,
     /// The first user key, and what stands there.
     smallest: (Vec<u8>, ValueType),
     /// The last user key, or where a range deletion ends; `RangeDeletion` then.
@@ -229,6 +272,10 @@ struct ExternalFile {
 impl Job {
     fn examine(engine: &Engine, family: &IngestFiles<'_>) -> Result<Self> {
         let data = Arc::clone(&family.cf.0);
+        let checksums = match &engine.options().file_checksum_gen_factory {
+            Some(_) => family.checksums()?,
+            None => Vec::new(),
+        };
         let examine = |path: &PathBuf| ExternalFile::examine(engine, &data, path, &family.options);
         let files = family.files.iter().map(examine).collect::<Result<Vec<_>>>()?;
         let mut by_key: Vec<&ExternalFile> = files.iter().collect();
@@ -245,7 +292,8 @@ impl Job {
             ));
         }
         drop(by_key);
-        Ok(Self { data, options: family.options.clone(), files, overlap_each_other, claims: Vec::new() })
+        let options = family.options.clone();
+        Ok(Self { data, options, files, checksums, overlap_each_other, claims: Vec::new() })
     }
 
     /// How many sequence numbers it needs: files that overlap each other have one each, files behind none.
@@ -321,6 +369,7 @@ impl ExternalFile {
         let table = TableOptions {
             block_cache: None,
             no_block_cache: true,
+            watch: None,
             ..(*data.settings().opener.table).clone()
         };
         let mut open = OpenOptions::new(Arc::new(table), FileNumber(0));
@@ -337,10 +386,6 @@ impl ExternalFile {
         if options.verify_checksums_before_ingest {
             reader.verify_checksums()?;
         }
-        let checksum = match &engine.options().file_checksum_gen_factory {
-            Some(factory) => FileChecksum::of_file(&*engine.env.fs, path, &**factory, None)?,
-            None => FileChecksum::default(),
-        };
         let properties = reader.properties();
         let own = |name: &str| properties.user_collected.get(name);
         match own(EXTERNAL_SST_VERSION).and_then(|bytes| bytes.first_chunk::<4>()) {
@@ -366,7 +411,8 @@ impl ExternalFile {
             source: path.to_owned(),
             size,
             entries: reader.properties().num_entries,
-            checksum,
+            checksum: FileChecksum::default(),
+            sequence_at: reader.properties().external_sst_file_global_seqno_offset,
             tail_size: if tail == 0 { 0 } else { size.saturating_sub(tail) },
             unique_id: id.unwrap_or_default(),
             smallest,
@@ -376,6 +422,72 @@ impl ExternalFile {
             sequence: SequenceNumber::ZERO,
             committed: false,
         })
+    }
+
+    /// `found`, unless another checksum was handed in.
+    fn compared(
+        &self,
+        found: FileChecksum,
+        given: Option<&FileChecksum>,
+        factory: &str,
+    ) -> Result<FileChecksum> {
+        let Some(given) = given else { return Ok(found) };
+        let path = self.source.display();
+        if found.function != given.function {
+            return Err(Error::invalid_argument(format!(
+                "ingesting {path}: its checksum is by {}, but {factory} makes those of {}",
+                given.function, found.function
+            )));
+        }
+        if found.checksum != given.checksum {
+            let (found, given) = (hex(&found.checksum), hex(&given.checksum));
+            let what = format!("the whole file's checksum is {found}, but {given} was handed in with it");
+            return Err(Error::corruption_at(&self.source, 0, what));
+        }
+        Ok(found)
+    }
+
+    /// Writes its sequence number into it: into a file of its own, in the place of what was brought in, which may be a link.
+    fn write_sequence(&mut self, engine: &Engine, paths: &TablePaths) -> Result<()> {
+        if self.sequence_at == 0 {
+            let what = "it has no place for a sequence number, which write_global_seqno is to put there";
+            return Err(Error::invalid_argument(format!("ingesting {}: {what}", self.source.display())));
+        }
+        let (fs, options) = (&*engine.env.fs, engine.options());
+        let number = self.number.expect("it was brought in before");
+        let (path, temporary) = (paths.table(number, 0), file_name::temporary(paths.dir(0), number));
+        let written = self.write_copy(fs, &path, &temporary, write_options(&options));
+        let replaced = written.and_then(|()| fs.rename(&temporary, &path));
+        if let Err(error) = replaced {
+            if let Err(left_over) = fs.remove(&temporary) {
+                warning!(engine.log, "{left_over}"); // The next opening tries again.
+            }
+            return Err(error);
+        }
+        fs.open_directory(paths.dir(0))?.sync()?;
+        if let Some(factory) = &options.file_checksum_gen_factory {
+            let function = Some(self.checksum.function.as_str());
+            self.checksum = FileChecksum::of_file(fs, &path, &**factory, function)?;
+        }
+        Ok(())
+    }
+
+    /// Copies it from `path` to `to`, with its sequence number, and syncs the copy.
+    fn write_copy(&self, fs: &dyn FileSystem, path: &Path, to: &Path, options: WriteOptions) -> Result<()> {
+        let mut target = fs.create(to, options)?;
+        let mut at = 0;
+        read_through(fs, path, self.size, |chunk| {
+            let mut chunk = chunk.to_vec();
+            for (place, byte) in (self.sequence_at..).zip(self.sequence.0.to_le_bytes()) {
+                if let Some(there) = place.checked_sub(at).and_then(|place| chunk.get_mut(place as usize)) {
+                    *there = byte;
+                }
+            }
+            at += chunk.len() as u64;
+            target.append(&chunk)
+        })?;
+        target.sync()?;
+        target.close()
     }
 
     /// Whether the ranges meet. An end that is itself not in the range counts as if it were.
@@ -461,6 +573,10 @@ impl ExternalFile {
     }
 }
 
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 type Bound = (Vec<u8>, ValueType);
 
 /// The first and the last user key of a table with what stands there, range tombstones included.
@@ -520,6 +636,30 @@ fn bring_in(engine: &Engine, jobs: &mut [Job]) -> Result<()> {
         }
     }
     dirs.iter().try_for_each(|dir| fs.open_directory(dir)?.sync())
+}
+
+/// Makes the checksums of files that were brought in, and compares them with those that were handed in.
+fn check_sums(engine: &Engine, jobs: &mut [Job]) -> Result<()> {
+    let options = engine.options();
+    let Some(factory) = &options.file_checksum_gen_factory else { return Ok(()) };
+    for job in jobs {
+        let paths = job.data.paths();
+        for (at, file) in job.files.iter_mut().enumerate() {
+            let path = paths.table(file.number.expect("it was brought in before"), 0);
+            let given = job.checksums.get(at);
+            let function = given.map(|given| given.function.as_str());
+            let is_checked = given.is_none() || job.options.verify_file_checksum;
+            let found = match (is_checked, given) {
+                (false, Some(given)) => {
+                    let context = FileChecksumContext { file_name: &path, requested_function: function };
+                    FileChecksum { function: factory.create(&context).name().to_owned(), ..given.clone() }
+                }
+                _ => FileChecksum::of_file(&*engine.env.fs, &path, &**factory, function)?,
+            };
+            file.checksum = file.compared(found, given, factory.name())?;
+        }
+    }
+    Ok(())
 }
 
 /// What was brought in and is named by no MANIFEST goes away again.
@@ -589,6 +729,9 @@ fn commit(engine: &Engine, jobs: &mut [Job], first: SequenceNumber) -> Result<()
     for job in jobs.iter() {
         fits.push(search_levels(job)?);
     }
+    for (job, fits) in jobs.iter_mut().zip(&fits) {
+        job.number(engine, fits, first)?;
+    }
     let mut state = engine.state.lock();
     if let Some(error) = &state.background_error {
         return Err(error.clone());
@@ -598,7 +741,7 @@ fn commit(engine: &Engine, jobs: &mut [Job], first: SequenceNumber) -> Result<()
     let edits: Result<Vec<_>> = jobs
         .iter_mut()
         .zip(fits)
-        .map(|(job, fits)| job.edit(&mut state, fits, first, snapshots_held, now))
+        .map(|(job, fits)| job.edit(&mut state, fits, snapshots_held, now))
         .collect();
     let pending = edits.and_then(|edits| state.versions.prepare(edits, &manifest));
     let pending = pending.inspect_err(|_| let_go(&mut state, jobs))?;
@@ -675,12 +818,32 @@ fn search_levels(job: &Job) -> Result<Vec<Fits>> {
 }
 
 impl Job {
-    /// Chooses levels and sequence numbers, and keeps compactions away from these places.
+    /// Chooses the sequence number of each file, and writes it there if that is wished.
+    fn number(&mut self, engine: &Engine, fits: &[Fits], first: SequenceNumber) -> Result<()> {
+        let paths = self.data.paths();
+        for (at, (file, fits)) in self.files.iter_mut().zip(fits).enumerate() {
+            let needs_sequence = fits.overlaps || self.overlap_each_other;
+            // A snapshot may be taken at any moment, so with snapshot consistency there is always a number.
+            let numbered = !self.options.ingest_behind
+                && self.options.allow_global_seqno
+                && (self.options.snapshot_consistency || needs_sequence);
+            file.sequence = match (numbered, self.overlap_each_other) {
+                (false, _) => SequenceNumber::ZERO,
+                (true, false) => first,
+                (true, true) => first.plus(at as u64),
+            };
+            if self.options.write_global_seqno && file.sequence > SequenceNumber::ZERO {
+                file.write_sequence(engine, &paths)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Chooses levels, and keeps compactions away from these places.
     fn edit(
         &mut self,
         state: &mut State,
         fits: Vec<Fits>,
-        first: SequenceNumber,
         snapshots_held: bool,
         now: u64,
     ) -> Result<VersionEdit> {
@@ -714,15 +877,6 @@ impl Job {
             if !behind && !self.options.allow_global_seqno && (needs_sequence || needs_consistency) {
                 return Err(Error::invalid_argument("Global seqno is required, but disabled"));
             }
-            // A snapshot may be taken at any moment, so with snapshot consistency there is always a number.
-            let numbered = !behind
-                && self.options.allow_global_seqno
-                && (self.options.snapshot_consistency || needs_sequence);
-            file.sequence = match (numbered, self.overlap_each_other) {
-                (false, _) => SequenceNumber::ZERO,
-                (true, false) => first,
-                (true, true) => first.plus(at as u64),
-            };
             self.claims.push(family.running.add_range(file.level, smallest, largest));
             let epoch = if behind { behind::EPOCH } else { versions.new_epoch_number(self.data.id) };
             edit.add_file(file.level, Arc::new(file.metadata(epoch, now)));

@@ -219,7 +219,7 @@ impl CrashRun {
             }
             writer.finish().map_err(failed)?;
             let options = IngestOptions { move_files: rng.random_bool(0.5), ..IngestOptions::default() };
-            jobs.push(IngestFiles { cf, files: vec![path], options });
+            jobs.push(IngestFiles::new(cf, vec![path], options));
         }
         self.issued.push(issued);
         self.states.push(model);

@@ -259,7 +259,7 @@ fn column_families_go_back_each_for_itself_unless_they_were_changed_together() {
         writer.open(&path).unwrap();
         writer.put(name, "ingested").unwrap();
         writer.finish().unwrap();
-        requests.push(IngestFiles { cf, files: vec![path], options: Default::default() });
+        requests.push(IngestFiles::new(cf, vec![path], Default::default()));
     }
     db.ingest_external_files_of(&requests).unwrap();
     let together = disk.kill();

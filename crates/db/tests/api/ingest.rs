@@ -5,8 +5,8 @@ use ironstone::vfs::fault::{Fault, FaultError, FaultRule};
 use ironstone::vfs::mem::CrashPolicy;
 use ironstone::vfs::{FileSystem, OpKind};
 use ironstone::{
-    Code, Db, IngestFiles, IngestOptions, Options, ReadOptions, Result, SequenceNumber, SstFileWriter,
-    merge_operators,
+    Code, Db, FileChecksumContext, FileChecksumGenCrc32cFactory, FileChecksumGenFactory, IngestFiles,
+    IngestOptions, Options, ReadOptions, Result, SequenceNumber, SstFileWriter, merge_operators,
 };
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -184,12 +184,8 @@ fn options_that_allow_less_refuse_what_would_need_more() {
     assert!(zero.contains(&SequenceNumber(0)), "{zero:?}");
     let last_only = IngestOptions { fail_if_not_bottommost_level: true, ..IngestOptions::default() };
     refused(ingest_with(&disk, &db, &["c=3"], &last_only), Code::TryAgain, "Lmax");
-    for (options, what) in [
-        (IngestOptions { write_global_seqno: true, ..IngestOptions::default() }, "write_global_seqno"),
-        (IngestOptions { allow_db_generated_files: true, ..IngestOptions::default() }, "allow_db_generated"),
-    ] {
-        refused(ingest_with(&disk, &db, &["q=3"], &options), Code::NotSupported, what);
-    }
+    let generated = IngestOptions { allow_db_generated_files: true, ..IngestOptions::default() };
+    refused(ingest_with(&disk, &db, &["q=3"], &generated), Code::NotSupported, "allow_db_generated");
     assert_eq!(all(&db), "a=1 b=2 c=2");
     let tables = disk.files(".sst").iter().filter(|path| path.starts_with(DIR)).count();
     assert_eq!(tables, db.live_files().len(), "what was refused left nothing behind");
@@ -256,19 +252,19 @@ fn ingest_both(disk: &Disk, db: &Db) -> Result<()> {
     let other = db.column_family("other").unwrap();
     let options = IngestOptions::default();
     db.ingest_external_files_of(&[
-        IngestFiles {
-            cf: db.default_column_family(),
-            files: vec![write_file(&disk.options(), "d", "a=file k=file")],
-            options: options.clone(),
-        },
-        IngestFiles {
-            cf: &other,
-            files: vec![
+        IngestFiles::new(
+            db.default_column_family(),
+            vec![write_file(&disk.options(), "d", "a=file k=file")],
+            options.clone(),
+        ),
+        IngestFiles::new(
+            &other,
+            vec![
                 write_file(&disk.options(), "o1", "a=file1 k=file1"),
                 write_file(&disk.options(), "o2", "k=file2"),
             ],
             options,
-        },
+        ),
     ])
 }
 
@@ -437,4 +433,155 @@ fn compactions_and_files_do_not_get_in_each_others_way() {
     check(&db);
     drop(db);
     check(&disk.open_with(&options));
+}
+
+/// RocksDB's checksum of a whole file.
+fn checksum_of(bytes: &[u8]) -> Vec<u8> {
+    let context = FileChecksumContext { file_name: Path::new("/file"), requested_function: None };
+    let mut generator = FileChecksumGenCrc32cFactory.create(&context);
+    generator.update(bytes);
+    generator.checksum()
+}
+
+/// The file at `path`, with `checksum` by `function`.
+fn with_checksum<'a>(db: &'a Db, path: &Path, checksum: &[u8], function: &str) -> IngestFiles<'a> {
+    let mut files =
+        IngestFiles::new(db.default_column_family(), vec![path.to_owned()], IngestOptions::default());
+    files.files_checksums.push(checksum.to_vec());
+    files.files_checksum_func_names.push(function.to_owned());
+    files
+}
+
+#[test]
+fn checksums_that_are_handed_in_are_compared_or_believed() {
+    const CRC: &str = "FileChecksumCrc32c";
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.db.set("file_checksum_gen_factory", "FileChecksumGenCrc32cFactory").unwrap();
+    let db = disk.open_with(&options);
+    let path = write_file(&disk.options(), "summed", "a=1 b=2");
+    let right = checksum_of(&disk.fs.read_all(&path).unwrap());
+    let wrong = [1, 2, 3, 4];
+    let ingest = |files: IngestFiles<'_>| db.ingest_external_files_of(&[files]);
+    refused(ingest(with_checksum(&db, &path, &wrong, CRC)), Code::Corruption, "/summed.sst");
+    refused(
+        ingest(with_checksum(&db, &path, &right, "Other")),
+        Code::InvalidArgument,
+        "checksum is by Other",
+    );
+    let mut unnamed = with_checksum(&db, &path, &right, CRC);
+    unnamed.files_checksum_func_names.clear();
+    refused(ingest(unnamed), Code::InvalidArgument, "1 checksums and 0 names");
+    let mut two = with_checksum(&db, &path, &right, CRC);
+    two.files.push(write_file(&disk.options(), "second", "c=3"));
+    refused(ingest(two), Code::InvalidArgument, "2 files with 1 checksums");
+    assert!(all(&db).is_empty() && db.live_files().is_empty());
+    assert!(disk.files(".sst").iter().all(|path| !path.starts_with(DIR)), "nothing is left behind");
+
+    ingest(with_checksum(&db, &path, &right, CRC)).unwrap();
+    assert_eq!(db.live_files()[0].file_checksum, right);
+    db.verify_file_checksums().unwrap();
+    let second = write_file(&disk.options(), "second", "c=3");
+    let believed = |files: IngestFiles<'_>| {
+        let options = IngestOptions { verify_file_checksum: false, ..files.options.clone() };
+        ingest(IngestFiles { options, ..files })
+    };
+    refused(believed(with_checksum(&db, &second, &wrong, "Other")), Code::InvalidArgument, "by Other");
+    believed(with_checksum(&db, &second, &wrong, CRC)).unwrap();
+    let of_second = db.live_files().into_iter().find(|file| file.smallest == b"c").unwrap();
+    assert_eq!(of_second.file_checksum, wrong);
+    refused(db.verify_file_checksums(), Code::Corruption, "01020304");
+    drop(db);
+
+    // Without a function for them they mean nothing.
+    let disk = Disk::new();
+    let db = disk.open();
+    let path = write_file(&disk.options(), "summed", "a=1 b=2");
+    let mut files = with_checksum(&db, &path, &wrong, "Other");
+    files.files_checksum_func_names.clear();
+    db.ingest_external_files_of(&[files]).unwrap();
+    assert!(db.live_files()[0].file_checksum.is_empty());
+}
+
+#[test]
+fn a_damaged_copy_is_told_by_the_checksum_that_was_handed_in() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.db.set("file_checksum_gen_factory", "FileChecksumGenCrc32cFactory").unwrap();
+    let db = disk.open_with(&options);
+    let path = write_file(&disk.options(), "summed", "a=1 b=2");
+    let right = checksum_of(&disk.fs.read_all(&path).unwrap());
+    // In a place that no other check covers: between the properties' names, say, is none; so flip all of them in turn.
+    let good = disk.fs.read_all(&path).unwrap();
+    for at in (0..good.len()).step_by(7) {
+        let mut bytes = good.clone();
+        bytes[at] ^= 1;
+        disk.fs.write_all_synced(&path, &bytes).unwrap();
+        let files = with_checksum(&db, &path, &right, "FileChecksumCrc32c");
+        assert!(db.ingest_external_files_of(&[files]).is_err(), "byte {at}");
+        assert!(all(&db).is_empty());
+    }
+}
+
+#[test]
+fn sequence_numbers_are_written_into_files_that_stay_as_they_were() {
+    for (move_files, link_files) in [(false, false), (true, false), (false, true)] {
+        let disk = Disk::new();
+        let mut options = disk.options();
+        options.db.set("file_checksum_gen_factory", "FileChecksumGenCrc32cFactory").unwrap();
+        let db = disk.open_with(&options);
+        put_synced(&db, "a", "old");
+        let snapshot = db.snapshot();
+        let path = write_file(&disk.options(), "numbered", "a=1 b=2");
+        let before = disk.fs.read_all(&path).unwrap();
+        let ingest = IngestOptions { write_global_seqno: true, move_files, link_files, ..Default::default() };
+        db.ingest_external_files(db.default_column_family(), &[&path], &ingest).unwrap();
+        assert_eq!(all(&db), "a=1 b=2");
+        let at = ReadOptions { snapshot: Some(snapshot), ..ReadOptions::default() };
+        assert_eq!(get_with(&db, &at, db.default_column_family(), "a"), "old");
+        assert_eq!(disk.exists("/numbered.sst"), !move_files);
+        if !move_files {
+            assert_eq!(disk.fs.read_all(&path).unwrap(), before);
+        }
+        let file = db.live_files().into_iter().find(|file| file.largest == b"b").unwrap();
+        let after = disk.fs.read_all(&file.directory.join(format!("{:06}.sst", file.number.0))).unwrap();
+        let changed: Vec<usize> = (0..before.len()).filter(|&at| before[at] != after[at]).collect();
+        assert_eq!((before.len(), changed.len()), (after.len(), 1), "{changed:?}");
+        assert_eq!(u64::from(after[changed[0]]), file.largest_sequence.0);
+        assert_eq!(file.file_checksum, checksum_of(&after));
+        db.verify_checksum().unwrap();
+        db.verify_file_checksums().unwrap();
+        assert!(disk.files(".dbtmp").is_empty());
+        // What has a number is no file to ingest any more.
+        disk.fs.write_all_synced(Path::new("/again.sst"), &after).unwrap();
+        let again = db.ingest_external_files(db.default_column_family(), &["/again.sst"], &ingest);
+        refused(again, Code::InvalidArgument, "a sequence number was written");
+        drop(db);
+        let disk = disk.lose_power();
+        let db = disk.open_with(&options);
+        assert_eq!(all(&db), "a=1 b=2");
+        db.verify_file_checksums().unwrap();
+    }
+}
+
+#[test]
+fn a_failure_while_a_sequence_number_is_written_leaves_nothing_behind() {
+    let (disk, db) = fresh();
+    put_synced(&db, "a", "old");
+    let ingest = IngestOptions { write_global_seqno: true, ..IngestOptions::default() };
+    let path = write_file(&disk.options(), "numbered", "a=1 b=2");
+    db.flush().unwrap();
+    for kind in [OpKind::Create, OpKind::Append, OpKind::Sync, OpKind::Rename] {
+        disk.faults.arm();
+        disk.faults.add(FaultRule::error(FaultError::Io).on(&[kind]).path(".dbtmp"));
+        let failed = db.ingest_external_files(db.default_column_family(), &[&path], &ingest);
+        disk.faults.clear();
+        assert!(failed.is_err(), "{kind:?}");
+        assert_eq!(all(&db), "a=old", "{kind:?}");
+        assert!(disk.files(".dbtmp").is_empty(), "{kind:?}");
+        let tables = disk.files(".sst").iter().filter(|path| path.starts_with(DIR)).count();
+        assert_eq!(tables, db.live_files().len(), "{kind:?}");
+    }
+    db.ingest_external_files(db.default_column_family(), &[&path], &ingest).unwrap();
+    assert_eq!(all(&db), "a=1 b=2");
 }
