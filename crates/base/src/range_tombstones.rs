@@ -381,8 +381,7 @@ mod tests {
                     assert_eq!(found, Some(right(key, at)));
                 }
             }
-            let check = |damaged: &FragmentedTombstones, what: &str| {
-                assert!(!damaged.is_intact(), "{what}");
+            let check_answers = |damaged: &FragmentedTombstones, what: &str| {
                 for key in &keys {
                     let found = damaged.covering_checked(&ORDER, key, SequenceNumber(newest));
                     assert!(
@@ -391,6 +390,18 @@ mod tests {
                     );
                 }
             };
+            let check = |damaged: &FragmentedTombstones, what: &str| {
+                assert!(!damaged.is_intact(), "{what}");
+                check_answers(damaged, what);
+            };
+            // They lead searches, and are no part of an answer.
+            for at in (0..sound.prefixes.len()).step_by(sound.prefixes.len() / 20 + 1) {
+                for bit in 0..64 {
+                    let mut damaged = sound.clone();
+                    damaged.prefixes[at] ^= 1 << bit;
+                    check_answers(&damaged, &format!("prefix {at} bit {bit}"));
+                }
+            }
             for at in (0..sound.bounds.len()).step_by(sound.bounds.len() / 20 + 1) {
                 for bit in 0..sound.bounds[at].len() * 8 {
                     let mut damaged = sound.clone();
