@@ -202,7 +202,7 @@ fn rocksdb_reads_databases_with_plain_and_cuckoo_files_from_outside() {
         options.db.create_if_missing = true;
         let db = ironstone::Db::open(&options, scratch.db()).expect("it opens");
         for number in 0..100 {
-            db.put(format!("key{:05}", number * 2), "below").expect("put");
+            db.put(format!("key{:013}", number * 2), "below").expect("put");
         }
         db.flush().expect("flushed");
         // What nothing lies below of, which RocksDB reads as written at 0, is what it is.
@@ -210,7 +210,7 @@ fn rocksdb_reads_databases_with_plain_and_cuckoo_files_from_outside() {
         let mut writer = ironstone::SstFileWriter::new(&options);
         writer.open(&file).expect("begun");
         for number in 0..100 {
-            writer.put(format!("new{number:05}"), "added").expect("in order");
+            writer.put(format!("new{number:013}"), "added").expect("in order");
         }
         writer.finish().expect("written");
         let moved = ironstone::IngestOptions { move_files: true, ..Default::default() };

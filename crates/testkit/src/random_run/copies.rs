@@ -16,6 +16,7 @@ impl RandomRun {
         self.db().create_checkpoint(&path, &options).map_err(|error| format!("checkpoint: {error}"))?;
         let mut options = self.db_options.clone();
         options.sst_file_manager = None; // It would still be removing files when the directory is to be gone.
+        options.best_efforts_recovery = false; // It would leave the WALs out.
         let copy = Db::open_column_families(&options, &path, self.descriptors())
             .map_err(|error| format!("opening a checkpoint: {error}"))?;
         self.compare_other(&copy).map_err(|failure| format!("checkpoint: {failure}"))?;
