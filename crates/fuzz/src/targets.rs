@@ -17,6 +17,7 @@ mod option_string;
 mod options_file;
 mod sst;
 mod table_parts;
+mod trace;
 mod version_edit;
 mod wal;
 mod write_batch;
@@ -69,6 +70,7 @@ pub const TARGETS: &[Target] = &[
     option_string::TARGET,
     file_name::TARGET,
     backup::TARGET,
+    trace::TARGET,
     open_dir::TARGET,
     operations::TARGET,
     crash::TARGET,
