@@ -1,5 +1,6 @@
 import java.io.ByteArrayOutputStream;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Paths;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -89,7 +90,21 @@ public final class RocksJavaDriver {
 
   static DBOptions dbOptions() {
     Properties pairs = parseMap(arguments.get("db_options"));
-    return pairs.isEmpty() ? new DBOptions() : DBOptions.getDBOptionsFromProps(pairs);
+    DBOptions options = pairs.isEmpty() ? new DBOptions() : DBOptions.getDBOptionsFromProps(pairs);
+    List<DbPath> paths = paths("db_paths");
+    return paths.isEmpty() ? options : options.setDbPaths(paths);
+  }
+
+  /** PATH:BYTES,PATH:BYTES */
+  static List<DbPath> paths(String name) {
+    List<DbPath> paths = new ArrayList<>();
+    for (String path : arguments.get(name).split(",")) {
+      int colon = path.lastIndexOf(':');
+      if (colon > 0) {
+        paths.add(new DbPath(Paths.get(path.substring(0, colon)), Long.parseLong(path.substring(colon + 1))));
+      }
+    }
+    return paths;
   }
 
   static ColumnFamilyOptions cfOptions() {
@@ -102,6 +117,8 @@ public final class RocksJavaDriver {
     if ("rocksdb.ReverseBytewiseComparator".equals(comparator)) {
       options.setComparator(BuiltinComparator.REVERSE_BYTEWISE_COMPARATOR);
     }
+    List<DbPath> paths = paths("cf_paths");
+    if (!paths.isEmpty()) options.setCfPaths(paths);
     return options;
   }
 
@@ -242,7 +259,7 @@ public final class RocksJavaDriver {
   }
 
   public static void main(String[] args) {
-    for (String preset : new String[] {"after=none", "extra=none", "db_options=", "cf_options=", "seed=0", "cfs=1",
+    for (String preset : new String[] {"after=none", "extra=none", "db_options=", "cf_options=", "db_paths=", "cf_paths=", "seed=0", "cfs=1",
              "keys=100", "rounds=0..0", "exit=clean", "read_only=0", "forward_only=0"}) {
       arguments.put(preset.substring(0, preset.indexOf('=')), preset.substring(preset.indexOf('=') + 1));
     }

@@ -18,6 +18,21 @@ struct db {
   rocksdb_column_family_handle_t *handles[MAX_CFS];
 };
 
+/* PATH:BYTES,PATH:BYTES */
+static void set_paths(const struct arguments *a, rocksdb_options_t *options) {
+  if (*a->cf_paths) cannot("cf_paths");
+  const rocksdb_dbpath_t *paths[4];
+  size_t count = 0;
+  char *text = strdup(a->db_paths);
+  for (char *path = strtok(text, ","); path; path = strtok(0, ",")) {
+    char *size = strrchr(path, ':');
+    if (!size || count == 4) fail("db_paths", a->db_paths);
+    *size++ = 0;
+    paths[count++] = rocksdb_dbpath_create(path, strtoull(size, 0, 10));
+  }
+  if (count) rocksdb_options_set_db_paths(options, paths, count);
+}
+
 static rocksdb_options_t *parse_options(const struct arguments *a) {
   rocksdb_options_t *base = rocksdb_options_create(), *options = rocksdb_options_create();
   rocksdb_options_set_create_if_missing(base, !strcmp(a->command, "write"));
@@ -26,6 +41,7 @@ static rocksdb_options_t *parse_options(const struct arguments *a) {
   snprintf(text, sizeof text, "%s;%s", a->db_options, a->cf_options);
   rocksdb_get_options_from_string(base, text[0] == ';' ? text + 1 : text, options, &error);
   check("options");
+  set_paths(a, options);
   return options;
 }
 

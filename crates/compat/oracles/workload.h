@@ -13,7 +13,7 @@ static uint64_t mix(uint64_t x) {
 }
 
 struct arguments {
-  const char *command, *dir, *after, *extra, *db_options, *cf_options;
+  const char *command, *dir, *after, *extra, *db_options, *cf_options, *db_paths, *cf_paths;
   uint64_t seed, cfs, keys, first_round, end_round;
   int abrupt, read_only, forward_only;
 };
@@ -29,7 +29,8 @@ static void fail(const char *what, const char *error) {
 }
 
 static struct arguments parse_arguments(int argc, char **argv) {
-  struct arguments a = {.after = "none", .extra = "none", .db_options = "", .cf_options = "", .cfs = 1, .keys = 100};
+  struct arguments a = {.after = "none", .extra = "none", .db_options = "", .cf_options = "", .db_paths = "",
+                        .cf_paths = "", .cfs = 1, .keys = 100};
   if (argc < 2) fail("usage", "driver write|dump|hold dir=PATH [name=value ...]");
   a.command = argv[1];
   for (int i = 2; i < argc; i++) {
@@ -42,6 +43,8 @@ static struct arguments parse_arguments(int argc, char **argv) {
     else if (!strcmp(name, "extra")) a.extra = value;
     else if (!strcmp(name, "db_options")) a.db_options = value;
     else if (!strcmp(name, "cf_options")) a.cf_options = value;
+    else if (!strcmp(name, "db_paths")) a.db_paths = value;
+    else if (!strcmp(name, "cf_paths")) a.cf_paths = value;
     else if (!strcmp(name, "seed")) a.seed = strtoull(value, 0, 10);
     else if (!strcmp(name, "cfs")) a.cfs = strtoull(value, 0, 10);
     else if (!strcmp(name, "keys")) a.keys = strtoull(value, 0, 10);

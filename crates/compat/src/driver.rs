@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! DRIVER write dir=PATH seed=N cfs=N keys=N rounds=A..B after=ACTIONS exit=clean|abrupt
-//!              extra=FEATURE db_options=TEXT cf_options=TEXT
-//! DRIVER dump  dir=PATH seed=N keys=N read_only=0|1 forward_only=0|1 db_options=TEXT cf_options=TEXT
+//!              extra=FEATURE db_options=TEXT cf_options=TEXT db_paths=PATHS cf_paths=PATHS
+//! DRIVER dump  dir=PATH seed=N keys=N read_only=0|1 forward_only=0|1 and those of `write` that end in options and paths
 //! DRIVER hold  dir=PATH
 //! DRIVER options dir=PATH
 //! ```
@@ -16,7 +16,7 @@
 //! `hold` opens the database, prints `held`, and closes it when its input ends. `options` (RocksDB 11.8 only)
 //! prints what the newest OPTIONS file says. All print `ok` at the end,
 //! or a line `error: ..` to standard error and exit with 2, or with 3 for options that the driver cannot
-//! set. The options are RocksDB's option strings.
+//! set. The options are RocksDB's option strings; PATHS, which these cannot say, are `PATH:BYTES,PATH:BYTES`.
 
 use std::env;
 use std::io::{BufRead, BufReader, Read};
@@ -71,7 +71,7 @@ pub struct Writes<'a> {
     pub options: Options<'a>,
 }
 
-/// Option strings in RocksDB's form.
+/// Option strings in RocksDB's form. `paths=PATH:BYTES,PATH:BYTES` in front, up to the first semicolon, are db_paths and cf_paths.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options<'a> {
     /// Of the database.
@@ -215,7 +215,16 @@ impl Driver {
     fn command(self, name: &str, dir: &Path, options: Options<'_>) -> Result<Command, Failure> {
         let mut command = Command::new(self.program()?);
         command.arg(name).arg(format!("dir={}", dir.display()));
-        command.args([format!("db_options={}", options.db), format!("cf_options={}", options.cf)]);
+        for (of, text) in [("db", options.db), ("cf", options.cf)] {
+            let (paths, rest) = match text.strip_prefix("paths=") {
+                Some(text) => text.split_once(';').unwrap_or((text, "")),
+                None => ("", text),
+            };
+            command.arg(format!("{of}_options={rest}"));
+            if !paths.is_empty() {
+                command.arg(format!("{of}_paths={paths}"));
+            }
+        }
         Ok(command)
     }
 

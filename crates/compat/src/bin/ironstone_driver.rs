@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use ironstone::{
-    ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db, DbOptions, Error,
-    FlushOptions, ReadOptions, Result, WriteBatch, WriteOptions,
+    ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db, DbOptions, DbPath,
+    Error, FlushOptions, ReadOptions, Result, WriteBatch, WriteOptions,
 };
 use ironstone_compat::workload::{Digest, Operation, Workload, cf_name};
 
@@ -74,6 +74,16 @@ impl Arguments {
         self.texts.get(name).map_or("", String::as_str)
     }
 
+    fn paths(&self, name: &str) -> Result<Vec<DbPath>> {
+        let parse = |text: &str| {
+            let (path, size) = text.rsplit_once(':')?;
+            Some(DbPath::new(path, size.parse().ok()?))
+        };
+        let texts = self.text(name).split(',').filter(|text| !text.is_empty());
+        let wrong = |text: &str| Error::invalid_argument(format!("{name}: {text}"));
+        texts.map(|text| parse(text).ok_or_else(|| wrong(text))).collect()
+    }
+
     fn open(&self) -> Result<Db> {
         let create = self.command == "write";
         let path = PathBuf::from(self.text("dir"));
@@ -83,7 +93,9 @@ impl Arguments {
         options.strict_wal_recovery = db_options == self.text("db_options");
         options.create_if_missing = create;
         options.create_missing_column_families = create;
-        let cf_options = ColumnFamilyOptions::from_string(self.text("cf_options"))?;
+        let mut cf_options = ColumnFamilyOptions::from_string(self.text("cf_options"))?;
+        options.db_paths = self.paths("db_paths")?;
+        cf_options.cf_paths = self.paths("cf_paths")?;
 
         let mut names: BTreeSet<String> = match Db::list_column_families(&options, &path) {
             Ok(names) => names.into_iter().collect(),

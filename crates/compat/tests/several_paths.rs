@@ -1,0 +1,97 @@
+//! Tables in several directories (`db_paths`, `cf_paths`): RocksDB and Ironstone write one database in turn.
+
+use ironstone_compat::directory::{Scratch, files};
+use ironstone_compat::driver::{Driver, Options, Writes, ran};
+use ironstone_compat::workload::Workload;
+use std::path::{Path, PathBuf};
+
+const IRONSTONE: Driver = Driver::Ironstone(env!("CARGO_BIN_EXE_ironstone_driver"));
+const WORKLOAD: Workload = Workload { seed: 83, cfs: 2, keys: 400 };
+/// Levels of 16 KiB, 160 KiB and so on.
+const LEVELS: &str = "compression=kNoCompression;write_buffer_size=65536;target_file_size_base=8192;\
+    max_bytes_for_level_base=16384;level0_file_num_compaction_trigger=2;\
+    level_compaction_dynamic_level_bytes=false;block_based_table_factory={format_version=5}";
+
+struct Paths {
+    dirs: Vec<PathBuf>,
+    text: String,
+}
+
+impl Paths {
+    /// For so many bytes each; the last takes the rest.
+    fn new(scratch: &Scratch, name: &str) -> Self {
+        let parent = scratch.db().parent().expect("below a temporary directory").to_owned();
+        let sizes = [30_000, 200_000, 0];
+        let dirs: Vec<PathBuf> = (0..3).map(|at| parent.join(format!("{name}{at}"))).collect();
+        let texts = dirs.iter().zip(sizes).map(|(dir, size)| format!("{}:{size}", dir.display()));
+        Self { text: format!("paths={};", texts.collect::<Vec<_>>().join(",")), dirs }
+    }
+    /// Which of them have tables.
+    fn used(&self) -> Vec<bool> {
+        self.dirs.iter().map(|dir| dir.is_dir() && !files(dir, "", ".sst").is_empty()).collect()
+    }
+}
+
+fn no_tables_in(dir: &Path) {
+    assert_eq!(files(dir, "", ".sst"), Vec::<PathBuf>::new());
+}
+
+fn in_turn(writers: [Driver; 2], of_family: bool) {
+    let scratch = Scratch::new();
+    let paths = Paths::new(&scratch, if of_family { "cf" } else { "db" });
+    let cf = if of_family { format!("{}{LEVELS}", paths.text) } else { LEVELS.to_owned() };
+    let options = Options { db: if of_family { "" } else { &paths.text }, cf: &cf };
+    for turn in 0..6_u64 {
+        let rounds = turn * 3..turn * 3 + 3;
+        let writes = Writes {
+            workload: WORKLOAD,
+            rounds: rounds.clone(),
+            after: "flush,compact,none",
+            abrupt: turn % 2 == 0,
+            options,
+        };
+        let writer = writers[turn as usize % 2];
+        let Some(()) = ran(writer.write(&scratch.db(), &writes)) else { return };
+        // The other one first: it recovers what the writer left.
+        let expected = WORKLOAD.expected(0..rounds.end);
+        for reader in [writers[(turn as usize + 1) % 2], writer] {
+            let found = ran(reader.dump(&scratch.db(), WORKLOAD, options)).expect("it ran a moment ago");
+            assert_eq!(found, expected, "turn {turn}: {} after {}", reader.name(), writer.name());
+        }
+        no_tables_in(&scratch.db());
+        let used = paths.used();
+        assert!(used.iter().filter(|used| **used).count() >= 2, "turn {turn}: {used:?}");
+    }
+}
+
+#[test]
+fn a_database_over_several_directories_is_written_in_turn() {
+    for theirs in [Driver::RocksDb7, Driver::RocksDb11] {
+        in_turn([theirs, IRONSTONE], false);
+        in_turn([IRONSTONE, theirs], false);
+    }
+}
+
+#[test]
+fn column_families_over_several_directories_are_written_in_turn() {
+    in_turn([Driver::RocksDb11, IRONSTONE], true);
+    in_turn([IRONSTONE, Driver::RocksDb11], true);
+}
+
+/// Who does not say where the tables are does not find them, and harms nothing.
+#[test]
+fn without_the_paths_tables_are_missing_and_stay() {
+    let scratch = Scratch::new();
+    let paths = Paths::new(&scratch, "db");
+    let options = Options { db: &paths.text, cf: LEVELS };
+    let writes = Writes { workload: WORKLOAD, rounds: 0..3, after: "compact", abrupt: false, options };
+    for writer in [Driver::RocksDb7, IRONSTONE] {
+        let Some(()) = ran(writer.write(&scratch.db(), &writes)) else { return };
+        let plain = Options { db: "", cf: LEVELS };
+        assert!(IRONSTONE.dump(&scratch.db(), WORKLOAD, plain).is_err());
+        let found = ran(writer.dump(&scratch.db(), WORKLOAD, options)).expect("it ran a moment ago");
+        assert_eq!(found, WORKLOAD.expected(0..3));
+        std::fs::remove_dir_all(scratch.db()).unwrap();
+        paths.dirs.iter().filter(|dir| dir.exists()).for_each(|dir| std::fs::remove_dir_all(dir).unwrap());
+    }
+}
