@@ -28,6 +28,7 @@
 mod admin;
 mod background;
 mod backup;
+pub mod cassandra;
 mod checkpoint;
 mod column_family;
 mod column_family_import;

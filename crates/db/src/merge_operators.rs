@@ -9,6 +9,7 @@
 //! | `MaxOperator` | `max` | the largest, bytewise |
 //! | `BytesXOR` | `bytesxor` | exclusive or, as long as the longest |
 //! | `MergeSortOperator` | `sortlist` | ascending decimal integers with `,` between them |
+//! | `CassandraValueMergeOperator` | - | rows of Cassandra ([`cassandra`](crate::cassandra)) |
 //! | `AggMergeOperator.v1` | - | by functions of yours, which operands name ([`aggregate`]) |
 //!
 //! ```

@@ -2,6 +2,7 @@
 
 use super::spec::OptionStruct;
 use super::text::{self, OptionError};
+use crate::cassandra;
 use crate::info_log::InfoLogLevel;
 use crate::listener::EventListener;
 use crate::merge_operators;
@@ -485,6 +486,9 @@ impl OptionValue for Option<Arc<dyn MergeOperator>> {
         }
         let (id, parameters) = text::object(text)?;
         let id = text::unescape(&id);
+        if id == cassandra::MERGE_OPERATOR {
+            return cassandra::parsed(&parameters).map(Some).map_err(OptionError::from);
+        }
         let found = match parameters.iter().find(|(name, _)| name == "delimiter") {
             Some((_, delimiter)) => merge_operators::with_delimiter(&id, delimiter.as_bytes()),
             None => merge_operators::builtin(&id),
