@@ -78,7 +78,8 @@ fn what_no_wal_holds_is_at_one_point_in_all_column_families_whenever_the_power_g
         let Ok(db) = disk.open_families(&options, &NAMES[1..]) else { return 0 };
         let mut flushed = 0;
         for number in 1..=40 {
-            if put_everywhere(&db, number).is_err() {
+            // Waits, or how many flushes come by themselves would be a matter of time.
+            if put_everywhere(&db, number).is_err() || db.wait_for_compact().is_err() {
                 break;
             }
             if number % 15 == 0 && flush_all(&db, FlushOptions::default()).is_ok() {
