@@ -8,6 +8,7 @@ use crate::entry::{Entry, EntryKey, is_ordered};
 use crate::radix_tree::Walk;
 use crate::table::{MemTable, Order, out_of_order};
 use crate::vector::Sorted;
+use ironstone_base::perf::{self, PerfMetric};
 use ironstone_base::prefix_seek::Direction;
 use ironstone_base::{InternalKey, PrefixSeek, Result};
 use ironstone_iter::InternalIterator;
@@ -231,6 +232,7 @@ impl InternalIterator for MemTableIter {
         self.arrived()
     }
     fn seek(&mut self, target: InternalKey<'_>) -> Result<bool> {
+        perf::count(PerfMetric::SeekOnMemtableCount, 1);
         if self.is_ruled_out(target, Direction::Forward)? {
             return Ok(false);
         }
@@ -239,6 +241,7 @@ impl InternalIterator for MemTableIter {
         self.arrived()
     }
     fn seek_for_prev(&mut self, target: InternalKey<'_>) -> Result<bool> {
+        perf::count(PerfMetric::SeekOnMemtableCount, 1);
         if self.is_ruled_out(target, Direction::Backward)? {
             return Ok(false);
         }
@@ -248,11 +251,13 @@ impl InternalIterator for MemTableIter {
     }
     #[inline]
     fn next(&mut self) -> Result<bool> {
+        perf::count(PerfMetric::NextOnMemtableCount, 1);
         let before = self.cursor.entry;
         self.cursor.next();
         self.arrived_from(before, Direction::Forward)
     }
     fn prev(&mut self) -> Result<bool> {
+        perf::count(PerfMetric::PrevOnMemtableCount, 1);
         let before = self.cursor.entry;
         self.cursor.prev();
         self.arrived_from(before, Direction::Backward)

@@ -4,8 +4,8 @@ use crate::disk::Disk;
 use ironstone::perf::{self, LevelMetric, PerfLevel, PerfMetric};
 use ironstone::statistics::{StatsLevel, Ticker};
 use ironstone::{
-    CompactRangeOptions, Db, FilterPolicy, IndexType, Options, ReadOptions, Statistics, WriteOptions,
-    merge_operators, slice_transform,
+    CompactRangeOptions, Db, DbIterator, FilterPolicy, IndexType, MemTableKind, Options, ReadOptions,
+    Statistics, WriteOptions, merge_operators, slice_transform,
 };
 use std::sync::Arc;
 
@@ -106,6 +106,39 @@ fn iterators_count_what_they_pass_over() {
         assert!(iter.prev().unwrap());
     };
     assert_eq!(counted(moves, back), [1, 1]);
+}
+
+#[test]
+fn steps_in_memtables_are_counted() {
+    use PerfMetric::*;
+    for kind in [MemTableKind::RadixTree, MemTableKind::SkipList, MemTableKind::Vector] {
+        let disk = Disk::new();
+        let mut options = options(&disk);
+        options.cf.memtable_factory = kind;
+        let db = disk.open_with(&options);
+        for key in ["a", "b", "c", "d"] {
+            db.put(key, b"v").unwrap();
+        }
+        let moves = [SeekOnMemtableCount, NextOnMemtableCount, PrevOnMemtableCount];
+        let mut iter = db.iter().unwrap();
+        let mut at = |act: &mut dyn FnMut(&mut DbIterator)| counted(moves, || act(&mut iter));
+        assert_eq!(at(&mut |iter| assert!(iter.seek("b").unwrap())), [1, 0, 0], "{kind:?}");
+        assert_eq!(at(&mut |iter| assert!(iter.next().unwrap())), [0, 1, 0]);
+        assert_eq!(at(&mut |iter| assert!(!iter.seek("x").unwrap())), [1, 0, 0]);
+        let [seeks, nexts, prevs] = at(&mut |iter| assert!(iter.seek_for_prev("c").unwrap()));
+        assert!(seeks == 1 && nexts == 0 && prevs <= 1, "{seeks} {nexts} {prevs}");
+        assert!(at(&mut |iter| assert!(iter.prev().unwrap()))[2] >= 1);
+        perf::set_level(PerfLevel::Disable);
+        assert_eq!(at(&mut |iter| assert!(iter.seek("a").unwrap() && iter.next().unwrap())), [0; 3]);
+        perf::set_level(PerfLevel::default());
+        // Once its entries are in a table, none is walked in memory.
+        db.flush().unwrap();
+        let walk = || {
+            let mut iter = db.iter().unwrap();
+            assert!(iter.seek("a").unwrap() && iter.next().unwrap());
+        };
+        assert_eq!(counted(moves, walk)[1..], [0, 0]);
+    }
 }
 
 #[test]
