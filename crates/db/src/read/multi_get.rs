@@ -12,7 +12,8 @@ use ironstone_base::sync::Arc;
 use ironstone_base::{Error, InternalKeyBuf, Result, SequenceNumber};
 use ironstone_sst::block_trace;
 use ironstone_sst::{
-    KeyHash, MissingBlock, PendingGet, PointTarget, ReadContext, ReadTier, TableReader, read_blocks,
+    KeyHash, MissingBlock, PendingGet, PointTarget, ReadContext, ReadTier, TableEntry, TableReader,
+    read_blocks,
 };
 use ironstone_vfs::Clock;
 use std::borrow::Cow;
@@ -332,15 +333,10 @@ impl SuperVersion {
             for (&at, get) in keys.iter().zip(&mut gets) {
                 let target = get.target();
                 let covered = reader.covering(target.user_key(), target.sequence());
-                let place = if is_traced { reader.place_of_get(&get) } else { None };
-                let waiting = if is_traced { block_trace::waiting() } else { 0 };
-                let entry = reader.finish_get(context, get);
-                if is_traced
-                    && let Ok(entry) = &entry
-                    && (place.is_some() || block_trace::waiting() > waiting)
-                {
-                    block_trace::note_answer(place, target, entry.as_ref());
-                }
+                let entry = match is_traced {
+                    false => reader.finish_get(context, get),
+                    true => finish_traced(reader, context, get),
+                };
                 if let Some(rows) = rows
                     && let Ok(Some(entry)) = &entry
                 {
@@ -375,6 +371,23 @@ impl SuperVersion {
             }
         }
     }
+}
+
+/// The last step of `get`, which tells a trace of the block cache what was there.
+#[cold]
+#[inline(never)]
+fn finish_traced(
+    reader: &TableReader,
+    context: &ReadContext,
+    get: PendingGet<'_>,
+) -> Result<Option<TableEntry>> {
+    let (target, place, waiting) = (get.target(), reader.place_of_get(&get), block_trace::waiting());
+    let entry = reader.finish_get(context, get)?;
+    // Without a place the read may have come by a block only now, or by none.
+    if place.is_some() || block_trace::waiting() > waiting {
+        block_trace::note_answer(place, target, entry.as_ref());
+    }
+    Ok(entry)
 }
 
 /// Brings the blocks that the cache does not have, those of all tables together.
