@@ -16,15 +16,17 @@ const USAGE: &str = "\
 usage: cargo xtask peers [options]
 
   --engines NAME,...     default all: ironstone,rocksdb,lmdb,leveldb,redb,fjall,wiredtiger,berkeleydb
-  --works NAME,...       these rows, and those whose database they need; matrix and limited are all of theirs
-  --pairs COUNT          how often each engine runs, default 3; the matrix runs once
+  --works NAME,...       these rows, and those whose database they need; matrix, coldmatrix and limited
+                         are all of theirs
+  --pairs COUNT          how often each engine runs, default 3; the matrices run once
   --records COUNT        records of 16 + 100 bytes of the cached rows, default 1000000
   --seconds SECONDS      how long works last that have no end of their own, default 3
   --matrix-mb COUNT      size of the databases of the matrix, default 200
-  --matrix-seconds SECONDS  how long a cell of the matrix lasts, default 1
-  --limit-mib COUNT      memory of the limited rows, page cache included, default 256; the database is five times that
+  --matrix-seconds SECONDS  how long a cell of the matrices lasts, default 1
+  --limit-mib COUNT      memory of the limited rows and the coldmatrix, page cache included, default 256; the database is five times that
   --dir DIR              where databases go, default a directory for temporary files
   --driver PATH          a driver that is built
+  --also ARGUMENTS       more arguments for the driver, with spaces between
   --most-seconds SECONDS  a run that takes longer is ended and left out, default 300
   --set NAME             a page and records of their own, docs/benchmarks/peers-NAME
   --page                 only make the page from the records that there are
@@ -37,6 +39,7 @@ struct Plan {
     amounts: Amounts,
     dir: PathBuf,
     driver: Option<PathBuf>,
+    also: Vec<String>,
     most_seconds: u64,
     set: Set,
     page_only: bool,
@@ -53,7 +56,10 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
 
 fn measure(plan: &Plan) -> Result<(), String> {
     let all = row::groups(&plan.amounts);
-    let groups: Vec<_> = all.into_iter().filter_map(|group| group.up_to(&plan.works)).collect();
+    let mut groups: Vec<_> = all.into_iter().filter_map(|group| group.up_to(&plan.works)).collect();
+    for row in groups.iter_mut().flat_map(|group| &mut group.rows) {
+        row.arguments.extend_from_slice(&plan.also);
+    }
     if groups.is_empty() {
         return Err(format!("there is no row {}", plan.works.join(" or ")));
     }
@@ -97,6 +103,7 @@ impl Plan {
             },
             dir: std::env::temp_dir().join("ironstone-xtask-peers"),
             driver: None,
+            also: Vec::new(),
             most_seconds: 300,
             set: Set::new(None),
             page_only: false,
@@ -124,6 +131,7 @@ impl Plan {
                 "--dir" => plan.dir = value.into(),
                 "--most-seconds" => plan.most_seconds = number()?,
                 "--set" => plan.set = Set::new(Some(value)),
+                "--also" => plan.also = value.split_whitespace().map(str::to_owned).collect(),
                 "--driver" => plan.driver = Some(value.into()),
                 _ => return Err(USAGE.to_owned()),
             }

@@ -75,6 +75,7 @@ int open(const char* path, const peer_setup* setup, void** db, char* error) {
   if (setup->bloom_bits > 0) table.filter_policy.reset(NewBloomFilterPolicy(setup->bloom_bits));
   table.data_block_index_type = BlockBasedTableOptions::kDataBlockBinaryAndHash;
   table.format_version = 7;
+  table.block_align = setup->page_aligned;
 
   Options options;
   options.create_if_missing = true;

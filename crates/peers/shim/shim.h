@@ -14,7 +14,7 @@ struct peer_setup {
   /* `shared_bytes`: what all databases of the process share, cache and memtables together, instead of the two before; or 0. */
   uint64_t cache_bytes, memory_bytes, shared_bytes, table_bytes, most_bytes;
   uint32_t bloom_bits, background_jobs, prefix_bytes;
-  uint8_t lz4, sync, automatic_compaction, counters, open_later;
+  uint8_t lz4, sync, automatic_compaction, counters, open_later, page_aligned;
 };
 
 struct peer_bytes {

@@ -67,6 +67,8 @@ pub struct Setup {
     pub counters: bool,
     /// Tables are opened in the background, after the database.
     pub open_later: bool,
+    /// Blocks do not cross pages.
+    pub page_aligned: bool,
     /// Scans from a key end with its first so many bytes, and filters know those; 0: keys have no prefixes.
     pub prefix_bytes: usize,
     /// Bytes of keys and values of the records, once each.
@@ -89,6 +91,7 @@ impl Default for Setup {
             table_bytes: None,
             counters: false,
             open_later: false,
+            page_aligned: false,
             prefix_bytes: 0,
             data_bytes: 0,
             most_bytes: 8 << 30,

@@ -1,7 +1,7 @@
 //! Keeps the records, and makes docs/benchmarks/peers.md and its charts from them.
 
 use super::chart::{self, Line};
-use super::row::{Group, Part, READERS, Row, VALUE_BYTES, matrix_name};
+use super::row::{COLD_MATRIX, Group, MATRIX, Part, READERS, Row, VALUE_BYTES, matrix_name};
 use super::runner::ENGINES;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -241,18 +241,19 @@ fn summary(rows: &[(&Row, Value)], path: &str) -> String {
     text
 }
 
-/// Rates of readers and the writer over the number of readers, one value size a line.
-fn matrix(set: &Set) -> Result<String, String> {
+/// Rates of readers and the writer over the number of readers, one value size a line, of the rows whose names begin with
+/// `matrix`.
+fn matrix_tables(set: &Set, matrix: &str) -> Result<String, String> {
     let mut text = String::new();
     for value_bytes in VALUE_BYTES {
         let mut lines: Vec<[Line; 2]> = Vec::new();
         let mut files = Vec::new();
         for readers in READERS {
-            if let Some(file) = read(&set.file_of(&matrix_name(value_bytes, Some(readers))))? {
+            if let Some(file) = read(&set.file_of(&matrix_name(matrix, value_bytes, Some(readers))))? {
                 files.push((readers, file));
             }
         }
-        let Some(load) = read(&set.file_of(&matrix_name(value_bytes, None)))? else { continue };
+        let Some(load) = read(&set.file_of(&matrix_name(matrix, value_bytes, None)))? else { continue };
         if files.is_empty() {
             continue;
         }
@@ -291,7 +292,7 @@ fn matrix(set: &Set) -> Result<String, String> {
         }
         for (index, what) in ["reads", "writes"].iter().enumerate() {
             let lines: Vec<&Line> = lines.iter().map(|pair| &pair[index]).collect();
-            let name = format!("matrix-{value_bytes}-{what}.svg");
+            let name = format!("{matrix}-{value_bytes}-{what}.svg");
             let title = format!("{what} per second, values of {value_bytes} bytes, one writer");
             chart::over_readers(&set.directory().join(&name), &title, &lines)?;
             writeln!(text, "\n![{title}]({}/{name})", set.name).expect("a string takes all");
@@ -359,7 +360,7 @@ fn machines(files: &[&Value]) -> String {
 /// Makes the page and the charts from all records that there are.
 pub fn write(set: &Set, groups: &[Group]) -> Result<(), String> {
     let mut parts: Vec<(Part, Vec<(&Row, Value)>)> =
-        [Part::Cached, Part::Matrix, Part::Limited].map(|part| (part, Vec::new())).into();
+        [Part::Cached, Part::Matrix, Part::Limited, Part::ColdMatrix].map(|part| (part, Vec::new())).into();
     for group in groups {
         for row in &group.rows {
             if let Some(file) = read(&set.file_of(&row.name))? {
@@ -387,11 +388,16 @@ pub fn write(set: &Set, groups: &[Group]) -> Result<(), String> {
             Part::Matrix => {
                 text += "## Readers beside a writer\n\nRandom reads by 1 to 64 threads while one more overwrites random records, unsynced, after a load in\n\
                          batches of 1000, for six sizes of values.\n\n";
-                text += &matrix(set)?;
+                text += &matrix_tables(set, MATRIX)?;
             }
             Part::Limited => {
                 text += "## Five times the memory\n\nA control group bounds the memory of each process, page cache included.\n\n";
                 rows.iter().for_each(|(row, file)| text += &table(row, file));
+            }
+            Part::ColdMatrix => {
+                text += "## Readers beside a writer, five times the memory\n\nAs above, but a control group bounds the memory of each process, page cache included, to a fifth of the\n\
+                         database. An engine whose load took too long is missing.\n\n";
+                text += &matrix_tables(set, COLD_MATRIX)?;
             }
         }
     }

@@ -33,6 +33,8 @@ pub enum Part {
     Matrix,
     /// The database is larger than the memory.
     Limited,
+    /// Readers beside a writer, by value size, of a database larger than the memory.
+    ColdMatrix,
 }
 
 /// How much is done.
@@ -60,11 +62,16 @@ pub const READERS: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
 const TIMES_MEMORY: u64 = 5;
 const RECORD_BYTES: u64 = 116;
 
-/// The name of the matrix row that loads, and of that with `readers`.
-pub fn matrix_name(value_bytes: u64, readers: Option<u64>) -> String {
+/// What the names of the rows of the two matrices begin with.
+pub const MATRIX: &str = "matrix";
+/// That of the databases larger than the memory.
+pub const COLD_MATRIX: &str = "coldmatrix";
+
+/// The name of the row of `matrix` that loads, and of that with `readers`.
+pub fn matrix_name(matrix: &str, value_bytes: u64, readers: Option<u64>) -> String {
     match readers {
-        None => format!("matrix-{value_bytes}-load"),
-        Some(readers) => format!("matrix-{value_bytes}-readers-{readers}"),
+        None => format!("{matrix}-{value_bytes}-load"),
+        Some(readers) => format!("{matrix}-{value_bytes}-readers-{readers}"),
     }
 }
 
@@ -100,6 +107,11 @@ pub fn groups(amounts: &Amounts) -> Vec<Group> {
             ("overwrite", "overwrite random records", "--work overwrite"),
         ]),
         cached(&[("fillseq", "fill in key order", "--work fillseq")]),
+        cached(&[(
+            "fillrandom-20m",
+            "fill in random order, 20 million records",
+            "--work fillrandom --records 20000000",
+        )]),
         cached(&[
             ("prefix-fill", "fill, prefixes of 9 bytes in filters", "--work fillrandom --prefix-bytes 9"),
             ("prefixscan", "seek to a prefix, read to its end", "--work prefixscan --prefix-bytes 9"),
@@ -157,6 +169,7 @@ pub fn groups(amounts: &Amounts) -> Vec<Group> {
     ];
     groups.extend(VALUE_BYTES.map(|value_bytes| matrix(amounts, value_bytes)));
     groups.push(limited(amounts));
+    groups.extend(VALUE_BYTES.map(|value_bytes| cold_matrix(amounts, value_bytes)));
     groups
 }
 
@@ -169,26 +182,49 @@ fn row(name: &str, title: &str, arguments: &str, records: u64, seconds: f64) -> 
 
 fn matrix(amounts: &Amounts, value_bytes: u64) -> Group {
     let records = (amounts.matrix_mb * 1_000_000 / (16 + value_bytes)).max(1);
+    Group {
+        part: Part::Matrix,
+        rows: matrix_rows(MATRIX, records, value_bytes, amounts, ""),
+        pairs: 1,
+        limit_mib: None,
+    }
+}
+
+fn cold_matrix(amounts: &Amounts, value_bytes: u64) -> Group {
+    let records = (amounts.limit_mib * TIMES_MEMORY * (1 << 20) / (16 + value_bytes)).max(1);
+    let limits = format!("{} --cold", limited_memory(amounts));
+    Group {
+        part: Part::ColdMatrix,
+        rows: matrix_rows(COLD_MATRIX, records, value_bytes, amounts, &limits),
+        pairs: 1,
+        limit_mib: Some(amounts.limit_mib),
+    }
+}
+
+fn matrix_rows(matrix: &str, records: u64, value_bytes: u64, amounts: &Amounts, limits: &str) -> Vec<Row> {
     let make = |readers: Option<u64>| {
         let work = match readers {
             None => "--work fillrandom --batch 1000".to_owned(),
             Some(readers) => format!("--work readwhilewriting --threads {readers}"),
         };
-        let arguments = format!("{work} --value-bytes {value_bytes}");
+        let arguments = format!("{work} --value-bytes {value_bytes} {limits}");
         let title = match readers {
             None => format!("load of values of {value_bytes} bytes"),
             Some(readers) => format!("values of {value_bytes} bytes, {readers} readers, 1 writer"),
         };
-        row(&matrix_name(value_bytes, readers), &title, &arguments, records, amounts.matrix_seconds)
+        row(&matrix_name(matrix, value_bytes, readers), &title, &arguments, records, amounts.matrix_seconds)
     };
-    let rows = std::iter::once(None).chain(READERS.map(Some)).map(make).collect();
-    Group { part: Part::Matrix, rows, pairs: 1, limit_mib: None }
+    std::iter::once(None).chain(READERS.map(Some)).map(make).collect()
+}
+
+/// A part of the memory is the engine's cache, most of the rest the kernel's.
+fn limited_memory(amounts: &Amounts) -> String {
+    format!("--cache-mib {0} --memory-mib {0}", amounts.limit_mib / 4)
 }
 
 fn limited(amounts: &Amounts) -> Group {
     let records = amounts.limit_mib * TIMES_MEMORY * (1 << 20) / RECORD_BYTES;
-    // A part of the memory is the engine's cache, most of the rest the kernel's.
-    let common = format!("--cache-mib {} --memory-mib {}", amounts.limit_mib / 4, amounts.limit_mib / 4);
+    let common = limited_memory(amounts);
     let make = |name: &str, title: &str, work: &str| {
         row(name, title, &format!("{work} {common}"), records, amounts.seconds)
     };

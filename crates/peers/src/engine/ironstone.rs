@@ -21,7 +21,7 @@ pub const KIND: Kind = Kind {
         ("memory", "two memtables (radix tree) of half of it"),
         (
             "tables",
-            "format 6, blocks of 4 KiB with hash index, full Bloom filters, filters and indexes outside the cache",
+            "format 7, blocks of 4 KiB with hash index, full Bloom filters, filters and indexes outside the cache",
         ),
         ("other", "`bytes_per_sync` 1 MiB, dynamic level sizes"),
         ("unsynced write", "logged, handed to the operating system"),
@@ -80,6 +80,7 @@ fn open(path: &Path, setup: &Setup) -> Result<Box<dyn Engine>> {
     table.filter_policy = (setup.bloom_bits > 0).then(|| FilterPolicy::bloom(f64::from(setup.bloom_bits)));
     table.data_block_index_type = DataBlockIndexType::BinarySearchAndHash;
     table.format_version = 7;
+    table.block_align = setup.page_aligned;
     let db = &mut options.db;
     db.create_if_missing = true;
     db.max_background_jobs = setup.background_jobs as i32;

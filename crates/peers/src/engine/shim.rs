@@ -37,6 +37,7 @@ struct RawSetup {
     automatic_compaction: u8,
     counters: u8,
     open_later: u8,
+    page_aligned: u8,
 }
 
 #[repr(C)]
@@ -99,6 +100,7 @@ pub fn open(api: &'static Api, path: &Path, setup: &Setup) -> Result<Box<dyn Eng
         automatic_compaction: u8::from(setup.automatic_compaction),
         counters: u8::from(setup.counters),
         open_later: u8::from(setup.open_later),
+        page_aligned: u8::from(setup.page_aligned),
     };
     let mut db = null_mut();
     let mut error = no_error();
