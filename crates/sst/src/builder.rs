@@ -18,7 +18,7 @@ use crate::filter::{FULL_FILTER_PREFIX, PARTITIONED_FILTER_PREFIX};
 use crate::filter_block::FilterBlockBuilder;
 use crate::footer::Footer;
 use crate::handle::{BLOCK_TRAILER_LEN, BlockHandle};
-use crate::index_builder::{FinishedIndex, IndexBuilder, uses_delta_values};
+use crate::index_builder::{FinishedIndex, IndexBuilder};
 use crate::options::{BuildOptions, DataBlockIndexType, IndexType, TableOptions};
 use crate::properties::{self, TableProperties};
 use crate::unique_id::unique_id;
@@ -45,6 +45,8 @@ pub(crate) struct BlockBasedBuilder {
     order: InternalKeyComparator,
     writer: BlockWriter,
     data_block: BlockBuilder,
+    /// Blocks are to end with pages, their trailers included.
+    fills_pages: bool,
     range_tombstones: BlockBuilder,
     index: IndexBuilder,
     filter: Option<FilterBlockBuilder>,
@@ -105,6 +107,7 @@ impl BlockBasedBuilder {
         Ok(Self {
             order: InternalKeyComparator::new(table.comparator.clone()),
             data_block,
+            fills_pages: Padding::of(&options).is_some(),
             range_tombstones: BlockBuilder::new(1, true),
             index: IndexBuilder::new(&table),
             filter,
@@ -252,9 +255,12 @@ impl BlockBasedBuilder {
         if len >= limit {
             return true;
         }
-        let len_after = self.data_block.len_with(key.as_bytes().len(), value.len());
+        let mut len_after = self.data_block.len_with(key.as_bytes().len(), value.len());
+        if self.fills_pages {
+            len_after += BLOCK_TRAILER_LEN;
+        }
         if self.table.block_align {
-            return len_after + BLOCK_TRAILER_LEN > limit;
+            return len_after > limit;
         }
         let fill = 100usize.saturating_sub(self.table.block_size_deviation as usize);
         len_after > limit && len > limit.saturating_mul(fill).div_ceil(100)
@@ -373,6 +379,7 @@ impl BlockBasedBuilder {
         properties.index_partitions = index.partition_count;
         properties.top_level_index_size = index.top_level_size;
         properties.index_key_is_user_key = u64::from(index.key_is_user_key);
+        properties.index_value_is_delta_encoded = u64::from(index.uses_delta_values);
         properties.data_size = blocks.data_len;
         properties.uncompressed_data_size = blocks.raw_len;
         properties.num_data_blocks = blocks.blocks;
@@ -475,7 +482,6 @@ fn initial_properties(options: &BuildOptions) -> TableProperties {
     let extractor = table.prefix_extractor.as_ref();
     TableProperties {
         original_file_number: options.file_number.0,
-        index_value_is_delta_encoded: u64::from(uses_delta_values(table)),
         format_version: u64::from(table.format_version),
         column_family_id: u64::from(options.column_family_id.0),
         creation_time: options.creation_time,
@@ -500,15 +506,33 @@ fn initial_properties(options: &BuildOptions) -> TableProperties {
     }
 }
 
-impl BlockAlignment {
-    fn of(table: &TableOptions) -> Option<Self> {
-        table.block_align.then(|| Self(table.block_size.min(PAGE_SIZE)))
-    }
+/// What follows a data block, so that the next one does not cross a page that it need not cross: docs/design/0009.
+#[derive(Clone, Copy)]
+struct Padding {
+    /// Blocks are padded to a multiple of so many bytes
+    unit: usize,
+    /// if that takes so many at most.
+    most: usize,
 }
 
-/// Data blocks are padded to a multiple of so many bytes.
-#[derive(Clone, Copy)]
-struct BlockAlignment(usize);
+impl Padding {
+    fn of(options: &BuildOptions) -> Option<Self> {
+        let table = &options.table;
+        if table.block_align {
+            let unit = table.block_size.min(PAGE_SIZE);
+            return Some(Self { unit, most: unit });
+        }
+        let fills_pages = table.block_size > 0 && table.block_size.is_multiple_of(PAGE_SIZE);
+        let is_plain = options.compression == CompressionKind::None;
+        (is_plain && fills_pages).then_some(Self { unit: PAGE_SIZE, most: PAGE_SIZE / 16 })
+    }
+    /// What comes behind a block that ends at `offset`.
+    fn after(self, offset: u64) -> usize {
+        let past = (offset % self.unit as u64) as usize;
+        let missing = self.unit - past;
+        if past > 0 && missing <= self.most { missing } else { 0 }
+    }
+}
 
 #[cfg(test)]
 mod tests;

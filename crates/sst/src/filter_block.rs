@@ -11,7 +11,7 @@
 
 use crate::filter::{FilterBuilder, FilterContext, FilterReader};
 use crate::handle::{BlockHandle, IndexValue};
-use crate::index_builder::{IndexBlockBuilder, IndexBuilder, uses_delta_values};
+use crate::index_builder::{IndexBlockBuilder, IndexBuilder};
 use crate::options::{IndexType, TableOptions};
 use crate::prefetch::prefetch;
 use ironstone_base::internal_key::pack_trailer;
@@ -38,7 +38,6 @@ struct FilterPartitions {
     done: Vec<(Vec<u8>, Vec<u8>)>,
     done_len: usize,
     restart_interval: u32,
-    use_delta_values: bool,
 }
 
 /// What [`FilterBlockBuilder::finish`] wrote.
@@ -72,7 +71,6 @@ impl FilterBlockBuilder {
                 done: Vec::new(),
                 done_len: 0,
                 restart_interval: options.index_block_restart_interval,
-                use_delta_values: uses_delta_values(options),
             }),
             path: path.to_owned(),
             entries_in_partitions: 0,
@@ -169,7 +167,7 @@ impl FilterBlockBuilder {
         };
         let needs_sequence = !index.key_is_user_key();
         let mut top =
-            IndexBlockBuilder::new(partitions.restart_interval, partitions.use_delta_values, needs_sequence);
+            IndexBlockBuilder::new(partitions.restart_interval, index.uses_delta_values(), needs_sequence);
         let mut size = 0;
         for (key, mut filter) in partitions.done {
             size += filter.len() as u64;

@@ -27,7 +27,9 @@ pub(crate) struct IndexBuilder {
     order: UserComparator,
     shortening: IndexShortening,
     restart_interval: u32,
-    use_delta_values: bool,
+    may_use_delta_values: bool,
+    /// How many data blocks do not begin where the one before them ends.
+    gaps: usize,
     needs_sequence: bool,
     entries: Vec<Entry>,
     /// The separators, internal keys, end to end.
@@ -65,17 +67,13 @@ pub(crate) struct FinishedIndex {
     pub partition_count: u64,
     pub top_level_size: u64,
     pub key_is_user_key: bool,
+    pub uses_delta_values: bool,
     /// Meta blocks to be named in the metaindex.
     pub meta_blocks: Vec<(&'static str, BlockHandle)>,
 }
 
 pub(crate) const HASH_PREFIXES: &str = "rocksdb.hashindex.prefixes";
 pub(crate) const HASH_METADATA: &str = "rocksdb.hashindex.metadata";
-
-/// Whether index values are delta encoded in a table with these options.
-pub(crate) fn uses_delta_values(options: &TableOptions) -> bool {
-    options.format_version >= 4 && !options.block_align
-}
 
 impl IndexBuilder {
     pub fn new(options: &TableOptions) -> Self {
@@ -85,7 +83,8 @@ impl IndexBuilder {
             order: options.comparator.clone(),
             shortening: options.index_shortening,
             restart_interval: if hash { 1 } else { options.index_block_restart_interval },
-            use_delta_values: uses_delta_values(options),
+            may_use_delta_values: options.format_version >= 4 && !options.block_align,
+            gaps: 0,
             needs_sequence: options.format_version <= 2,
             entries: Vec::new(),
             separators: Vec::new(),
@@ -127,6 +126,8 @@ impl IndexBuilder {
         let separator_len = self.separators.len() - separator_start;
         self.partitions.open_len += separator_len + self.entry_overhead(handle);
         self.partitions.filter_cut_due |= next.is_none();
+        self.gaps +=
+            usize::from(self.entries.last().is_some_and(|entry| entry.handle.end() != handle.offset));
         self.entries.push(Entry {
             handle,
             separator_end: self.separators.len(),
@@ -167,7 +168,7 @@ impl IndexBuilder {
 
     /// What an entry takes in its block besides the key, about.
     fn entry_overhead(&self, handle: BlockHandle) -> usize {
-        let value = match self.use_delta_values && self.restart_interval > 1 {
+        let value = match self.uses_delta_values() && self.restart_interval > 1 {
             true => 2,
             false => varint_len(handle.offset) + varint_len(handle.size),
         };
@@ -203,6 +204,10 @@ impl IndexBuilder {
     pub fn key_is_user_key(&self) -> bool {
         !self.needs_sequence
     }
+    /// Whether values will be delta encoded, as far as is known: behind a gap one cannot be, and its key is stored whole then.
+    pub fn uses_delta_values(&self) -> bool {
+        self.may_use_delta_values && self.gaps * 2 <= self.entries.len()
+    }
     /// About how long the index will be.
     pub fn estimated_len(&self) -> usize {
         self.separators.len() + self.first_keys.len() + 12 * self.entries.len()
@@ -219,6 +224,7 @@ impl IndexBuilder {
             partition_count: 0,
             top_level_size: 0,
             key_is_user_key: !self.needs_sequence,
+            uses_delta_values: self.uses_delta_values(),
             meta_blocks: Vec::new(),
         };
         if let Some(mut prefixes) = self.prefixes.take() {
@@ -244,7 +250,7 @@ impl IndexBuilder {
         write: &mut dyn FnMut(&mut Vec<u8>) -> Result<BlockHandle>,
     ) -> Result<()> {
         let mut top =
-            IndexBlockBuilder::new(self.restart_interval, self.use_delta_values, self.needs_sequence);
+            IndexBlockBuilder::new(self.restart_interval, self.uses_delta_values(), self.needs_sequence);
         let ends = self.partitions.starts.iter().copied().chain([self.entries.len()]);
         let mut start = 0;
         for end in ends {
@@ -265,7 +271,7 @@ impl IndexBuilder {
     fn block_of(&self, start: usize, end: usize) -> Result<Vec<u8>> {
         let with_first_key = self.index_type == IndexType::BinarySearchWithFirstKey;
         let mut block =
-            IndexBlockBuilder::new(self.restart_interval, self.use_delta_values, self.needs_sequence);
+            IndexBlockBuilder::new(self.restart_interval, self.uses_delta_values(), self.needs_sequence);
         let mut first_key_start = start.checked_sub(1).map_or(0, |at| self.entries[at].first_key_end);
         for at in start..end {
             let entry = &self.entries[at];

@@ -21,7 +21,7 @@ pub const KIND: Kind = Kind {
         ("memory", "two memtables (radix tree) of half of it"),
         (
             "tables",
-            "format 7, blocks of 4 KiB with hash index, full Bloom filters, filters and indexes outside the cache",
+            "format 6, blocks of 4 KiB with hash index, full Bloom filters, filters and indexes outside the cache",
         ),
         ("other", "`bytes_per_sync` 1 MiB, dynamic level sizes"),
         ("unsynced write", "logged, handed to the operating system"),

@@ -57,6 +57,73 @@ fn aligned_blocks_do_not_straddle_pages() {
     }
 }
 
+/// Written with values of `value_len` bytes: of the data blocks the part that crosses a page which it would not have to, of
+/// the file the part that is padding, and the table's properties.
+fn shape(value_len: usize, table: TableOptions, compression: CompressionKind) -> (f64, f64, TableProperties) {
+    let (fs, table) = (MemFileSystem::new(), Arc::new(table));
+    let mut options = BuildOptions::new(Arc::clone(&table));
+    options.compression = compression;
+    let mut builder = builder(&fs, &options);
+    for i in 0..20_000 {
+        builder.add(key(i).as_key(), &vec![b'v'; value_len]).unwrap();
+    }
+    let properties = builder.finish(false).unwrap().properties;
+    let reader = open(&fs, &table);
+    reader.verify_checksums().unwrap();
+    let mut iter = reader.iter(&TableReadOptions::default());
+    let mut more = iter.seek_to_first().unwrap();
+    let mut count = 0;
+    while more {
+        assert_eq!(iter.key(), key(count).as_key());
+        assert!(reader.get(&ReadContext::default(), key(count).as_key()).unwrap().is_some());
+        count += 1;
+        more = iter.next().unwrap();
+    }
+    assert_eq!(count, 20_000);
+    let mut starts: Vec<u64> =
+        (0..20_000).map(|i| reader.approximate_offset_of(key(i).as_key()).unwrap()).collect();
+    starts.dedup();
+    let crosses = |start: &&u64| !start.is_multiple_of(PAGE_SIZE as u64);
+    let crossing = starts.iter().filter(crosses).count() as f64 / starts.len() as f64;
+    let stored = properties.uncompressed_data_size + properties.num_data_blocks * BLOCK_TRAILER_LEN as u64;
+    (crossing, 1.0 - stored as f64 / properties.data_size as f64, properties)
+}
+
+#[test]
+fn blocks_of_small_entries_keep_to_pages() {
+    let pages = |block_size| TableOptions { block_size, ..TableOptions::default() };
+    for (block_size, value_len) in [(4096, 20), (4096, 100), (4096, 200), (16384, 100)] {
+        let (crossing, padding, properties) = shape(value_len, pages(block_size), CompressionKind::None);
+        assert_eq!(crossing, 0.0, "blocks of {block_size}, values of {value_len}");
+        assert!(padding > 0.0 && padding < 1.0 / 16.0, "{padding}");
+        assert_eq!(properties.index_value_is_delta_encoded, 0);
+    }
+    // Where that cost more than it saves, blocks lie side by side.
+    let (crossing, padding, properties) = shape(1500, pages(4096), CompressionKind::None);
+    assert!(crossing > 0.5 && padding < 0.02, "{crossing}, {padding}");
+    assert_eq!(properties.index_value_is_delta_encoded, 1);
+    for (block_size, compression) in [(4096, CompressionKind::Lz4), (4000, CompressionKind::None)] {
+        let (_, padding, properties) = shape(100, pages(block_size), compression);
+        assert_eq!(properties.index_value_is_delta_encoded, 1);
+        assert!(compression == CompressionKind::Lz4 || padding == 0.0, "{padding}");
+    }
+}
+
+#[test]
+fn partitioned_indexes_and_filters_stand_gaps_between_blocks() {
+    let table = TableOptions {
+        index_type: IndexType::TwoLevel,
+        partition_filters: true,
+        metadata_block_size: 512,
+        filter_policy: Some(crate::FilterPolicy::bloom(10.0)),
+        ..TableOptions::default()
+    };
+    for value_len in [100, 400, 1500] {
+        let (_, padding, properties) = shape(value_len, table.clone(), CompressionKind::None);
+        assert!(properties.index_partitions > 1 && padding < 1.0 / 16.0);
+    }
+}
+
 #[test]
 fn a_dictionary_makes_small_blocks_smaller() {
     let fs = MemFileSystem::new();

@@ -1,6 +1,6 @@
 //! Puts blocks into the file: compression, trailers, padding.
 
-use super::BlockAlignment;
+use super::{PAGE_SIZE, Padding};
 use crate::footer::{FIRST_CONTEXT_VERSION, Footer};
 use crate::handle::{BLOCK_TRAILER_LEN, BlockHandle};
 use crate::options::{BuildOptions, TableOptions};
@@ -21,6 +21,7 @@ pub(super) struct BlockWriter {
     file: Box<dyn WritableFile>,
     offset: u64,
     table: Arc<TableOptions>,
+    padding: Option<Padding>,
     base_context_checksum: u32,
     compression: CompressionKind,
     compression_options: CompressionOptions,
@@ -51,6 +52,7 @@ impl BlockWriter {
         let index_too = has_codec && options.table.enable_index_compression;
         Ok(Self {
             offset: 0,
+            padding: Padding::of(&options),
             base_context_checksum: base_context_checksum(&options, file.path()),
             data_compressor: has_codec.then(make).transpose()?,
             index_compressor: index_too.then(make).transpose()?,
@@ -227,14 +229,10 @@ impl BlockWriter {
     }
 
     fn pad(&mut self) -> Result<()> {
-        let Some(BlockAlignment(alignment)) = BlockAlignment::of(&self.table) else {
-            return Ok(());
-        };
-        let past = (self.offset % alignment as u64) as usize;
-        if past > 0 {
-            let zeros = vec![0; alignment - past];
-            self.write(&zeros)?;
-            self.offset += zeros.len() as u64;
+        let len = self.padding.map_or(0, |padding| padding.after(self.offset));
+        if len > 0 {
+            self.write(&[0; PAGE_SIZE][..len])?;
+            self.offset += len as u64;
         }
         Ok(())
     }
