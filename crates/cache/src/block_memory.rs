@@ -26,6 +26,12 @@ const MOST_PARTS: usize = 8;
 /// Smaller caches stay on the heap.
 const FEWEST_BYTES: usize = 64 << 20;
 const BYTES_PER_PART: usize = 128 << 20;
+/// Size classes of the allocator between two powers of two.
+const CLASSES: usize = 64;
+/// What the allocator keeps in front of a piece.
+const PIECE_HEADER: usize = 2 * size_of::<usize>();
+/// The sizes of pieces, headers included, are multiples of this.
+const GRANULE: usize = 4 * size_of::<usize>();
 
 /// The memory of one cache's blocks.
 pub(crate) struct BlockMemory {
@@ -36,12 +42,12 @@ pub(crate) struct BlockMemory {
     capacity: AtomicUsize,
     /// Bytes of all extents.
     mapped: AtomicUsize,
-    /// Bytes of all pieces.
+    /// Bytes of all pieces, with their headers.
     used: AtomicUsize,
 }
 
 struct Part {
-    free: rlsf::Tlsf<'static, u32, u32, 22, 32>,
+    free: rlsf::Tlsf<'static, u32, u64, 22, CLASSES>,
     extents: Vec<Extent>,
 }
 
@@ -90,7 +96,7 @@ impl BlockMemory {
         let piece = self.allocate(layout, which, charged)?;
         // SAFETY: the piece is that long, ours alone (2), and new.
         unsafe { piece.pointer.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
-        Some(BlockBytes { pointer: piece.pointer, len: bytes.len(), owner: Owner::Memory { _piece: piece } })
+        Some(BlockBytes { pointer: piece.pointer, len: bytes.len(), owner: Owner::Memory { piece } })
     }
 
     /// Room for `layout`, whatever is in it: in its part, in a new extent of that, or in another part.
@@ -98,6 +104,7 @@ impl BlockMemory {
         if !self.takes(layout.size()) {
             return None;
         }
+        let layout = fill_class(layout)?;
         let first = which as usize % self.parts.len();
         for number in (first..self.parts.len()).chain(0..first) {
             let mut part = self.parts[number].lock();
@@ -109,8 +116,9 @@ impl BlockMemory {
                 pointer => pointer,
             };
             if let Some(pointer) = pointer {
-                self.used.fetch_add(layout.size(), Relaxed);
-                let (len, align, part) = (layout.size() as u32, layout.align() as u8, number as u8);
+                let len = layout.size() + PIECE_HEADER;
+                self.used.fetch_add(len, Relaxed);
+                let (len, align, part) = (len as u32, layout.align() as u8, number as u8);
                 return Some(Piece { pointer, len, align, memory: Arc::clone(self), part });
             }
         }
@@ -122,6 +130,14 @@ impl BlockMemory {
         let mapped = self.mapped.load(Relaxed) + self.extent;
         (mapped + charged).saturating_sub(self.used.load(Relaxed)) <= self.capacity.load(Relaxed)
     }
+}
+
+/// `layout`, made longer until it fills its size class. The allocator looks for free pieces in classes where all are long
+/// enough: one that a block somewhere in the middle of its class has left would not be found for the next of that length.
+fn fill_class(layout: Layout) -> Option<Layout> {
+    let len = (layout.size() + PIECE_HEADER).next_multiple_of(GRANULE);
+    let class = ((1 << len.ilog2()) / CLASSES).max(GRANULE);
+    Layout::from_size_align(len.next_multiple_of(class) - PIECE_HEADER, layout.align()).ok()
 }
 
 impl Part {
@@ -140,7 +156,7 @@ impl Part {
 pub(crate) struct Piece {
     pub(crate) pointer: NonNull<u8>,
     memory: Arc<BlockMemory>,
-    /// At most an extent.
+    /// With its header. At most an extent.
     len: u32,
     part: u8,
     align: u8,
@@ -166,7 +182,7 @@ pub struct BlockBytes {
 }
 
 enum Owner {
-    Memory { _piece: Piece },
+    Memory { piece: Piece },
     Heap { capacity: usize },
 }
 
@@ -178,9 +194,9 @@ unsafe impl Sync for BlockBytes {}
 impl BlockBytes {
     /// About how many bytes it takes.
     pub fn memory_usage(&self) -> usize {
-        match self.owner {
-            Owner::Memory { .. } => self.len + 2 * size_of::<usize>(),
-            Owner::Heap { capacity } => capacity,
+        match &self.owner {
+            Owner::Memory { piece } => piece.len as usize,
+            Owner::Heap { capacity } => *capacity,
         }
     }
 
@@ -311,6 +327,38 @@ mod tests {
             })
             .collect();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
+    }
+
+    /// Blocks of about a size come and go, as in a cache that is full: each takes the place of another.
+    #[test]
+    fn freed_blocks_leave_no_gaps_for_others_of_their_size() {
+        let memory = BlockMemory::new(64 << 20).unwrap();
+        let mut state = 1u64;
+        let mut random = |bound: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % bound
+        };
+        let (mut held, mut bytes, mut refused) = (Vec::new(), 0, 0);
+        let most = 60 << 20;
+        for _ in 0..60_000 {
+            let len = 4000 + random(150);
+            while bytes + len > most {
+                let gone: BlockBytes = held.swap_remove(random(held.len()));
+                bytes -= gone.len();
+            }
+            match memory.copy(&vec![7; len], 0, bytes) {
+                Some(block) => {
+                    bytes += len;
+                    held.push(block);
+                }
+                None => refused += 1,
+            }
+        }
+        let used = memory.used.load(Relaxed);
+        assert!(
+            refused == 0 && used >= bytes && used < bytes + bytes / 32,
+            "{refused} refused, {used} of {bytes}"
+        );
     }
 
     #[test]
