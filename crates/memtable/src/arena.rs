@@ -38,6 +38,9 @@ const FIRST_BLOCK: usize = if cfg!(miri) { 1 << 10 } else { 4 << 10 };
 const SMALL: usize = 16 << 10;
 const LARGE: usize = BLOCK_SPAN / 2;
 const FIRST_TABLE: usize = 32;
+/// Blocks of so many bytes are mappings of their own: many databases with small memtables give back what they flush.
+#[cfg(all(unix, not(miri)))]
+const LEAST_MAPPING: usize = 16 << 10;
 /// Up to so many bytes an arena grows by eighths.
 const SMALL_ARENA: usize = BLOCK_SPAN / 4;
 
@@ -330,29 +333,30 @@ impl Block {
         None
     }
 
-    /// A mapping of its own for a block of whole huge pages: it goes back to the system when the memtable goes,
-    /// whatever the allocator thinks, and pages that were never touched cost nothing.
+    /// A mapping of its own for a block of many pages: it goes back to the system when the memtable goes, whatever the
+    /// allocator thinks, and pages that were never touched cost nothing. Whole huge pages are aligned as such.
     #[cfg(all(unix, not(miri)))]
     fn map(size: usize, huge_pages: bool) -> Option<Self> {
         use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
         const HUGE_PAGE: usize = 2 << 20;
-        if !size.is_multiple_of(HUGE_PAGE) {
+        if size < LEAST_MAPPING {
             return None;
         }
+        let spare = if size.is_multiple_of(HUGE_PAGE) { HUGE_PAGE } else { 0 };
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: a fresh anonymous mapping replaces nothing.
-        let mapped = unsafe { mmap_anonymous(std::ptr::null_mut(), size + HUGE_PAGE, access, flags) }.ok()?;
+        let mapped = unsafe { mmap_anonymous(std::ptr::null_mut(), size + spare, access, flags) }.ok()?;
         let mapped = mapped.cast::<u8>();
-        let before = mapped.align_offset(HUGE_PAGE);
+        let before = if spare > 0 { mapped.align_offset(HUGE_PAGE) } else { 0 };
         let pointer = mapped.wrapping_add(before);
-        for (at, len) in [(mapped, before), (pointer.wrapping_add(size), HUGE_PAGE - before)] {
+        for (at, len) in [(mapped, before), (pointer.wrapping_add(size), spare - before)] {
             if len > 0 {
                 // SAFETY: cuts the mapping down to its aligned middle. Failing leaves unused pages.
                 let _ = unsafe { munmap(at.cast(), len) };
             }
         }
         #[cfg(target_os = "linux")]
-        if huge_pages {
+        if huge_pages && spare > 0 {
             // SAFETY: advice about the pages of the mapping, which a kernel may refuse.
             let _ = unsafe { rustix::mm::madvise(pointer.cast(), size, rustix::mm::Advice::LinuxHugepage) };
         }
