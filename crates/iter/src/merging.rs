@@ -59,7 +59,7 @@ impl<I: InternalIterator> MergingIterator<I> {
     /// A merge of `children`. Stands nowhere, and does not look at where they stand.
     pub fn new(comparator: InternalKeyComparator, children: Vec<I>) -> Self {
         Self {
-            tree: LoserTree::new(children.len()),
+            tree: LoserTree::default(),
             children,
             ranking: Ranking::new(comparator),
             current: 0,
@@ -69,9 +69,10 @@ impl<I: InternalIterator> MergingIterator<I> {
         }
     }
 
-    /// The children, which stand anywhere.
-    pub fn into_children(self) -> Vec<I> {
-        self.children
+    /// The children, to be changed before the next seek: it stands nowhere until then.
+    pub fn children_mut(&mut self) -> &mut Vec<I> {
+        self.valid = false;
+        &mut self.children
     }
     /// How many children there are.
     pub fn child_count(&self) -> usize {

@@ -13,7 +13,6 @@ pub(crate) struct Level0Iter {
     /// Without prefixes: tables are chosen here.
     options: TableReadOptions,
     prefix_seek: Arc<PrefixSeek>,
-    comparator: InternalKeyComparator,
     /// Of the tables that take part.
     merge: MergingIterator<TableIter>,
     /// Which ones those are, and for which way they were chosen.
@@ -30,16 +29,13 @@ impl Level0Iter {
         prefix_seek: Arc<PrefixSeek>,
         comparator: InternalKeyComparator,
     ) -> Self {
-        let merge = MergingIterator::new(comparator.clone(), Vec::new());
-        let options = TableReadOptions { prefix_seek: None, ..options };
-        let (taking_part, idle) = (Vec::new(), Vec::new());
+        let idle = level.tables.iter().map(|_| None).collect();
         Self {
             level,
-            options,
+            options: TableReadOptions { prefix_seek: None, ..options },
             prefix_seek,
-            comparator,
-            merge,
-            taking_part,
+            merge: MergingIterator::new(comparator, Vec::new()),
+            taking_part: Vec::new(),
             direction: Direction::Forward,
             idle,
         }
@@ -47,34 +43,30 @@ impl Level0Iter {
 
     /// Lets the tables take part that may have what a seek from `target` wants; with `None` all of them.
     fn choose(&mut self, target: Option<(InternalKey<'_>, Direction)>) -> Result<()> {
-        let tables = &self.level.tables;
         self.direction = target.map_or(Direction::Forward, |(_, direction)| direction);
-        self.idle.resize_with(tables.len(), || None);
-        let nothing = MergingIterator::new(self.comparator.clone(), Vec::new());
-        let before = std::mem::replace(&mut self.merge, nothing).into_children();
-        for (at, iter) in self.taking_part.drain(..).zip(before) {
-            self.idle[at] = Some(iter);
+        let Self { level, options, prefix_seek, merge, taking_part, idle, .. } = self;
+        let iters = merge.children_mut();
+        for (at, iter) in taking_part.drain(..).zip(iters.drain(..)) {
+            idle[at] = Some(iter);
         }
-        let mut iters = Vec::new();
-        for (at, slot) in tables.iter().enumerate() {
+        for (at, slot) in level.tables.iter().enumerate() {
             slot.with_reader(|reader| {
                 let (asked, is_out) = match target {
                     Some((target, direction)) => {
-                        reader.is_ruled_out(&self.options.read, &self.prefix_seek, target, direction)?
+                        reader.is_ruled_out(&options.read, prefix_seek, target, direction)?
                     }
                     None => (false, false),
                 };
                 if is_out {
                     return Ok(());
                 }
-                let mut iter = self.idle[at].take().unwrap_or_else(|| reader.iter(&self.options));
+                let mut iter = idle[at].take().unwrap_or_else(|| reader.iter(options));
                 iter.set_filter_used(asked);
                 iters.push(iter);
-                self.taking_part.push(at);
+                taking_part.push(at);
                 Ok(())
             })?;
         }
-        self.merge = MergingIterator::new(self.comparator.clone(), iters);
         Ok(())
     }
     fn choose_all(&mut self) -> Result<()> {

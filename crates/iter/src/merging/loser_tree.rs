@@ -19,15 +19,12 @@ impl Head {
 
 /// Child `i` is leaf `len + i`, the parent of node `n` is `n / 2`. Node 0 holds the winner, every
 /// other node the loser of the game that was played there.
+#[derive(Default)]
 pub(super) struct LoserTree {
     nodes: Vec<Head>,
 }
 
 impl LoserTree {
-    pub(super) fn new(len: usize) -> Self {
-        Self { nodes: vec![Head { rank: 0, child: Head::NOBODY }; len] }
-    }
-
     /// Whoever comes before all others.
     #[inline]
     pub(super) fn winner(&self) -> Option<Head> {
@@ -38,11 +35,12 @@ impl LoserTree {
     /// of the same rank whether `a` comes before `b`.
     pub(super) fn build(
         &mut self,
-        ranks: impl Iterator<Item = u64>,
+        ranks: impl ExactSizeIterator<Item = u64>,
         mut wins_tie: impl FnMut(u32, u32) -> bool,
     ) {
-        let len = self.nodes.len();
-        self.nodes.fill(Head { rank: 0, child: Head::NOBODY });
+        let len = ranks.len();
+        self.nodes.clear();
+        self.nodes.resize(len, Head { rank: 0, child: Head::NOBODY });
         for (child, rank) in ranks.enumerate() {
             let mut player = Head { rank, child: child as u32 };
             let mut node = (len + child) / 2;
