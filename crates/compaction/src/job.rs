@@ -18,7 +18,7 @@ use ironstone_base::sync::{Arc, Mutex};
 use ironstone_base::{
     Error, FileNumber, InternalKeyComparator, MergeOperator, Result, SequenceNumber, Statistics,
 };
-use ironstone_sst::{BuildOptions, TableReadOptions, TableReader};
+use ironstone_sst::{BuildOptions, Collected, TableProperties, TableReadOptions, TableReader};
 use ironstone_version::FileMetaData;
 use ironstone_vfs::{Env, IoKind, IoPriority, RateLimiter, StatsTimer, WriteOptions};
 use output::{CreatedFiles, OutputSettings};
@@ -41,6 +41,8 @@ pub trait OutputFiles: Sync {
     fn finished(&self, _file: &FileMetaData) -> Result<()> {
         Ok(())
     }
+    /// What collectors of properties made of a table that was written.
+    fn collected(&self, _file: &FileMetaData, _properties: &TableProperties, _collected: &Collected) {}
     /// The number will never be installed; the file was removed, unless removing failed.
     fn abandoned(&self, _number: FileNumber) {}
 }

@@ -60,6 +60,7 @@ mod stats_history;
 mod storage_files;
 mod table_cache;
 mod table_paths;
+mod table_properties;
 mod thread_list;
 mod thread_pool;
 mod totals;
@@ -141,10 +142,12 @@ pub use ironstone_compress::{CompressionKind, CompressionOptions};
 pub use ironstone_memtable::MemTableKind;
 pub use ironstone_sst::block_trace::{BlockCacheTraceRecord, TableReaderCaller, TracedBlock};
 pub use ironstone_sst::{
-    BlockCache, DataBlockIndexType, FileChecksum, FileChecksumContext, FileChecksumGenCrc32cFactory,
+    BlockCache, CollectedBlock, CollectedEntry, CollectorContext, CompactOnDeletionCollectorFactory,
+    DataBlockIndexType, EntryKind, FileChecksum, FileChecksumContext, FileChecksumGenCrc32cFactory,
     FileChecksumGenFactory, FileChecksumGenerator, FilterKind, FilterPolicy, IndexShortening, IndexType,
     PersistentCache, PersistentCacheConfig, PersistentKey, PlainEncoding, ReadTier, SimCache, TableFilter,
-    TableFormat, TableProperties, new_persistent_cache,
+    TableFormat, TableProperties, TablePropertiesCollector, TablePropertiesCollectorFactory,
+    new_persistent_cache,
 };
 pub use ironstone_vfs as vfs;
 pub use ironstone_vfs::{

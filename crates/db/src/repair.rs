@@ -470,7 +470,12 @@ impl Repair<'_> {
             env: self.env,
             comparator: &data.comparator,
             tables: &readers,
-            outputs: &Outputs { paths: &TablePaths::single(begun), next: &next },
+            outputs: &Outputs {
+                paths: &TablePaths::single(begun),
+                next: &next,
+                log: &self.log,
+                cf_name: &data.name,
+            },
             build: &build,
             write: write_options(self.options),
             snapshots: &[],

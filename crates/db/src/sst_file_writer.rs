@@ -91,6 +91,8 @@ pub struct ExternalSstFileInfo {
     pub file_checksum: Vec<u8>,
     /// The function that made it.
     pub file_checksum_func_name: String,
+    /// What went wrong with collectors of properties: the file is good without those properties.
+    pub collector_failures: Vec<String>,
 }
 
 impl SstFileWriter {
@@ -152,7 +154,6 @@ impl SstFileWriter {
                 (EXTERNAL_SST_GLOBAL_SEQNO.to_owned(), 0u64.to_le_bytes().to_vec()),
             ],
             merge_operator_name: cf.merge_operator.as_ref().map_or("nullptr", |op| op.name()).to_owned(),
-            property_collectors_names: "[]".to_owned(),
             file_checksum: self.options.db.file_checksum_gen_factory.clone(),
             ..BuildOptions::new(table)
         })
@@ -264,6 +265,7 @@ impl SstFileWriter {
         info.file_size = built.file_size;
         info.file_checksum = built.file_checksum.checksum;
         info.file_checksum_func_name = built.file_checksum.function;
+        info.collector_failures = built.collected.failures;
         Ok(info)
     }
 }

@@ -13,6 +13,7 @@ mod dictionary;
 mod writer;
 
 use crate::block_builder::BlockBuilder;
+use crate::collector::{self, Collected, Collectors};
 use crate::file_checksum::{ChecksumSoFar, FileChecksum, watched};
 use crate::filter::{FULL_FILTER_PREFIX, PARTITIONED_FILTER_PREFIX};
 use crate::filter_block::FilterBlockBuilder;
@@ -53,6 +54,8 @@ pub(crate) struct BlockBasedBuilder {
     /// Holds data blocks back until there is a dictionary to compress them with.
     sampler: Option<DictionarySampler>,
     properties: TableProperties,
+    /// `None` if nobody collects properties.
+    collectors: Option<Collectors>,
     smallest_sequence: SequenceNumber,
     largest_sequence: SequenceNumber,
     smallest: Option<InternalKeyBuf>,
@@ -86,6 +89,8 @@ pub struct BuiltTable {
     pub unique_id: [u64; 2],
     /// Of the whole file, if it was asked for.
     pub file_checksum: FileChecksum,
+    /// What collectors of properties said.
+    pub collected: Collected,
 }
 
 impl BlockBasedBuilder {
@@ -113,6 +118,7 @@ impl BlockBasedBuilder {
             filter,
             sampler: DictionarySampler::new(&options),
             properties: initial_properties(&options),
+            collectors: Collectors::new(&options),
             smallest_sequence: SequenceNumber::MAX,
             largest_sequence: SequenceNumber::ZERO,
             smallest: None,
@@ -162,6 +168,9 @@ impl BlockBasedBuilder {
 
     #[inline]
     fn count(&mut self, key: InternalKey<'_>, value: &[u8], value_type: ValueType) {
+        if self.collectors.is_some() {
+            self.collect(key, value, value_type);
+        }
         self.smallest_sequence = self.smallest_sequence.min(key.sequence());
         self.largest_sequence = self.largest_sequence.max(key.sequence());
         let properties = &mut self.properties;
@@ -177,6 +186,14 @@ impl BlockBasedBuilder {
             ValueType::Merge => properties.num_merge_operands += 1,
             other if other.is_tombstone() => properties.num_deletions += 1,
             _ => {}
+        }
+    }
+
+    #[cold]
+    fn collect(&mut self, key: InternalKey<'_>, value: &[u8], value_type: ValueType) {
+        let file_size = self.file_size();
+        if let Some(collectors) = &mut self.collectors {
+            collectors.add(key, value, value_type, file_size);
         }
     }
 
@@ -274,15 +291,19 @@ impl BlockBasedBuilder {
         if self.data_block.len() > u32::MAX as usize {
             return Err(self.refuse("a data block exceeds 4 GiB"));
         }
+        let block = self.data_block.finish();
+        if let Some(collectors) = &mut self.collectors {
+            collectors.add_block(block.len() as u64);
+        }
         if let Some(sampler) = &mut self.sampler {
-            sampler.keep(std::mem::take(self.data_block.finish()));
+            sampler.keep(std::mem::take(block));
             self.data_block.reset();
             if sampler.is_full() {
                 self.write_sampled(next)?;
             }
             return Ok(());
         }
-        let handle = self.writer.write_data(self.data_block.finish())?;
+        let handle = self.writer.write_data(block)?;
         let last =
             InternalKey::from_bytes(self.data_block.last_key()).map_err(|bad| Error::corruption(bad.0))?;
         self.index.add_block(last, next, handle);
@@ -320,11 +341,13 @@ impl BlockBasedBuilder {
         self.write_dictionary(&mut metaindex)?;
         self.write_range_tombstones(&mut metaindex)?;
         self.complete_properties(&index, tail_start);
+        let collectors = self.collectors.take();
+        let collected = collectors.map(|collectors| collectors.finish(&mut self.properties));
         let properties = self.writer.write_meta(&mut self.properties.encode())?;
         metaindex.insert("rocksdb.properties".to_owned(), properties);
         self.write_metaindex_and_footer(metaindex, &index)?;
         self.writer.close(sync)?;
-        Ok(self.built(tail_start))
+        Ok(self.built(tail_start, collected.unwrap_or_default()))
     }
 
     fn write_filter(&mut self, metaindex: &mut BTreeMap<String, BlockHandle>) -> Result<()> {
@@ -416,7 +439,7 @@ impl BlockBasedBuilder {
         })
     }
 
-    fn built(self, tail_start: u64) -> BuiltTable {
+    fn built(self, tail_start: u64, collected: Collected) -> BuiltTable {
         let last_point = match self.last_key_len {
             0 => None,
             _ => InternalKey::from_bytes(self.data_block.last_key()).ok().map(InternalKey::to_buf),
@@ -439,6 +462,7 @@ impl BlockBasedBuilder {
             largest_sequence: self.largest_sequence,
             unique_id: self.unique_id,
             file_checksum: self.file_checksum.get(),
+            collected,
         }
     }
 
@@ -498,7 +522,7 @@ fn initial_properties(options: &BuildOptions) -> TableProperties {
         comparator_name: table.comparator.name().to_owned(),
         merge_operator_name: options.merge_operator_name.clone(),
         prefix_extractor_name: extractor.map_or("nullptr", |extractor| extractor.name()).to_owned(),
-        property_collectors_names: options.property_collectors_names.clone(),
+        property_collectors_names: collector::names(&table.collectors),
         compression_name: options.compression.name().to_owned(),
         compression_options: writer::describe(options),
         user_collected,

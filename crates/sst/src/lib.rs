@@ -10,6 +10,7 @@ pub mod block_builder;
 pub mod block_trace;
 pub mod builder;
 pub mod cached_block;
+pub mod collector;
 pub mod cuckoo;
 pub mod file_checksum;
 pub mod filter;
@@ -35,6 +36,10 @@ pub mod unique_id;
 
 pub use builder::BuiltTable;
 pub use cached_block::{BlockCache, CachedBlock, PinnedBytes};
+pub use collector::{
+    Collected, CollectedBlock, CollectedEntry, CollectorContext, CompactOnDeletionCollectorFactory, EntryKind,
+    TablePropertiesCollector, TablePropertiesCollectorFactory,
+};
 pub use cuckoo::CuckooOptions;
 pub use file_checksum::{
     FileChecksum, FileChecksumContext, FileChecksumGenCrc32cFactory, FileChecksumGenFactory,

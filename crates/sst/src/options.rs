@@ -2,6 +2,7 @@
 
 use crate::block_trace::BlockCacheWatch;
 use crate::cached_block::BlockCache;
+use crate::collector::TablePropertiesCollectorFactory;
 use crate::cuckoo::CuckooOptions;
 use crate::file_checksum::FileChecksumGenFactory;
 use crate::filter::FilterPolicy;
@@ -180,6 +181,8 @@ pub struct TableOptions {
     pub read_latencies: Option<Arc<LevelHistograms>>,
     /// The deepest level that there is: seeks on it are counted apart.
     pub last_level: u32,
+    /// What makes collectors of properties, one of each for every table that is built.
+    pub collectors: Vec<Arc<dyn TablePropertiesCollectorFactory>>,
 }
 
 impl Default for TableOptions {
@@ -230,6 +233,7 @@ impl Default for TableOptions {
             statistics: None,
             read_latencies: None,
             last_level: 6,
+            collectors: Vec::new(),
         }
     }
 }
@@ -274,8 +278,6 @@ pub struct BuildOptions {
     pub user_properties: Vec<(String, Vec<u8>)>,
     /// The name that the merge operator goes by; `nullptr` if there is none.
     pub merge_operator_name: String,
-    /// The names of the collectors of properties, as RocksDB prints them.
-    pub property_collectors_names: String,
     /// Makes the checksum of the whole file, if there is to be one.
     pub file_checksum: Option<Arc<dyn FileChecksumGenFactory>>,
 }
@@ -302,7 +304,6 @@ impl BuildOptions {
             target_file_size: 0,
             user_properties: Vec::new(),
             merge_operator_name: "nullptr".to_owned(),
-            property_collectors_names: "[]".to_owned(),
             file_checksum: None,
         }
     }

@@ -44,6 +44,8 @@ macro_rules! properties {
             pub external_sst_file_global_seqno_offset: u64,
             /// Every other property, by name.
             pub user_collected: BTreeMap<String, Vec<u8>>,
+            /// What collectors of properties say of theirs for people. Not stored.
+            pub readable: BTreeMap<String, String>,
         }
 
         impl Default for TableProperties {
@@ -55,11 +57,15 @@ macro_rules! properties {
                     uncompressed_data_size: 0,
                     external_sst_file_global_seqno_offset: 0,
                     user_collected: BTreeMap::new(),
+                    readable: BTreeMap::new(),
                 }
             }
         }
 
         impl TableProperties {
+            fn is_predefined(name: &str) -> bool {
+                matches!(name, $( $nname )|*) || matches!(name, $( $tname )|*) || name == SEQNO_TIME_MAPPING
+            }
             fn number_mut(&mut self, name: &str) -> Option<&mut u64> {
                 match name {
                     $( $nname => Some(&mut self.$number), )*
@@ -199,8 +205,16 @@ properties! {
 }
 
 const SEQNO_TIME_MAPPING: &str = "rocksdb.seqno.time.map";
+/// What the names begin with of properties that belong to a format, or to files from outside.
+const OWN_PREFIXES: [&str; 4] =
+    ["rocksdb.external_sst_file.", "rocksdb.block.based.table.", "rocksdb.plain.table.", "rocksdb.cuckoo."];
 
 impl TableProperties {
+    /// Whether readers of the table take a property of that name to be the table's word.
+    pub(crate) fn is_own(name: &str) -> bool {
+        Self::is_predefined(name) || OWN_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    }
+
     /// The contents of the properties block.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut entries: BTreeMap<Vec<u8>, Vec<u8>> = self

@@ -7,16 +7,19 @@ use ironstone_base::checksum::ChecksumKind;
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::{AtomicU64, Ordering};
 use ironstone_base::{
-    FileNumber, InternalKeyBuf, SequenceNumber, SliceTransform, UserComparator, ValueType, slice_transform,
+    FileNumber, InternalKeyBuf, Result, SequenceNumber, SliceTransform, UserComparator, ValueType,
+    slice_transform,
 };
 use ironstone_compress::CompressionKind;
 use ironstone_sst::properties::{EXTERNAL_SST_GLOBAL_SEQNO, EXTERNAL_SST_VERSION};
 use ironstone_sst::{
-    BuildOptions, DataBlockIndexType, FilterKind, FilterPolicy, IndexShortening, IndexType, TableBuilder,
-    TableOptions,
+    BuildOptions, CollectedEntry, CollectorContext, DataBlockIndexType, FilterKind, FilterPolicy,
+    IndexShortening, IndexType, TableBuilder, TableOptions, TablePropertiesCollector,
+    TablePropertiesCollectorFactory,
 };
 use ironstone_vfs::os::OsFileSystem;
 use ironstone_vfs::{FileSystem, WriteOptions};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
@@ -155,6 +158,55 @@ fn sst_dump_accepts_every_kind() {
         }
         assert_eq!(scan.matches(" => ").count() as u64, KEYS, "{name}");
     }
+}
+
+/// Counts entries.
+struct Counts(u64);
+
+impl TablePropertiesCollector for Counts {
+    fn name(&self) -> &str {
+        "Counts"
+    }
+    fn add(&mut self, _entry: &CollectedEntry<'_>) -> Result<()> {
+        self.0 += 1;
+        Ok(())
+    }
+    fn finish(&mut self) -> Result<BTreeMap<String, Vec<u8>>> {
+        let count = self.0.to_be_bytes().to_vec();
+        // Names on both sides of RocksDB's own.
+        Ok([("a.count", count.clone()), ("s.count", count), ("z.empty", Vec::new())]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into())
+    }
+}
+
+impl TablePropertiesCollectorFactory for Counts {
+    fn name(&self) -> &str {
+        "Counts"
+    }
+    fn create(&self, _context: &CollectorContext) -> Option<Box<dyn TablePropertiesCollector>> {
+        Some(Box::new(Self(0)))
+    }
+}
+
+#[test]
+fn sst_dump_shows_what_collectors_added() {
+    if run("sst_dump", &["--help"]).is_none() {
+        println!("skipped: sst_dump is not installed");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("000012.sst");
+    let collectors: Vec<Arc<dyn TablePropertiesCollectorFactory>> = vec![Arc::new(Counts(0))];
+    let table = TableOptions { collectors, ..TableOptions::default() };
+    write(&path, BuildOptions::new(Arc::new(table)), false);
+    let file = format!("--file={}", path.display());
+    let (_, shown) = run("sst_dump", &[&file, "--command=none", "--show_properties"]).unwrap();
+    let count = format!("0x{KEYS:016X}");
+    for line in [format!("# a.count: {count}"), format!("# s.count: {count}"), "# z.empty: 0x".to_owned()] {
+        assert!(shown.lines().any(|shown| shown.trim() == line), "no {line:?} in {shown}");
+    }
+    assert!(shown.contains("[Counts]"), "{shown}");
 }
 
 const INGEST: &str = r#"

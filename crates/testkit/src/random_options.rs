@@ -2,8 +2,8 @@
 
 use ironstone::options::{DbOptions, Options};
 use ironstone::{
-    BlockCache, CacheOptions, ColumnFamilyOptions, CompactionFilter, CompactionFilterFactory,
-    CompactionPriority, CompactionStyle, CompressionKind, FilterContext, FilterDecision, FilterKind,
+    BlockCache, CacheOptions, ColumnFamilyOptions, CompactOnDeletionCollectorFactory, CompactionFilter,
+    CompactionFilterFactory, CompactionPriority, CompactionStyle, CompressionKind, FilterContext, FilterDecision, FilterKind,
     FilterPolicy, GenericRateLimiter, MemTableKind, PersistentCacheConfig, PlainEncoding, RateLimiter,
     RateLimiterMode, RateLimiterOptions, RowCache, SstFileManager, SstFileManagerOptions,
     SstPartitionerFixedPrefix, StopStyle, TableFileCreationReason, TableFormat, merge_operators,
@@ -154,6 +154,13 @@ fn random_style(rng: &mut impl Rng, options: &mut ColumnFamilyOptions) {
         0 => options.compaction_filter = Some(Arc::new(Neutral)),
         1 => options.compaction_filter_factory = Some(Arc::new(Neutral)),
         _ => {}
+    }
+    if rng.random_bool(0.15) {
+        let (window, trigger) = (rng.random_range(0..300), rng.random_range(1..20));
+        let ratio = *[0.0, 0.2].choose(rng).expect("not empty");
+        let least = *[0, 2000].choose(rng).expect("not empty");
+        let collector = CompactOnDeletionCollectorFactory::factory(window, trigger, ratio, least);
+        options.table_properties_collector_factories = vec![collector];
     }
     if rng.random_bool(0.15) {
         options.sst_partitioner_factory = Some(SstPartitionerFixedPrefix::factory(rng.random_range(0..4)));

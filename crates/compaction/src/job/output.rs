@@ -225,12 +225,15 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
         file.tail_size = built.tail_size;
         let (entries, deletions) = (built.properties.num_entries, built.properties.num_deletions);
         let ratio = self.context.tombstone_mark_ratio;
-        file.marked_for_compaction =
-            ratio > 0.0 && deletions > 0 && deletions as f64 >= entries as f64 * ratio;
+        let is_dense = ratio > 0.0 && deletions > 0 && deletions as f64 >= entries as f64 * ratio;
+        file.marked_for_compaction = is_dense || built.collected.needs_compaction;
         if self.context.paranoid_file_checks {
             self.check(&file, digest)?;
         }
         self.context.outputs.finished(&file)?;
+        if !self.context.build.table.collectors.is_empty() {
+            self.context.outputs.collected(&file, &built.properties, &built.collected);
+        }
         self.finished.push(file);
         Ok(())
     }

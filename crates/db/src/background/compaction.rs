@@ -262,7 +262,7 @@ fn rewrite(
         env: &engine.env,
         comparator: &data.comparator,
         tables: &Inputs { opener: &settings.opener, direct: options.use_direct_io_for_flush_and_compaction },
-        outputs: &Outputs { paths: &paths, next: &next_number },
+        outputs: &Outputs { paths: &paths, next: &next_number, log: &engine.log, cf_name: &data.name },
         build: &build,
         write: write_options(&options),
         snapshots: &snapshots,

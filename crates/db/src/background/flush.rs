@@ -5,7 +5,7 @@ use super::compaction::TOMBSTONE_MARK_RATIO;
 use super::job::{Inputs, Outputs, build_options, write_options};
 use crate::column_family::ColumnFamilyData;
 use crate::engine::{Engine, Family, State};
-use crate::info_log::info;
+use crate::info_log::{InfoLog, info};
 use crate::listener::{BackgroundErrorReason, FlushJobInfo, TableInfo};
 use crate::memtables::{DbMemTable, FlushReason, ImmutableMemTable};
 use crate::options::DbOptions;
@@ -147,6 +147,7 @@ pub(crate) fn is_due(family: &Family) -> bool {
 /// One flush: what it reads and how it writes.
 pub(crate) struct FlushOf<'a> {
     pub(crate) env: &'a Env,
+    pub(crate) log: &'a InfoLog,
     pub(crate) paths: &'a TablePaths,
     pub(crate) options: &'a DbOptions,
     pub(crate) data: &'a ColumnFamilyData,
@@ -175,7 +176,7 @@ impl FlushOf<'_> {
             env: self.env,
             comparator: &self.data.comparator,
             tables: &Inputs { opener: &settings.opener, direct: false }, // To read back what was written.
-            outputs: &Outputs { paths: self.paths, next: next_number },
+            outputs: &Outputs { paths: self.paths, next: next_number, log: self.log, cf_name: &self.data.name },
             build: &build,
             write: write_options(self.options),
             snapshots: self.snapshots,
@@ -332,6 +333,7 @@ fn write_table(engine: &Engine, job_id: u64, taken: &Taken, operation: &Operatio
     let snapshots = engine.snapshots_of(data);
     let job = FlushOf {
         env: &engine.env,
+        log: &engine.log,
         paths: &data.paths(),
         options: &engine.options(),
         data,

@@ -2,6 +2,7 @@
 
 use crate::column_family::ColumnFamilyData;
 use crate::engine::Engine;
+use crate::info_log::{InfoLog, warning};
 use crate::listener::{BackgroundErrorReason, TableFileCreationInfo};
 use crate::options::DbOptions;
 use crate::settings::Settings;
@@ -10,7 +11,7 @@ use crate::table_paths::TablePaths;
 use ironstone_base::sync::Arc;
 use ironstone_base::{FileNumber, Result, SequenceNumber};
 use ironstone_compaction::{OutputFiles, TableFileCreationReason, TableSource};
-use ironstone_sst::{BuildOptions, TableReader};
+use ironstone_sst::{BuildOptions, Collected, TableProperties, TableReader};
 use ironstone_version::FileMetaData;
 use ironstone_vfs::WriteOptions;
 use std::path::PathBuf;
@@ -55,6 +56,9 @@ pub(crate) fn write_options(options: &DbOptions) -> WriteOptions {
 pub(crate) struct Outputs<'a> {
     pub(crate) paths: &'a TablePaths,
     pub(crate) next: &'a (dyn Fn() -> FileNumber + Sync),
+    /// Hears of what collectors of properties say.
+    pub(crate) log: &'a InfoLog,
+    pub(crate) cf_name: &'a str,
 }
 
 impl OutputFiles for Outputs<'_> {
@@ -63,6 +67,18 @@ impl OutputFiles for Outputs<'_> {
     }
     fn path(&self, number: FileNumber, path_id: u32) -> PathBuf {
         self.paths.table(number, path_id)
+    }
+    fn collected(&self, file: &FileMetaData, properties: &TableProperties, collected: &Collected) {
+        let (number, cf_name) = (file.number, self.cf_name);
+        for failure in &collected.failures {
+            warning!(self.log, "[{cf_name}] table {number}: collector of properties {failure}");
+        }
+        if !properties.readable.is_empty() || collected.needs_compaction {
+            let fields = serde_json::json!({ "cf_name": cf_name, "file_number": number.0,
+                "file_size": file.file_size, "needs_compaction": collected.needs_compaction,
+                "table_properties": properties.readable });
+            self.log.event("table_properties_collected", fields);
+        }
     }
 }
 

@@ -460,6 +460,7 @@ impl Recovery<'_> {
         let paths = if self.is_stored.is_some() { TablePaths::single(self.dir) } else { data.paths() };
         let job = crate::background::flush::FlushOf {
             env: self.env,
+            log: self.log,
             paths: &paths,
             options: self.options,
             data,

@@ -11,7 +11,7 @@ use ironstone_compaction::{
     CompactionFilter, CompactionFilterFactory, CompactionPriority, CompactionStyle, SstPartitionerFactory,
 };
 use ironstone_memtable::MemTableKind;
-use ironstone_sst::{CompressionKind, CompressionOptions, TableFormat};
+use ironstone_sst::{CompressionKind, CompressionOptions, TableFormat, TablePropertiesCollectorFactory};
 
 option_struct! {
     /// Options of one column family. Names, meanings and defaults are RocksDB's, unless it says otherwise.
@@ -100,6 +100,8 @@ option_struct! {
         compaction_filter_factory: Option<Arc<dyn CompactionFilterFactory>> = None, Fixed, V7;
         /// Says where compactions end a table and begin the next.
         sst_partitioner_factory: Option<Arc<dyn SstPartitionerFactory>> = None, Fixed, V7;
+        /// Each makes a collector for every table that is written, which adds properties to it and may have it compacted.
+        table_properties_collector_factories as "table_properties_collectors": Vec<Arc<dyn TablePropertiesCollectorFactory>> = Vec::new(), Fixed, Later;
         /// Which file of a level goes first.
         compaction_pri: CompactionPriority = CompactionPriority::MinOverlappingRatio, Fixed, V7;
         /// Writes are slowed down when compactions have so many bytes to do; 0: at the hard limit.
@@ -195,7 +197,6 @@ option_struct! {
         alias("memtable_veirfy_per_key_checksum_on_seek", "bool", Change::Mutable, |options: &mut ColumnFamilyOptions, text| options.memtable_verify_per_key_checksum_on_seek.set(text), "memtable_verify_per_key_checksum_on_seek");
         refused("compression_manager", "CompressionManager", &["nullptr", ""], Change::Mutable, Since::Later, "custom compression");
         refused("disallow_memtable_writes", "bool", &["false"], Change::Fixed, Since::Later, "column families without writes");
-        refused("table_properties_collectors", "list of TablePropertiesCollectorFactory", &["", "nullptr"], Change::Fixed, Since::Later, "collectors of table properties");
         deprecated("filter_deletes", "bool");
         deprecated("check_flush_compaction_key_order", "bool");
         deprecated("verify_checksums_in_compaction", "bool");

@@ -21,7 +21,10 @@ use ironstone_sst::{
     BlockCache, CompressionKind, CompressionOptions, DataBlockIndexType, FilterPolicy, IndexShortening,
     IndexType, PlainEncoding,
 };
-use ironstone_sst::{FileChecksumGenCrc32cFactory, FileChecksumGenFactory};
+use ironstone_sst::{
+    CompactOnDeletionCollectorFactory, FileChecksumGenCrc32cFactory, FileChecksumGenFactory,
+    TablePropertiesCollectorFactory,
+};
 use ironstone_vfs::Env;
 use ironstone_wal::WalRecoveryMode;
 use std::path::PathBuf;
@@ -475,6 +478,38 @@ impl OptionValue for Option<Arc<dyn FileChecksumGenFactory>> {
     fn print(&self) -> String {
         self.as_ref().map_or_else(|| NULL.to_owned(), |factory| text::escape(factory.name()))
     }
+}
+
+/// `{{id=CompactOnDeletionCollector;window_size=1000;deletion_trigger=100;}:Mine}`: RocksDB's built-in one, and those that are registered.
+impl OptionValue for Vec<Arc<dyn TablePropertiesCollectorFactory>> {
+    const KIND: &'static str = "list of TablePropertiesCollectorFactory";
+    fn parse(text: &str) -> Result<Self, OptionError> {
+        if is_null(text) {
+            return Ok(Self::new());
+        }
+        text::elements(text).into_iter().map(collector_factory).collect()
+    }
+    fn print(&self) -> String {
+        let texts = self.iter().map(|factory| match factory.text() {
+            name if name == factory.name() => text::escape(&name),
+            text => text,
+        });
+        let all = texts.collect::<Vec<_>>().join(":");
+        if all.contains('=') { format!("{{{all}}}") } else { all }
+    }
+}
+
+fn collector_factory(text: &str) -> Result<Arc<dyn TablePropertiesCollectorFactory>, OptionError> {
+    let (id, parameters) = text::object(text)?;
+    if id == CompactOnDeletionCollectorFactory::NAME {
+        let factory = CompactOnDeletionCollectorFactory::default();
+        let set = |(name, value): &(String, String)| factory.set(name, value);
+        parameters.iter().try_for_each(set).map_err(|error| OptionError::from(error.message()))?;
+        return Ok(Arc::new(factory));
+    }
+    let id = text::unescape(&id);
+    let what = || format!("collector of table properties {id}; set it in code or register it");
+    object_registry::make(&id)?.ok_or_else(|| OptionError::not_supported(what()))
 }
 
 /// The built-in operators; the application's own has to be set in code.

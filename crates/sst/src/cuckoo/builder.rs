@@ -80,6 +80,7 @@ impl CuckooBuilder {
             self.value_numbers.push(number);
         }
         self.without_trailers &= key.trailer() == pack_trailer(SequenceNumber::ZERO, ValueType::Value);
+        self.totals.collect(key, value, value_type, || (self.keys.len() + self.values.len()) as u64);
         Ok(())
     }
 

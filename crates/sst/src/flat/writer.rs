@@ -3,6 +3,7 @@
 use super::encode_footer;
 use crate::block_builder::BlockBuilder;
 use crate::builder::BuiltTable;
+use crate::collector::{self, Collectors};
 use crate::file_checksum::ChecksumSoFar;
 use crate::handle::BlockHandle;
 use crate::options::BuildOptions;
@@ -79,11 +80,13 @@ impl FlatWriter {
     pub fn finish(
         mut self,
         magic: u64,
-        totals: Totals,
+        mut totals: Totals,
         options: &BuildOptions,
         sync: bool,
     ) -> Result<BuiltTable> {
         let statistics = options.table.statistics.as_deref();
+        let collectors = totals.collectors.take();
+        let collected = collectors.map(|collectors| collectors.finish(&mut totals.properties));
         self.add_meta_block("rocksdb.properties", &totals.properties.encode());
         let mut block = BlockBuilder::new(1, true);
         let mut value = Vec::new();
@@ -120,6 +123,7 @@ impl FlatWriter {
             largest_sequence: totals.largest_sequence,
             unique_id: id.unwrap_or_default(),
             file_checksum: self.file_checksum.get(),
+            collected: collected.unwrap_or_default(),
         })
     }
 
@@ -133,6 +137,7 @@ impl FlatWriter {
 pub(crate) struct Totals {
     order: InternalKeyComparator,
     path: PathBuf,
+    collectors: Option<Collectors>,
     pub properties: TableProperties,
     pub smallest: Option<InternalKeyBuf>,
     pub largest: Option<InternalKeyBuf>,
@@ -147,6 +152,7 @@ impl Totals {
         Self {
             order: InternalKeyComparator::new(table.comparator.clone()),
             path: path.to_owned(),
+            collectors: Collectors::new(options),
             properties: TableProperties {
                 original_file_number: options.file_number.0,
                 num_data_blocks: 1,
@@ -162,7 +168,7 @@ impl Totals {
                 comparator_name: table.comparator.name().to_owned(),
                 merge_operator_name: options.merge_operator_name.clone(),
                 prefix_extractor_name: extractor.map_or("nullptr", |by| by.name()).to_owned(),
-                property_collectors_names: options.property_collectors_names.clone(),
+                property_collectors_names: collector::names(&table.collectors),
                 user_collected: options.user_properties.iter().cloned().collect(),
                 ..TableProperties::default()
             },
@@ -208,6 +214,19 @@ impl Totals {
         properties.key_smallest_seqno = self.smallest_sequence.0;
         properties.key_largest_seqno = self.largest_sequence.0;
         Ok(value_type)
+    }
+
+    /// Lets collectors of properties see an entry of a file that `file_size` says the length of.
+    pub fn collect(
+        &mut self,
+        key: InternalKey<'_>,
+        value: &[u8],
+        value_type: ValueType,
+        file_size: impl FnOnce() -> u64,
+    ) {
+        if let Some(collectors) = &mut self.collectors {
+            collectors.add(key, value, value_type, file_size());
+        }
     }
 
     #[cold]

@@ -69,7 +69,7 @@ impl PlainBuilder {
     fn put(&mut self, key: InternalKey<'_>, value: &[u8]) -> Result<()> {
         let user_key = key.user_key();
         self.check(user_key)?;
-        self.totals.add(key, value)?;
+        let value_type = self.totals.add(key, value)?;
         let prefix = prefix_of(self.extractor.as_ref(), user_key);
         let offset = self.writer.offset();
         let is_whole = self.rows.add(key, prefix, value, self.writer.buffer());
@@ -82,6 +82,7 @@ impl PlainBuilder {
                 self.hashes.push(hash(if self.extractor.is_some() { prefix } else { user_key }));
             }
         }
+        self.totals.collect(key, value, value_type, || self.writer.offset());
         self.writer.pass_on(self.options.table.statistics.as_deref())
     }
 
