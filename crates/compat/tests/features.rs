@@ -74,6 +74,12 @@ fn both_ways(theirs: Driver, extra: &str, cf_options: &str) {
 }
 
 #[test]
+fn blocks_of_one_entry() {
+    let policy = "{format_version=5;flush_block_policy_factory=FlushBlockEveryKeyPolicyFactory}";
+    both_ways(Driver::RocksDb11, "none", &format!("block_based_table_factory={policy}"));
+}
+
+#[test]
 fn range_tombstones() {
     both_ways(Driver::RocksDb7, "range_delete", "");
     both_ways(Driver::RocksDb7, "wide_range_delete", "");

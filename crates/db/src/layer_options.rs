@@ -114,6 +114,7 @@ impl ColumnFamilyOptions {
             prefix_extractor: self.prefix_extractor.clone(),
             block_size: table.block_size,
             block_size_deviation: table.block_size_deviation,
+            flush_block_policy: table.flush_block_policy_factory.clone(),
             block_restart_interval: table.block_restart_interval,
             index_block_restart_interval: table.index_block_restart_interval,
             metadata_block_size: table.metadata_block_size as usize,

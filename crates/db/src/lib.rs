@@ -144,9 +144,10 @@ pub use ironstone_sst::block_trace::{BlockCacheTraceRecord, TableReaderCaller, T
 pub use ironstone_sst::{
     BlockCache, CollectedBlock, CollectedEntry, CollectorContext, CompactOnDeletionCollectorFactory,
     DataBlockIndexType, EntryKind, FileChecksum, FileChecksumContext, FileChecksumGenCrc32cFactory,
-    FileChecksumGenFactory, FileChecksumGenerator, FilterKind, FilterPolicy, IndexShortening, IndexType,
-    PersistentCache, PersistentCacheConfig, PersistentKey, PlainEncoding, ReadTier, SimCache, TableFilter,
-    TableFormat, TableProperties, TablePropertiesCollector, TablePropertiesCollectorFactory,
+    FileChecksumGenFactory, FileChecksumGenerator, FilterKind, FilterPolicy, FlushBlockContext,
+    FlushBlockEveryKeyPolicyFactory, FlushBlockPolicy, FlushBlockPolicyFactory, IndexShortening, IndexType,
+    OpenBlock, PersistentCache, PersistentCacheConfig, PersistentKey, PlainEncoding, ReadTier, SimCache,
+    TableFilter, TableFormat, TableProperties, TablePropertiesCollector, TablePropertiesCollectorFactory,
     new_persistent_cache,
 };
 pub use ironstone_vfs as vfs;

@@ -24,13 +24,13 @@ use ironstone_base::merge::MergeOperator;
 use ironstone_base::sync::{Arc, OnceLock, RwLock};
 use ironstone_base::{Comparator, Result, SliceTransform};
 use ironstone_compaction::{CompactionFilter, CompactionFilterFactory, SstPartitionerFactory};
-use ironstone_sst::{FileChecksumGenFactory, TablePropertiesCollectorFactory};
+use ironstone_sst::{FileChecksumGenFactory, FlushBlockPolicyFactory, TablePropertiesCollectorFactory};
 use ironstone_vfs::{Clock, Env, FileSystem};
 use std::any::{Any, TypeId};
 
 /// What can be registered: an [`Env`]; `Arc<dyn …>` of a [`FileSystem`], [`Clock`], [`EventListener`], [`Comparator`], [`SliceTransform`] (prefix extractor), [`MergeOperator`],
 /// [`CompactionFilter`], [`CompactionFilterFactory`], [`SstPartitionerFactory`], [`FileChecksumGenFactory`],
-/// [`TablePropertiesCollectorFactory`] or [`WalFilter`].
+/// [`TablePropertiesCollectorFactory`], [`FlushBlockPolicyFactory`] or [`WalFilter`].
 pub trait Registered: private::Sealed + Sized + Send + Sync + 'static {}
 
 mod private {
@@ -57,6 +57,7 @@ registered!(
     SstPartitionerFactory,
     FileChecksumGenFactory,
     TablePropertiesCollectorFactory,
+    FlushBlockPolicyFactory,
     WalFilter
 );
 

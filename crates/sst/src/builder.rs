@@ -17,6 +17,7 @@ use crate::collector::{self, Collected, Collectors};
 use crate::file_checksum::{ChecksumSoFar, FileChecksum, watched};
 use crate::filter::{FULL_FILTER_PREFIX, PARTITIONED_FILTER_PREFIX};
 use crate::filter_block::FilterBlockBuilder;
+use crate::flush_block_policy::BlockEnds;
 use crate::footer::Footer;
 use crate::handle::{BLOCK_TRAILER_LEN, BlockHandle};
 use crate::index_builder::{FinishedIndex, IndexBuilder};
@@ -48,6 +49,8 @@ pub(crate) struct BlockBasedBuilder {
     data_block: BlockBuilder,
     /// Blocks are to end with pages, their trailers included.
     fills_pages: bool,
+    /// `None` if blocks end by their size.
+    block_ends: Option<BlockEnds>,
     range_tombstones: BlockBuilder,
     index: IndexBuilder,
     filter: Option<FilterBlockBuilder>,
@@ -113,6 +116,7 @@ impl BlockBasedBuilder {
             order: InternalKeyComparator::new(table.comparator.clone()),
             data_block,
             fills_pages: Padding::of(&options).is_some(),
+            block_ends: BlockEnds::new(&table),
             range_tombstones: BlockBuilder::new(1, true),
             index: IndexBuilder::new(&table),
             filter,
@@ -264,7 +268,10 @@ impl BlockBasedBuilder {
     }
 
     #[inline]
-    fn is_block_full(&self, key: InternalKey<'_>, value: &[u8]) -> bool {
+    fn is_block_full(&mut self, key: InternalKey<'_>, value: &[u8]) -> bool {
+        if let Some(ends) = &mut self.block_ends {
+            return ends.come_before(&self.data_block, key, value);
+        }
         if self.data_block.is_empty() {
             return false;
         }

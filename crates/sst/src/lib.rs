@@ -16,6 +16,7 @@ pub mod file_checksum;
 pub mod filter;
 pub mod filter_block;
 mod flat;
+pub mod flush_block_policy;
 pub mod footer;
 pub mod handle;
 pub mod index;
@@ -37,8 +38,8 @@ pub mod unique_id;
 pub use builder::BuiltTable;
 pub use cached_block::{BlockCache, CachedBlock, PinnedBytes};
 pub use collector::{
-    Collected, CollectedBlock, CollectedEntry, CollectorContext, CompactOnDeletionCollectorFactory, EntryKind,
-    TablePropertiesCollector, TablePropertiesCollectorFactory,
+    Collected, CollectedBlock, CollectedEntry, CollectorContext, CompactOnDeletionCollectorFactory,
+    EntryKind, TablePropertiesCollector, TablePropertiesCollectorFactory,
 };
 pub use cuckoo::CuckooOptions;
 pub use file_checksum::{
@@ -47,6 +48,10 @@ pub use file_checksum::{
 };
 pub use filter::{FilterBuilder, FilterKind, FilterPolicy, FilterReader};
 pub use filter_block::{KeyHash, PointTarget};
+pub use flush_block_policy::{
+    FLUSH_BLOCK_BY_SIZE, FlushBlockContext, FlushBlockEveryKeyPolicyFactory, FlushBlockPolicy,
+    FlushBlockPolicyFactory, OpenBlock,
+};
 pub use ironstone_compress::{CompressionKind, CompressionOptions};
 pub use options::{
     BuildOptions, DataBlockIndexType, IndexShortening, IndexType, OpenOptions, ReadContext, ReadLimits,

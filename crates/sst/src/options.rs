@@ -6,6 +6,7 @@ use crate::collector::TablePropertiesCollectorFactory;
 use crate::cuckoo::CuckooOptions;
 use crate::file_checksum::FileChecksumGenFactory;
 use crate::filter::FilterPolicy;
+use crate::flush_block_policy::FlushBlockPolicyFactory;
 use crate::persistent_cache::PersistentCache;
 use crate::plain::PlainOptions;
 use crate::properties::TableProperties;
@@ -103,6 +104,8 @@ pub struct TableOptions {
     /// A block that is fuller than `100 - block_size_deviation` percent is closed early if the next
     /// entry would make it larger than `block_size`.
     pub block_size_deviation: u32,
+    /// Says where data blocks end instead; none: their size does.
+    pub flush_block_policy: Option<Arc<dyn FlushBlockPolicyFactory>>,
     /// Every so many entries of a data block the key is stored whole.
     pub block_restart_interval: u32,
     /// The same for index blocks.
@@ -195,6 +198,7 @@ impl Default for TableOptions {
             prefix_extractor: None,
             block_size: 4096,
             block_size_deviation: 10,
+            flush_block_policy: None,
             block_restart_interval: 16,
             index_block_restart_interval: 1,
             metadata_block_size: 4096,

@@ -4,7 +4,7 @@ use ironstone::options::{DbOptions, Options};
 use ironstone::{
     BlockCache, CacheOptions, ColumnFamilyOptions, CompactOnDeletionCollectorFactory, CompactionFilter,
     CompactionFilterFactory, CompactionPriority, CompactionStyle, CompressionKind, FilterContext, FilterDecision, FilterKind,
-    FilterPolicy, GenericRateLimiter, MemTableKind, PersistentCacheConfig, PlainEncoding, RateLimiter,
+    FilterPolicy, FlushBlockEveryKeyPolicyFactory, GenericRateLimiter, MemTableKind, PersistentCacheConfig, PlainEncoding, RateLimiter,
     RateLimiterMode, RateLimiterOptions, RowCache, SstFileManager, SstFileManagerOptions,
     SstPartitionerFixedPrefix, StopStyle, TableFileCreationReason, TableFormat, merge_operators,
     new_persistent_cache, slice_transform,
@@ -263,6 +263,9 @@ fn random_table_options(rng: &mut impl Rng, options: &mut ColumnFamilyOptions) {
         table.data_block_index_type = DataBlockIndexType::BinarySearchAndHash;
     }
     table.metadata_block_size = *[200, 4096].choose(rng).expect("not empty");
+    if rng.random_bool(0.1) {
+        table.flush_block_policy_factory = Some(Arc::new(FlushBlockEveryKeyPolicyFactory));
+    }
     table.use_delta_encoding = rng.random_bool(0.8);
     table.cache_index_and_filter_blocks = rng.random_bool(0.3);
     if rng.random_bool(0.1) {

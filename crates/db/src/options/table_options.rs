@@ -6,8 +6,8 @@ use super::{ColumnFamilyOptions, OptionStruct};
 use ironstone_base::checksum::ChecksumKind;
 use ironstone_base::sync::Arc;
 use ironstone_sst::{
-    BlockCache, CuckooOptions, DataBlockIndexType, FilterPolicy, IndexShortening, IndexType, PersistentCache,
-    PlainEncoding, PlainOptions, SimCache, TableFormat,
+    BlockCache, CuckooOptions, DataBlockIndexType, FilterPolicy, FlushBlockPolicyFactory, IndexShortening,
+    IndexType, PersistentCache, PlainEncoding, PlainOptions, SimCache, TableFormat,
 };
 
 option_struct! {
@@ -19,6 +19,8 @@ option_struct! {
         /// A block that is fuller than `100 - block_size_deviation` percent is closed early if the next
         /// entry would not fit.
         block_size_deviation: u32 = 10, Mutable, V7;
+        /// Says where data blocks end instead; none: their size does.
+        flush_block_policy_factory: Option<Arc<dyn FlushBlockPolicyFactory>> = None, Fixed, V7;
         /// Every so many entries of a data block the key is stored whole.
         block_restart_interval: u32 = 16, Mutable, V7;
         /// The same for index blocks.
@@ -90,7 +92,6 @@ option_struct! {
         ignored("use_udi_as_primary_index", "bool", "false", Change::Mutable, Since::Later, "only user-defined indexes use it");
         refused("user_defined_index_factory", "UserDefinedIndexFactory", &["nullptr", ""], Change::Mutable, Since::Later, "user-defined indexes");
         refused("separate_key_value_in_data_block", "bool", &["false"], Change::Mutable, Since::Later, "data blocks with keys and values apart");
-        refused("flush_block_policy_factory", "FlushBlockPolicyFactory", &["FlushBlockBySizePolicyFactory", "id=FlushBlockBySizePolicyFactory", "nullptr", ""], Change::Fixed, Since::V7, "custom rules for cutting blocks");
         deprecated("hash_index_allow_collision", "bool");
         deprecated("index_per_partition", "uint64");
         deprecated("reserve_table_builder_memory", "bool");

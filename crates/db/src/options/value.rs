@@ -22,7 +22,8 @@ use ironstone_sst::{
     IndexType, PlainEncoding,
 };
 use ironstone_sst::{
-    CompactOnDeletionCollectorFactory, FileChecksumGenCrc32cFactory, FileChecksumGenFactory,
+    CompactOnDeletionCollectorFactory, FLUSH_BLOCK_BY_SIZE, FileChecksumGenCrc32cFactory,
+    FileChecksumGenFactory, FlushBlockEveryKeyPolicyFactory, FlushBlockPolicyFactory,
     TablePropertiesCollectorFactory,
 };
 use ironstone_vfs::Env;
@@ -477,6 +478,30 @@ impl OptionValue for Option<Arc<dyn FileChecksumGenFactory>> {
     }
     fn print(&self) -> String {
         self.as_ref().map_or_else(|| NULL.to_owned(), |factory| text::escape(factory.name()))
+    }
+}
+
+/// RocksDB's built-in ones; the application's own have to be set in code or registered. None is the one by size.
+impl OptionValue for Option<Arc<dyn FlushBlockPolicyFactory>> {
+    const KIND: &'static str = "FlushBlockPolicyFactory";
+    fn parse(text: &str) -> Result<Self, OptionError> {
+        if is_null(text) {
+            return Ok(None);
+        }
+        match text::unescape(&text::object_id(text)?) {
+            id if id == FLUSH_BLOCK_BY_SIZE => Ok(None),
+            id if id == FlushBlockEveryKeyPolicyFactory::NAME => {
+                Ok(Some(Arc::new(FlushBlockEveryKeyPolicyFactory)))
+            }
+            id => {
+                let found = object_registry::make(&id)?;
+                let what = || format!("flush block policy {id}; set it in code or register it");
+                found.map(Some).ok_or_else(|| OptionError::not_supported(what()))
+            }
+        }
+    }
+    fn print(&self) -> String {
+        self.as_ref().map_or_else(|| FLUSH_BLOCK_BY_SIZE.to_owned(), |factory| text::escape(factory.name()))
     }
 }
 

@@ -22,6 +22,7 @@ mod deadlines;
 mod delete_file;
 mod delete_range;
 mod flat_tables;
+mod flush_block_policy;
 mod follower;
 mod in_flight;
 mod ingest;
