@@ -13,8 +13,8 @@ use ironstone_base::{
     FileKind, FileNumber, InternalKeyBuf, InternalKeyComparator, Result, SequenceNumber, ValueType,
 };
 use ironstone_compaction::{
-    CompactionOptions, FlushInput, JobContext, OutputFiles, PickContext, RunningCompactions, SerialWorkers,
-    TableSource, pick_automatic, run_compaction, run_flush,
+    CompactionOptions, FlushInput, JobContext, OutputChecks, OutputFiles, PickContext, RunningCompactions,
+    SerialWorkers, TableSource, pick_automatic, run_compaction, run_flush,
 };
 use ironstone_iter::{BoxedIterator, InternalIterator, VecIterator};
 use ironstone_sst::{
@@ -90,7 +90,7 @@ fn main() -> Result<()> {
         progress: None,
         readahead_size: JobContext::DEFAULT_READAHEAD,
         verify_record_count: true,
-        paranoid_file_checks: false,
+        output_checks: OutputChecks::default(),
         tombstone_mark_ratio: 0.0,
     };
     if given.is_none() {

@@ -125,6 +125,17 @@ impl CompactionProgress {
     }
 }
 
+/// What is read back of a table that was just written. What does not pass fails the job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OutputChecks {
+    /// The checksums of all blocks, the order of the keys and their number.
+    pub blocks: bool,
+    /// All entries, which are compared with what was put in.
+    pub entries: bool,
+    /// The whole file's checksum, if it has one.
+    pub file_checksum: bool,
+}
+
 /// What a job works with. All of it belongs to the caller.
 #[derive(Clone, Copy)]
 pub struct JobContext<'a> {
@@ -166,8 +177,8 @@ pub struct JobContext<'a> {
     pub readahead_size: usize,
     /// Compare the number of entries read with what the inputs' properties promise.
     pub verify_record_count: bool,
-    /// Read each output back and compare it with what was put in.
-    pub paranoid_file_checks: bool,
+    /// What is read back of each output.
+    pub output_checks: OutputChecks,
     /// Mark an output for compaction if at least this share of its entries are tombstones, so that deleted
     /// data goes away soon and scans do not wade through tombstones. 0: never.
     pub tombstone_mark_ratio: f64,

@@ -35,8 +35,8 @@ pub use filter::{
 pub use flush::{FlushInput, FlushOutput, run_flush};
 pub use iterator::{BelowLevels, CompactionIterator, DropCounts, EntryRules, IteratorOptions, PlainRules};
 pub use job::{
-    CompactionOutput, CompactionProgress, CompactionStats, JobContext, OutputFiles, ScopedThreads,
-    SerialWorkers, TableSource, Workers, run_compaction,
+    CompactionOutput, CompactionProgress, CompactionStats, JobContext, OutputChecks, OutputFiles,
+    ScopedThreads, SerialWorkers, TableSource, Workers, run_compaction,
 };
 pub use options::{
     CompactionOptions, CompactionPriority, CompactionStyle, FifoOptions, StopStyle, UniversalOptions,

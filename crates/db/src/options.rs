@@ -25,6 +25,7 @@ mod table_options;
 mod text;
 mod validation;
 mod value;
+mod verify_output_flags;
 
 pub use crate::info_log::InfoLogLevel;
 pub use auto::Goal;
@@ -37,6 +38,7 @@ pub use table_options::{BlockBasedTableOptions, CuckooTableOptions, PlainTableOp
 pub(crate) use text::set_by_rules;
 pub use text::{OptionError, SetRules};
 pub use validation::validate;
+pub use verify_output_flags::VerifyOutputFlags;
 
 use ironstone_base::{Error, Result};
 use ironstone_sst::TableFormat;

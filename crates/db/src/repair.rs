@@ -12,7 +12,7 @@ use crate::engine::Family;
 use crate::info_log::{InfoLog, Rolling, info, warning};
 use crate::open::recover_wals::Recovery;
 use crate::open::{DEFAULT_COLUMN_FAMILY, FamilyBuilder, session_id};
-use crate::options::{ColumnFamilyOptions, DbOptions};
+use crate::options::{ColumnFamilyOptions, DbOptions, VerifyOutputFlags};
 use crate::settings::TablePlace;
 use crate::table_cache::TableCache;
 use crate::table_paths::{TablePaths, paths_of};
@@ -34,7 +34,7 @@ use ironstone_version::{
 };
 use ironstone_vfs::{Env, FileSystem};
 use ironstone_wal::{LogFramer, WalRecoveryMode};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use tables::{Found, Readers, Table};
 
@@ -197,7 +197,7 @@ impl Repair<'_> {
         };
         let (mut versions, mut manifest) = self.begin_manifest(&begun, &hints, &wanted, &ambiguous, next)?;
 
-        let place = TablePlace::new(&self.env.fs, self.dir, TableCache::new(None));
+        let place = TablePlace::new(&self.env.fs, &begun, TableCache::new(None)); // Of new tables.
         let cleaner = Arc::default();
         let memory = MemTableMemory::new(None);
         let builder = FamilyBuilder {
@@ -427,14 +427,15 @@ impl Repair<'_> {
         (db_id, session): (&str, &str),
     ) -> Result<VersionEdit> {
         let (data, settings) = (&family.data, family.data.settings());
-        let mut readers = Readers::default();
+        let options = &settings.opener.table;
+        let mut readers = Readers { env: self.env, dir: begun, options, known: HashMap::new() };
         let mut files: Vec<Arc<FileMetaData>> = Vec::new();
         for table in &wanted.tables {
-            readers.add(table.meta.number, Arc::clone(&table.reader));
+            readers.known.insert(table.meta.number, Arc::clone(&table.reader));
             files.push(Arc::clone(&table.meta));
         }
         for (_, file) in &fresh.new_files {
-            readers.add(file.number, tables::open(self.env, begun, &settings.opener.table, file)?);
+            readers.known.insert(file.number, tables::open(self.env, begun, options, file)?);
             files.push(Arc::clone(file));
         }
         files.sort_by_key(|file| std::cmp::Reverse((file.largest_seqno, file.number)));
@@ -491,7 +492,7 @@ impl Repair<'_> {
             progress: None,
             readahead_size: self.options.compaction_readahead_size,
             verify_record_count: false,
-            paranoid_file_checks: settings.options.paranoid_file_checks,
+            output_checks: settings.options.output_checks(VerifyOutputFlags::ENABLE_FOR_LOCAL_COMPACTION),
         };
         let output = run_compaction(&plan, &context)?;
         let mut edit = VersionEdit::new(data.id);

@@ -47,34 +47,20 @@ impl Db {
             ));
         };
         self.each_live_table(|slot, file| {
-            let function = &*file.file_checksum_func_name;
+            let (checksum, function) = (file.file_checksum.clone(), file.file_checksum_func_name.clone());
+            let expected = FileChecksum { checksum, function };
             if file.file_checksum.is_empty() {
                 return Ok(());
             }
-            let path = slot.path();
             let timer = engine.statistics.as_deref().map(|statistics| {
                 let detailed = statistics.enabled(StatsLevel::ExceptTimeForMutex);
                 let of_activity = detailed.then_some(Histogram::FileReadVerifyFileChecksumsMicros);
                 StatsTimer::both(Some(statistics), Histogram::SstReadMicros, of_activity)
             });
-            let found = FileChecksum::of_file(&*engine.env.fs, &path, &*factory, Some(function))?;
+            let result = expected.check(&*engine.env.fs, &slot.path(), &*factory);
             drop(timer);
             engine.count(Ticker::VerifyChecksumReadBytes, file.file_size);
-            if found.function != function {
-                return Err(Error::invalid_argument(format!(
-                    "{}: its checksum is by {function}, but {} makes those of {}",
-                    path.display(),
-                    factory.name(),
-                    found.function
-                )));
-            }
-            if found.checksum != file.file_checksum {
-                let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-                let (now, then) = (hex(&found.checksum), hex(&file.file_checksum));
-                let what = format!("the whole file's checksum is {now}, but the MANIFEST says {then}");
-                return Err(Error::corruption_at(&path, 0, what));
-            }
-            Ok(())
+            result
         })
     }
 

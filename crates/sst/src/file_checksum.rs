@@ -1,7 +1,7 @@
 //! Checksums of whole files, which the MANIFEST keeps: whoever copies or stores a table can check it without
 //! knowing its format.
 
-use ironstone_base::Result;
+use ironstone_base::{Error, Result};
 use ironstone_base::checksum::crc32c_extend;
 use ironstone_base::sync::{Arc, Mutex};
 use ironstone_vfs::{FileSystem, WritableFile};
@@ -77,6 +77,35 @@ pub struct FileChecksum {
 impl FileChecksum {
     fn of(generator: &dyn FileChecksumGenerator) -> Self {
         Self { checksum: generator.checksum(), function: generator.name().to_owned() }
+    }
+
+    /// Reads the file at `path` and compares its checksum with this one.
+    ///
+    /// # Errors
+    /// `Corruption` that names the file if it is another one; `InvalidArgument` if `factory` does not know the function.
+    pub fn check(
+        &self,
+        fs: &dyn FileSystem,
+        path: &Path,
+        factory: &dyn FileChecksumGenFactory,
+    ) -> Result<()> {
+        let function = &*self.function;
+        let found = Self::of_file(fs, path, factory, Some(function))?;
+        if found.function != function {
+            return Err(Error::invalid_argument(format!(
+                "{}: its checksum is by {function}, but {} makes those of {}",
+                path.display(),
+                factory.name(),
+                found.function
+            )));
+        }
+        if found.checksum != self.checksum {
+            let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+            let (now, then) = (hex(&found.checksum), hex(&self.checksum));
+            let what = format!("the whole file's checksum is {now}, but it was written with {then}");
+            return Err(Error::corruption_at(path, 0, what));
+        }
+        Ok(())
     }
 
     /// Reads the file at `path` and makes the checksum that `function` names, or whichever `factory` likes.

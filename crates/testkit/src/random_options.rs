@@ -362,6 +362,7 @@ pub fn random_family_changes(rng: &mut impl Rng) -> Vec<(&'static str, &'static 
             ("max_successive_merges", &["0", "2"]),
             ("inplace_update_num_locks", &["0", "1", "50"]),
             ("max_sequential_skip_in_iterations", &["0", "8"]),
+            ("verify_output_flags", &["0", "1031", "5127"]),
             ("min_tombstones_for_range_conversion", &["0", "2", "20"]),
             ("block_based_table_factory", &["{block_size=128}", "{block_size=4K;format_version=3}"]),
             ("block_based_table_factory", &["{filter_policy=nullptr}", "{filter_policy=bloomfilter:10}"]),

@@ -11,7 +11,7 @@ use ironstone_base::{
     Error, FileNumber, InternalKey, InternalKeyBuf, Result, Statistics, UserComparator, ValueType,
 };
 use ironstone_iter::InternalIterator;
-use ironstone_sst::{BuildOptions, CompressionKind, CompressionOptions, TableBuilder};
+use ironstone_sst::{BuildOptions, CompressionKind, CompressionOptions, FileChecksum, TableBuilder};
 use ironstone_version::FileMetaData;
 use ironstone_vfs::{IoKind, IoPriority, RateLimiter, WritableFile};
 use std::path::{Path, PathBuf};
@@ -96,7 +96,7 @@ pub(crate) struct OutputWriter<'a, 'c> {
 struct OpenOutput {
     number: FileNumber,
     builder: TableBuilder,
-    /// Of all keys and values, for the paranoid check.
+    /// Of all keys and values, if they are to be compared.
     digest: u64,
 }
 
@@ -130,13 +130,13 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
         {
             self.close(Some(key.user_key()))?;
         }
-        let paranoid = self.context.paranoid_file_checks;
+        let digested = self.context.output_checks.entries;
         let open = match &mut self.open {
             Some(open) => open,
             None => self.begin(key.user_key())?,
         };
         open.builder.add(key, value)?;
-        if paranoid {
+        if digested {
             open.digest = digest(open.digest, key, value);
         }
         self.records += 1;
@@ -227,9 +227,7 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
         let ratio = self.context.tombstone_mark_ratio;
         let is_dense = ratio > 0.0 && deletions > 0 && deletions as f64 >= entries as f64 * ratio;
         file.marked_for_compaction = is_dense || built.collected.needs_compaction;
-        if self.context.paranoid_file_checks {
-            self.check(&file, digest)?;
-        }
+        self.check(&file, digest)?;
         self.context.outputs.finished(&file)?;
         if !self.context.build.table.collectors.is_empty() {
             self.context.outputs.collected(&file, &built.properties, &built.collected);
@@ -238,8 +236,27 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
         Ok(())
     }
 
-    /// Reads the table back.
-    fn check(&self, file: &FileMetaData, expected: u64) -> Result<()> {
+    /// Reads the table back, as far as that was asked for.
+    fn check(&self, file: &FileMetaData, digest: u64) -> Result<()> {
+        let checks = self.context.output_checks;
+        if checks.blocks {
+            let table = self.context.tables.open(file, self.settings.level)?;
+            table.verify_checksums_with(&self.context.table_reads().read)?;
+        }
+        if checks.entries {
+            self.check_entries(file, digest)?;
+        }
+        match &self.context.build.file_checksum {
+            Some(factory) if checks.file_checksum && !file.file_checksum.is_empty() => {
+                let path = self.context.outputs.path(file.number, file.path_id);
+                let (checksum, function) = (file.file_checksum.clone(), file.file_checksum_func_name.clone());
+                FileChecksum { checksum, function }.check(&*self.context.env.fs, &path, &**factory)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_entries(&self, file: &FileMetaData, expected: u64) -> Result<()> {
         let table = self.context.tables.open(file, self.settings.level)?;
         let mut entries = table.iter(&self.context.table_reads());
         let mut found = 0;

@@ -1,8 +1,8 @@
 use crate::filter::TableFileCreationReason;
 use crate::flush::{FlushInput, FlushOutput, run_flush};
 use crate::job::{
-    CompactionProgress, JobContext, OutputFiles, ScopedThreads, SerialWorkers, TableSource, Workers,
-    run_compaction,
+    CompactionProgress, JobContext, OutputChecks, OutputFiles, ScopedThreads, SerialWorkers, TableSource,
+    Workers, run_compaction,
 };
 use crate::options::CompactionOptions;
 use crate::picker::{PickContext, pick_automatic};
@@ -124,7 +124,7 @@ impl Store {
             progress: None,
             readahead_size: JobContext::DEFAULT_READAHEAD,
             verify_record_count: true,
-            paranoid_file_checks: true,
+            output_checks: OutputChecks { entries: true, ..OutputChecks::default() },
             tombstone_mark_ratio: 0.0,
         }
     }

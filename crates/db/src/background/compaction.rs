@@ -7,6 +7,7 @@ use crate::column_family::ColumnFamilyData;
 use crate::engine::{Engine, State};
 use crate::info_log::info;
 use crate::listener::{BackgroundErrorReason, CompactionJobInfo, TableInfo};
+use crate::options::VerifyOutputFlags;
 use crate::sst_file_manager::SpaceReservation;
 use crate::thread_list::{ListedWorkers, Operation, ThreadId, ThreadOperation, ThreadStage};
 use ironstone_base::statistics::{Histogram, IoActivity, Ticker};
@@ -283,7 +284,7 @@ fn rewrite(
         progress: None,
         readahead_size: options.compaction_readahead_size,
         verify_record_count: options.compaction_verify_record_count,
-        paranoid_file_checks: settings.options.paranoid_file_checks,
+        output_checks: settings.options.output_checks(VerifyOutputFlags::ENABLE_FOR_LOCAL_COMPACTION),
     };
     operation.stage(ThreadStage::CompactionProcessKv);
     let CompactionOutput { files, stats } = run_compaction(plan, &context)?;

@@ -8,7 +8,7 @@ use crate::engine::{Engine, Family, State};
 use crate::info_log::{InfoLog, info};
 use crate::listener::{BackgroundErrorReason, FlushJobInfo, TableInfo};
 use crate::memtables::{DbMemTable, FlushReason, ImmutableMemTable};
-use crate::options::DbOptions;
+use crate::options::{DbOptions, VerifyOutputFlags};
 use crate::table_paths::TablePaths;
 use crate::thread_list::{Operation, ThreadId, ThreadOperation, ThreadStage};
 use crate::write::switch::Which;
@@ -176,7 +176,12 @@ impl FlushOf<'_> {
             env: self.env,
             comparator: &self.data.comparator,
             tables: &Inputs { opener: &settings.opener, direct: false }, // To read back what was written.
-            outputs: &Outputs { paths: self.paths, next: next_number, log: self.log, cf_name: &self.data.name },
+            outputs: &Outputs {
+                paths: self.paths,
+                next: next_number,
+                log: self.log,
+                cf_name: &self.data.name,
+            },
             build: &build,
             write: write_options(self.options),
             snapshots: self.snapshots,
@@ -192,7 +197,7 @@ impl FlushOf<'_> {
             progress: self.progress,
             readahead_size: JobContext::DEFAULT_READAHEAD,
             verify_record_count: self.options.flush_verify_memtable_count,
-            paranoid_file_checks: settings.options.paranoid_file_checks,
+            output_checks: settings.options.output_checks(VerifyOutputFlags::ENABLE_FOR_FLUSH),
         };
         let (compression, compression_options) = compaction.compression_of_flush();
         let now = self.env.clock.now_seconds();

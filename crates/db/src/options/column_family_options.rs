@@ -125,6 +125,9 @@ option_struct! {
         optimize_filters_for_hits: bool = false, Fixed, V7;
         /// Read each table back after it was written, and compare it with what was put in.
         paranoid_file_checks: bool = false, Mutable, V7;
+        /// What is checked of tables after they were written, and after which jobs: bits of
+        /// [`VerifyOutputFlags`](super::VerifyOutputFlags). A table that does not pass fails its job, and is removed.
+        verify_output_flags: u32 = 0, Mutable, Later;
         /// Each entry of a memtable carries so many bytes of checksum, which every read and the flush compare: 0, 1, 2, 4 or 8.
         /// Holds for memtables that are made from then on. With any, a range tombstone carries 8, and so do the fragments that
         /// they are cut into: a read of a key compares the one that it comes upon, a new iterator all of them. A flush that meets an entry that
@@ -188,7 +191,6 @@ option_struct! {
         ignored("memtable_insert_with_hint_prefix_extractor", "SliceTransform", "nullptr", Change::Fixed, Since::V7, "only the speed of inserts depends on it");
         ignored("memtable_batch_lookup_optimization", "bool", "false", Change::Fixed, Since::Later, "only the speed of reads depends on it");
         ignored("persist_user_defined_timestamps", "bool", "true", Change::Fixed, Since::Later, "there are no user-defined timestamps");
-        refused("verify_output_flags", "uint32", &["0"], Change::Mutable, Since::Later, "reading new files back");
         refused("read_triggered_compaction_threshold", "double", &["0.000000"], Change::Mutable, Since::Later, "compactions triggered by reads");
         refused("preclude_last_level_data_seconds", "uint64", &["0"], Change::Mutable, Since::V7, "tiered storage");
         refused("preserve_internal_time_seconds", "uint64", &["0"], Change::Mutable, Since::V7, "tiered storage");

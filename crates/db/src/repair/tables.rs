@@ -273,19 +273,17 @@ impl Table {
     }
 }
 
-/// Tables that are open already.
-#[derive(Default)]
-pub(super) struct Readers(HashMap<FileNumber, Arc<TableReader>>);
-
-impl Readers {
-    pub(super) fn add(&mut self, number: FileNumber, reader: Arc<TableReader>) {
-        self.0.insert(number, reader);
-    }
+/// Tables that are open already, and those that were written since, which are in `dir`.
+pub(super) struct Readers<'a> {
+    pub(super) env: &'a Env,
+    pub(super) dir: &'a Path,
+    pub(super) options: &'a Arc<TableOptions>,
+    pub(super) known: HashMap<FileNumber, Arc<TableReader>>,
 }
 
-impl TableSource for Readers {
+impl TableSource for Readers<'_> {
     fn open(&self, file: &FileMetaData, _level: usize) -> Result<Arc<TableReader>> {
-        let known = self.0.get(&file.number).map(Arc::clone);
-        known.ok_or_else(|| Error::not_found(format!("table {} of a repair", file.number)))
+        let known = self.known.get(&file.number).map(Arc::clone);
+        known.map_or_else(|| open(self.env, self.dir, self.options, file), Ok)
     }
 }

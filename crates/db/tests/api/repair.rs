@@ -64,7 +64,9 @@ fn filled(disk: &Disk) -> Db {
 }
 
 fn repair(disk: &Disk) -> Result<RepairReport> {
-    let options = options(disk);
+    repair_with(&options(disk))
+}
+fn repair_with(options: &Options) -> Result<RepairReport> {
     let given = ["default", "other"].map(|name| ColumnFamilyDescriptor::new(name, options.cf.clone()));
     Db::repair(&options.db, DIR, &given, None)
 }
@@ -148,10 +150,24 @@ fn tables_and_wals_are_enough() {
     }
 }
 
+#[test]
+fn what_a_repair_writes_is_read_back_if_that_is_wished() {
+    let disk = Disk::new();
+    let db = filled(&disk);
+    let expected = contents(&db);
+    drop(db);
+    disk.fs.remove(Path::new("/db/CURRENT")).unwrap();
+    let mut checked = options(&disk);
+    checked.cf.verify_output_flags = u32::MAX;
+    let report = repair_with(&checked).unwrap();
+    assert!(report.wals > 0, "{report:?}");
+    assert_eq!(reopened(&disk), expected);
+}
+
 /// The numbers of writes do not tell which of two tables is the newer one: only their levels did.
 #[test]
 fn tables_that_only_levels_put_in_order_are_merged() {
-    for harm in [1, 5] {
+    for (harm, verify_output_flags) in [(1, 0), (5, 0), (5, u32::MAX)] {
         let disk = Disk::new();
         let db = disk.open_families(&options(&disk), &["other"]).unwrap();
         let down = |level| CompactRangeOptions {
@@ -192,7 +208,9 @@ fn tables_that_only_levels_put_in_order_are_merged() {
         );
         db.close().unwrap();
         (HARMS[harm].1)(&disk);
-        let report = repair(&disk).unwrap();
+        let mut checked = options(&disk);
+        checked.cf.verify_output_flags = verify_output_flags;
+        let report = repair_with(&checked).unwrap();
         assert_eq!(report.merged, if harm == 5 { 3 } else { 0 }, "{report:?}");
         assert_eq!(reopened(&disk), expected, "{report:?}");
     }

@@ -1,8 +1,9 @@
 //! Checks of everything that is stored: blocks, whole files, and what was just written.
 
-use crate::disk::{Disk, refused};
-use ironstone::options::Options;
-use ironstone::vfs::FileSystem;
+use crate::disk::{Disk, all, refused};
+use ironstone::options::{Options, VerifyOutputFlags};
+use ironstone::vfs::fault::{Fault, FaultRule};
+use ironstone::vfs::{FileSystem, OpKind};
 use ironstone::{
     Code, CompactRangeOptions, Db, FileChecksumContext, FileChecksumGenCrc32cFactory, FileChecksumGenFactory,
     FileChecksumGenerator, IngestOptions, SstFileWriter,
@@ -145,4 +146,96 @@ fn what_was_just_written_is_read_back_if_it_is_wished() {
     db.verify_file_checksums().unwrap();
     db.compact_range(&CompactRangeOptions::default(), db.default_column_family(), None, None).unwrap();
     db.verify_checksum().unwrap();
+}
+
+const WHAT: u32 =
+    VerifyOutputFlags::BLOCK_CHECKSUM | VerifyOutputFlags::ITERATION | VerifyOutputFlags::FILE_CHECKSUM;
+
+/// Two tables, and the first block of the next one is lost on its way to the disk.
+fn about_to_lose_a_block(flags: u32, paranoid: bool) -> (Disk, Db) {
+    let disk = Disk::new();
+    let mut options = checked(&disk);
+    options.cf.verify_output_flags = flags;
+    options.cf.paranoid_file_checks = paranoid;
+    let db = disk.open_with(&options);
+    for value in ["1", "2"] {
+        db.put("a", value).unwrap();
+        db.put("b", value).unwrap();
+        db.flush().unwrap();
+    }
+    disk.faults.arm();
+    disk.faults.add(FaultRule::new(Fault::LostWrite).on(&[OpKind::Append]).path(".sst"));
+    (disk, db)
+}
+
+#[test]
+fn flags_say_what_is_read_back_after_compactions() {
+    let compaction = VerifyOutputFlags::ENABLE_FOR_LOCAL_COMPACTION;
+    for (flags, paranoid, found) in [
+        (0, false, None),
+        (WHAT, false, None),
+        (compaction, false, None),
+        (WHAT | VerifyOutputFlags::ENABLE_FOR_REMOTE_COMPACTION, false, None),
+        (WHAT | VerifyOutputFlags::ENABLE_FOR_FLUSH, false, None),
+        (compaction | VerifyOutputFlags::BLOCK_CHECKSUM, false, Some("block")),
+        (compaction | VerifyOutputFlags::ITERATION, false, Some("block")),
+        (compaction | VerifyOutputFlags::FILE_CHECKSUM, false, Some("the whole file's checksum is")),
+        (VerifyOutputFlags::ALL, false, Some("block")),
+        (0, true, Some("block")),
+    ] {
+        let (disk, db) = about_to_lose_a_block(flags, paranoid);
+        let compacted =
+            db.compact_range(&CompactRangeOptions::default(), db.default_column_family(), None, None);
+        disk.faults.disarm();
+        match found {
+            Some(says) => {
+                refused(compacted, Code::Corruption, says);
+                assert_eq!((all(&db).as_str(), disk.files(".sst").len()), ("a=2 b=2", 2), "{flags:#x}");
+                db.verify_checksum().unwrap();
+            }
+            None => {
+                compacted.unwrap();
+                refused(db.verify_checksum(), Code::Corruption, ".sst");
+            }
+        }
+    }
+}
+
+#[test]
+fn flags_say_what_is_read_back_after_flushes() {
+    let flush = VerifyOutputFlags::ENABLE_FOR_FLUSH;
+    for (flags, paranoid, found) in [
+        (WHAT | VerifyOutputFlags::ENABLE_FOR_LOCAL_COMPACTION, false, None),
+        (flush, false, None),
+        (flush | VerifyOutputFlags::BLOCK_CHECKSUM, false, Some("block")),
+        (flush | VerifyOutputFlags::ITERATION, false, Some("block")),
+        (flush | VerifyOutputFlags::FILE_CHECKSUM, false, Some("the whole file's checksum is")),
+        (VerifyOutputFlags::ALL, false, Some("block")),
+        (0, true, Some("block")),
+    ] {
+        let (disk, db) = about_to_lose_a_block(flags, paranoid);
+        db.put("c", "3").unwrap();
+        let flushed = db.flush();
+        disk.faults.disarm();
+        let Some(says) = found else {
+            flushed.unwrap();
+            refused(db.verify_checksum(), Code::Corruption, ".sst");
+            continue;
+        };
+        refused(flushed, Code::Corruption, says);
+        drop(db);
+        // The WAL has it still.
+        let db = disk.kill().open();
+        assert_eq!(all(&db), "a=2 b=2 c=3", "{flags:#x}");
+        db.verify_checksum().unwrap();
+    }
+}
+
+#[test]
+fn flags_change_while_the_database_is_open() {
+    let (disk, db) = about_to_lose_a_block(0, false);
+    db.set_options(&[("verify_output_flags", "1025")]).unwrap();
+    let compacted = db.compact_range(&CompactRangeOptions::default(), db.default_column_family(), None, None);
+    disk.faults.disarm();
+    refused(compacted, Code::Corruption, "block");
 }
