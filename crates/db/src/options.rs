@@ -30,7 +30,7 @@ mod verify_output_flags;
 pub use crate::info_log::InfoLogLevel;
 pub use auto::Goal;
 pub use column_family_options::ColumnFamilyOptions;
-pub use db_options::{DbOptions, HOST_NAME, Logger};
+pub use db_options::{ChecksumHandoffFileTypes, DbOptions, HOST_NAME, Logger};
 pub use file::{LoadOptions, OptionsFile};
 pub use spec::{Change, Kept, OptionSpec, OptionStruct, Since, Status};
 pub use style_options::{FifoCompactionOptions, UniversalCompactionOptions};

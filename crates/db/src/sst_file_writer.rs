@@ -155,6 +155,7 @@ impl SstFileWriter {
             ],
             merge_operator_name: cf.merge_operator.as_ref().map_or("nullptr", |op| op.name()).to_owned(),
             file_checksum: self.options.db.file_checksum_gen_factory.clone(),
+            checksum_handoff: self.options.db.checksum_handoff_file_types.table,
             ..BuildOptions::new(table)
         })
     }

@@ -2,7 +2,8 @@
 
 use crate::stream::{PREFIX, Stream};
 use ironstone_base::Result;
-use ironstone_vfs::{RandomAccessFile, ReadRequest, SequentialFile, WritableFile};
+use ironstone_base::checksum::crc32c;
+use ironstone_vfs::{RandomAccessFile, ReadRequest, SequentialFile, WritableFile, check_handed_over};
 use std::path::Path;
 use std::time::Duration;
 
@@ -100,6 +101,17 @@ impl WritableFile for Writable {
             self.scratch.extend_from_slice(part);
             self.stream.apply(self.size(), &mut self.scratch);
             self.inner.append(&self.scratch)?;
+        }
+        Ok(())
+    }
+    /// What goes on has other bytes, and another checksum.
+    fn append_checked(&mut self, data: &[u8], expected: u32) -> Result<()> {
+        check_handed_over(self.path(), self.size(), data, expected)?;
+        for part in data.chunks(CHUNK) {
+            self.scratch.clear();
+            self.scratch.extend_from_slice(part);
+            self.stream.apply(self.size(), &mut self.scratch);
+            self.inner.append_checked(&self.scratch, crc32c(&self.scratch))?;
         }
         Ok(())
     }

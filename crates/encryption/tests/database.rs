@@ -4,10 +4,12 @@
 #[allow(dead_code)] // What is asked of reused files.
 mod suite;
 
+use ironstone::vfs::fault::{Fault, FaultFileSystem, FaultRule};
 use ironstone::vfs::mem::{CrashPolicy, MemFileSystem};
 use ironstone::vfs::os::OsFileSystem;
 use ironstone::vfs::{FileSystem, WriteOptions as FileOptions};
 use ironstone::{Db, FlushOptions, Options, WriteOptions};
+use ironstone_base::checksum::crc32c;
 use ironstone_encryption::{Aes, BlockCipher, EncryptedFileSystem, Rot13};
 use std::path::Path;
 use std::sync::Arc;
@@ -32,6 +34,26 @@ fn encrypted_files_conform() {
     fs.create_dir_all(root).unwrap();
     check_without_reuse(&*aes(&fs, 1), root);
     check_without_reuse(&*encrypted(fs, Rot13::new(10)), root);
+}
+
+#[test]
+fn data_that_changed_on_its_way_is_refused_above_and_below() {
+    let mem = MemFileSystem::new();
+    let faults = FaultFileSystem::new(Arc::new(mem.clone()));
+    let fs = encrypted(faults.clone(), Aes::new(&[1; 16]).unwrap());
+    let path = Path::new("/log");
+    let mut file = fs.create(path, FileOptions::default()).unwrap();
+    let data: Vec<u8> = (0..200_000u32).map(|at| at as u8).collect();
+    file.append_checked(&data, crc32c(&data)).unwrap();
+    // What the application hands over is not what it made.
+    let error = file.append_checked(&data, crc32c(&data) ^ 1).unwrap_err();
+    assert!(error.is_corruption() && error.message().contains("/log at 200000"), "{error}");
+    // What is encrypted changes further down.
+    faults.add(FaultRule::new(Fault::FlipWrittenBit(77)));
+    assert!(file.append_checked(b"more", crc32c(b"more")).unwrap_err().is_corruption());
+    file.append_checked(b"more", crc32c(b"more")).unwrap();
+    file.close().unwrap();
+    assert_eq!(fs.read_all(path).unwrap(), [&data[..], b"more"].concat());
 }
 
 /// Zeros that the system adds would be read as noise behind the last record of a WAL.

@@ -5,7 +5,7 @@ use crate::object::{Object, Objects};
 use crate::staging::Staging;
 use ironstone_base::sync::Arc;
 use ironstone_base::{Error, Result};
-use ironstone_vfs::WritableFile;
+use ironstone_vfs::{WritableFile, check_handed_over};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -98,6 +98,10 @@ impl WritableFile for RemoteWritableFile {
             return Ok(());
         }
         self.change("write to", |staging| staging.append(data))
+    }
+    fn append_checked(&mut self, data: &[u8], crc32c: u32) -> Result<()> {
+        check_handed_over(&self.path, self.size(), data, crc32c)?;
+        self.append(data)
     }
     /// A table is of no use before it is whole: nothing is handed over.
     fn flush(&mut self) -> Result<()> {

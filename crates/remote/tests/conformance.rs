@@ -5,6 +5,7 @@ mod places;
 #[path = "../../vfs/tests/suite/conformance.rs"]
 mod suite;
 
+use ironstone_base::checksum::crc32c;
 use ironstone_base::{Code, SubCode};
 use ironstone_remote::RemoteFileSystem;
 use ironstone_remote::opendal::Operator;
@@ -36,6 +37,21 @@ fn write(fs: &dyn FileSystem, path: &Path, bytes: &[u8]) {
 #[test]
 fn remote_conforms() {
     everywhere(|fs, _, root| check_all(fs, root));
+}
+
+#[test]
+fn tables_refuse_data_that_changed_on_its_way() {
+    everywhere(|fs, _, root| {
+        let path = root.join("000001.sst");
+        let mut file = fs.create(&path, WriteOptions::default()).unwrap();
+        file.append_checked(b"good", crc32c(b"good")).unwrap();
+        let error = file.append_checked(b"baad", crc32c(b"good")).unwrap_err();
+        assert!(error.is_corruption() && error.message().contains("000001.sst at 4"), "{error}");
+        file.append_checked(b", too", crc32c(b", too")).unwrap();
+        file.sync().unwrap();
+        file.close().unwrap();
+        assert_eq!(fs.read_all(&path).unwrap(), b"good, too");
+    });
 }
 
 #[test]

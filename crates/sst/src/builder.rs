@@ -110,7 +110,7 @@ impl BlockBasedBuilder {
             true => None,
             false => FilterBlockBuilder::new(&table, options.level, file.path()),
         };
-        let (file, file_checksum) = watched(file, options.file_checksum.as_ref());
+        let (file, file_checksum) = watched(file, &options);
         let id = unique_id(&options.db_id, &options.db_session_id, options.file_number.0);
         Ok(Self {
             order: InternalKeyComparator::new(table.comparator.clone()),

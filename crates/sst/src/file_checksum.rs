@@ -1,10 +1,11 @@
 //! Checksums of whole files, which the MANIFEST keeps: whoever copies or stores a table can check it without
 //! knowing its format.
 
-use ironstone_base::{Error, Result};
+use crate::options::BuildOptions;
 use ironstone_base::checksum::crc32c_extend;
 use ironstone_base::sync::{Arc, Mutex};
-use ironstone_vfs::{FileSystem, WritableFile};
+use ironstone_base::{Error, Result};
+use ironstone_vfs::{ChecksumHandoff, FileSystem, WritableFile};
 use std::path::Path;
 
 /// For what a checksum is to be made.
@@ -145,8 +146,17 @@ impl ChecksumSoFar {
     }
 }
 
-/// Lets a generator of `factory` see what goes to `file`, if there is one.
+/// The file that a builder writes to: a generator of file checksums sees what goes to `file`, and checksums go with it, as the
+/// options say.
 pub(crate) fn watched(
+    file: Box<dyn WritableFile>,
+    options: &BuildOptions,
+) -> (Box<dyn WritableFile>, ChecksumSoFar) {
+    let (file, so_far) = with_checksum(file, options.file_checksum.as_ref());
+    (ChecksumHandoff::over(file, options.checksum_handoff), so_far)
+}
+
+fn with_checksum(
     file: Box<dyn WritableFile>,
     factory: Option<&Arc<dyn FileChecksumGenFactory>>,
 ) -> (Box<dyn WritableFile>, ChecksumSoFar) {
@@ -161,6 +171,10 @@ impl WritableFile for FileWithChecksum {
     fn append(&mut self, data: &[u8]) -> Result<()> {
         self.generator.lock().update(data);
         self.file.append(data)
+    }
+    fn append_checked(&mut self, data: &[u8], crc32c: u32) -> Result<()> {
+        self.generator.lock().update(data);
+        self.file.append_checked(data, crc32c)
     }
     fn flush(&mut self) -> Result<()> {
         self.file.flush()

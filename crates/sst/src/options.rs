@@ -284,6 +284,8 @@ pub struct BuildOptions {
     pub merge_operator_name: String,
     /// Makes the checksum of the whole file, if there is to be one.
     pub file_checksum: Option<Arc<dyn FileChecksumGenFactory>>,
+    /// Checksums go with the data to the file ([`WritableFile::append_checked`](ironstone_vfs::WritableFile::append_checked)).
+    pub checksum_handoff: bool,
 }
 
 impl BuildOptions {
@@ -309,6 +311,7 @@ impl BuildOptions {
             user_properties: Vec::new(),
             merge_operator_name: "nullptr".to_owned(),
             file_checksum: None,
+            checksum_handoff: false,
         }
     }
 }

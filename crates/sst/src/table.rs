@@ -482,11 +482,11 @@ impl TableBuilder {
         let builder = match options.table.format {
             TableFormat::BlockBased => AnyBuilder::BlockBased(BlockBasedBuilder::new(options, file)?),
             TableFormat::Plain => {
-                let (file, checksum) = watched(file, options.file_checksum.as_ref());
+                let (file, checksum) = watched(file, &options);
                 AnyBuilder::Flat(plain::builder(options, flat::FlatWriter::new(file, checksum))?)
             }
             TableFormat::Cuckoo => {
-                let (file, checksum) = watched(file, options.file_checksum.as_ref());
+                let (file, checksum) = watched(file, &options);
                 AnyBuilder::Flat(cuckoo::builder(options, flat::FlatWriter::new(file, checksum))?)
             }
         };

@@ -1,6 +1,6 @@
 //! Random options: small buffers and files, so that everything happens often, and every format.
 
-use ironstone::options::{DbOptions, Options};
+use ironstone::options::{ChecksumHandoffFileTypes, DbOptions, Options};
 use ironstone::{
     BlockCache, CacheOptions, ColumnFamilyOptions, CompactOnDeletionCollectorFactory, CompactionFilter,
     CompactionFilterFactory, CompactionPriority, CompactionStyle, CompressionKind, FilterContext, FilterDecision, FilterKind,
@@ -37,6 +37,11 @@ pub fn random_db_options(rng: &mut impl Rng, env: &Env) -> DbOptions {
         max_bgerror_resume_count: *[i32::MAX, 0].choose(rng).expect("not empty"),
         open_files_async: rng.random_bool(0.2),
         allow_fallocate: rng.random_bool(0.8),
+        checksum_handoff_file_types: ChecksumHandoffFileTypes {
+            wal: rng.random_bool(0.2),
+            table: rng.random_bool(0.2),
+            descriptor: rng.random_bool(0.2),
+        },
         recycle_log_file_num: *[0, 0, 2].choose(rng).expect("not empty"),
         // Nobody waits so long, and a simulated wait is not allowed to end by itself for ever.
         max_compaction_trigger_wakeup_seconds: 0,

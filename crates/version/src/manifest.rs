@@ -20,7 +20,7 @@ use ironstone_base::checksum::crc32c_extend;
 use ironstone_base::statistics::Histogram;
 use ironstone_base::sync::Arc;
 use ironstone_base::{ColumnFamilyId, Corrupt, Error, FileNumber, Result, Statistics, file_name};
-use ironstone_vfs::{Env, FileSystem, StatsTimer, WritableFile, WriteOptions};
+use ironstone_vfs::{ChecksumHandoff, Env, FileSystem, StatsTimer, WritableFile, WriteOptions};
 use ironstone_wal::{
     Damage, LogFramer, LogRead, LogReader, ManifestWitness, Payload, ReaderOptions, Verdict,
 };
@@ -134,6 +134,8 @@ pub struct ManifestOptions {
     pub max_file_size: u64,
     /// Sync with `fsync` instead of `fdatasync`.
     pub full_sync: bool,
+    /// Checksums go with the data to the file.
+    pub checksum_handoff: bool,
     /// Record the database's id.
     pub write_db_id: bool,
     /// Where syncs are timed.
@@ -142,7 +144,13 @@ pub struct ManifestOptions {
 
 impl Default for ManifestOptions {
     fn default() -> Self {
-        Self { max_file_size: 1 << 30, full_sync: false, write_db_id: true, statistics: None }
+        Self {
+            max_file_size: 1 << 30,
+            full_sync: false,
+            checksum_handoff: false,
+            write_db_id: true,
+            statistics: None,
+        }
     }
 }
 
@@ -322,7 +330,8 @@ impl ManifestWriter {
         let mut bytes = Vec::new();
         let framer = frame_snapshot(records, &mut bytes);
         let options = WriteOptions { full_sync: self.options.full_sync, ..WriteOptions::default() };
-        let mut file = self.env.fs.create(&file_name::manifest(&self.dir, number), options)?;
+        let file = self.env.fs.create(&file_name::manifest(&self.dir, number), options)?;
+        let mut file = ChecksumHandoff::over(file, self.options.checksum_handoff);
         file.append(&bytes)?;
         let timer = self.sync_timer();
         file.sync()?;

@@ -85,6 +85,9 @@ pub enum Fault {
     ShortWrite(usize, FaultError),
     /// An append reports success, but zeros are written in the place of the data.
     LostWrite,
+    /// An append goes on with one bit changed, as if memory had failed: this one, modulo the length. What is below sees the checksum
+    /// that the data had, if there is one.
+    FlipWrittenBit(u64),
     /// A read succeeds with one bit changed: this one, counted from the start of what was read and
     /// modulo its length. The file itself is healthy, a second read is right.
     FlipBit(u64),
@@ -99,7 +102,7 @@ impl Fault {
         match self {
             Self::Error(_) | Self::Delay(_) => true,
             Self::ShortRead(_) | Self::FlipBit(_) | Self::MisdirectedRead(_) => kind == OpKind::Read,
-            Self::ShortWrite(..) | Self::LostWrite => kind == OpKind::Append,
+            Self::ShortWrite(..) | Self::LostWrite | Self::FlipWrittenBit(_) => kind == OpKind::Append,
         }
     }
 }
@@ -503,10 +506,8 @@ impl FaultWritableFile {
     fn check(&self, kind: OpKind) -> Result<Option<Fault>> {
         self.shared.check(kind, &[self.inner.path()])
     }
-}
 
-impl WritableFile for FaultWritableFile {
-    fn append(&mut self, data: &[u8]) -> Result<()> {
+    fn append_faulty(&mut self, data: &[u8], crc32c: Option<u32>) -> Result<()> {
         match self.check(OpKind::Append)? {
             Some(Fault::ShortWrite(len, error)) => {
                 self.inner.append(&data[..len.min(data.len())])?;
@@ -514,8 +515,30 @@ impl WritableFile for FaultWritableFile {
                 Err(error.on(OpKind::Append, self.inner.path()))
             }
             Some(Fault::LostWrite) => self.inner.append(&vec![0; data.len()]),
-            _ => self.inner.append(data),
+            Some(Fault::FlipWrittenBit(bit)) if !data.is_empty() => {
+                let mut flipped = data.to_vec();
+                let bit = bit % (8 * data.len() as u64);
+                flipped[(bit / 8) as usize] ^= 1 << (bit % 8);
+                append_to(&mut *self.inner, &flipped, crc32c)
+            }
+            _ => append_to(&mut *self.inner, data, crc32c),
         }
+    }
+}
+
+fn append_to(file: &mut dyn WritableFile, data: &[u8], crc32c: Option<u32>) -> Result<()> {
+    match crc32c {
+        Some(crc32c) => file.append_checked(data, crc32c),
+        None => file.append(data),
+    }
+}
+
+impl WritableFile for FaultWritableFile {
+    fn append(&mut self, data: &[u8]) -> Result<()> {
+        self.append_faulty(data, None)
+    }
+    fn append_checked(&mut self, data: &[u8], crc32c: u32) -> Result<()> {
+        self.append_faulty(data, Some(crc32c))
     }
     fn flush(&mut self) -> Result<()> {
         self.check(OpKind::Flush)?;

@@ -129,6 +129,11 @@ pub trait RandomAccessFile: Send + Sync {
 pub trait WritableFile: Send {
     /// Adds `data` at the end (for a reused file: at the place after the last append).
     fn append(&mut self, data: &[u8]) -> Result<()>;
+    /// The same with the CRC-32C of `data` (`checksum_handoff_file_types`). A file that compares them answers `Corruption` to data that
+    /// changed on its way, and does not write it; one that cannot passes over the checksum. One that stands before another hands it on.
+    fn append_checked(&mut self, data: &[u8], _crc32c: u32) -> Result<()> {
+        self.append(data)
+    }
     /// Hands everything buffered to the operating system: it survives a crash of the process.
     fn flush(&mut self) -> Result<()>;
     /// Flushes, and makes the data and the size durable: they survive a crash of the machine.

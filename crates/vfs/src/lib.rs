@@ -6,6 +6,7 @@
 #![deny(unsafe_code)] // `os::mapped`, `os::range_sync` and `os::ring` lift it, each with an argument.
 
 mod append_buffer;
+mod checksum_handoff;
 pub mod clock;
 pub mod fault;
 pub mod file;
@@ -16,6 +17,7 @@ pub mod rate_limiter;
 pub mod timer;
 pub mod traced;
 
+pub use checksum_handoff::{ChecksumHandoff, check_handed_over};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use file::{
     Directory, FileBytes, FileLock, FileSystem, OpenHints, RandomAccessFile, ReadRequest, SequentialFile,

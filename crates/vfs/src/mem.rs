@@ -23,6 +23,7 @@ mod names;
 pub use crash::CrashPolicy;
 
 use crate::append_buffer::AppendBuffer;
+use crate::checksum_handoff::check_handed_over;
 use crate::clock::{Clock, SystemClock};
 use crate::file::*;
 use crate::op::OpKind;
@@ -723,6 +724,12 @@ impl WritableFile for MemWritableFile {
         self.check_open()?;
         let Self { fs, inode, path, buffer, written, .. } = self;
         buffer.append(data, |bytes| write_out(fs, inode, path, written, bytes))
+    }
+
+    fn append_checked(&mut self, data: &[u8], crc32c: u32) -> Result<()> {
+        self.check_open()?;
+        check_handed_over(&self.path, self.size(), data, crc32c)?;
+        self.append(data)
     }
 
     fn flush(&mut self) -> Result<()> {

@@ -306,6 +306,10 @@ impl WritableFile for TracedWritableFile {
     fn append(&mut self, data: &[u8]) -> Result<()> {
         self.noted("Append", Extent::of(None, data.len() as u64), |file| file.append(data))
     }
+    fn append_checked(&mut self, data: &[u8], crc32c: u32) -> Result<()> {
+        let extent = Extent::of(None, data.len() as u64);
+        self.noted("Append", extent, |file| file.append_checked(data, crc32c))
+    }
     fn flush(&mut self) -> Result<()> {
         self.inner.flush()
     }

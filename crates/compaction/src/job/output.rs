@@ -450,18 +450,26 @@ impl PacedFile {
         }
         self.unasked = 0;
     }
-}
 
-impl WritableFile for PacedFile {
-    fn append(&mut self, data: &[u8]) -> Result<()> {
-        self.unasked += data.len() as u64;
+    fn begin_append(&mut self, bytes: u64) {
+        self.unasked += bytes;
         if self.unasked >= Self::CHUNK {
             self.ask();
         }
         if let Some(progress) = &self.progress {
-            progress.add_written(data.len() as u64);
+            progress.add_written(bytes);
         }
+    }
+}
+
+impl WritableFile for PacedFile {
+    fn append(&mut self, data: &[u8]) -> Result<()> {
+        self.begin_append(data.len() as u64);
         self.file.append(data)
+    }
+    fn append_checked(&mut self, data: &[u8], crc32c: u32) -> Result<()> {
+        self.begin_append(data.len() as u64);
+        self.file.append_checked(data, crc32c)
     }
     fn flush(&mut self) -> Result<()> {
         self.ask();

@@ -31,6 +31,7 @@ pub(crate) fn build_options(
         db_session_id: session_id.to_owned(),
         db_host_id: options.host_id(),
         file_checksum: options.file_checksum_gen_factory.clone(),
+        checksum_handoff: options.checksum_handoff_file_types.table,
         merge_operator_name: settings
             .options
             .merge_operator

@@ -280,6 +280,10 @@ option_struct! {
         /// Files and clock. In text, where it is never written: `default`, `MockEnv` (in memory), the name of one that is registered, or
         /// `{id=CompositeEnv;file_system=name;clock=name;}` of those that are.
         env: Env = Env::os();
+        /// The kinds of files whose data goes to the file system with a CRC-32C of each append
+        /// ([`WritableFile::append_checked`](crate::vfs::WritableFile::append_checked)), for file systems that compare it. Those of this
+        /// repository do, but for the operating system's. Files that are copied from others have none, as in RocksDB.
+        checksum_handoff_file_types: ChecksumHandoffFileTypes = ChecksumHandoffFileTypes::default();
         /// The threads of the background. The default: those of the process, for all of its databases.
         thread_pool: Arc<ThreadPool> = ThreadPool::shared();
         /// Refuse to open when damage to a WAL is provably rot of bytes that had been durable, instead
@@ -288,6 +292,17 @@ option_struct! {
         /// Takes the lines of LOG instead of the file.
         info_log: Option<Arc<dyn Logger>> = None;
     }
+}
+
+/// Kinds of files: RocksDB's `kWALFile`, `kTableFile` and `kDescriptorFile`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ChecksumHandoffFileTypes {
+    /// WALs.
+    pub wal: bool,
+    /// Tables, those of [`SstFileWriter`](crate::SstFileWriter) too.
+    pub table: bool,
+    /// The MANIFEST.
+    pub descriptor: bool,
 }
 
 impl DbOptions {

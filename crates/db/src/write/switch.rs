@@ -13,7 +13,7 @@ use ironstone_base::sync::atomic::Ordering;
 use ironstone_base::sync::{Arc, MutexGuard};
 use ironstone_base::{ColumnFamilyId, FileNumber, InternalKeyComparator, Result, file_name};
 use ironstone_memtable::MemTable;
-use ironstone_vfs::{Env, WritableFile, WriteOptions};
+use ironstone_vfs::{ChecksumHandoff, Env, WritableFile, WriteOptions};
 use std::path::Path;
 
 /// Which memtables to switch.
@@ -314,5 +314,6 @@ pub(crate) fn create_wal(
         Some(old) => env.fs.reuse(&file_name::wal(dir, old), &path, write_options)?,
         None => env.fs.create(&path, write_options)?,
     };
+    let file = ChecksumHandoff::over(file, options.checksum_handoff_file_types.wal);
     Ok(NewWal { file, recycled })
 }

@@ -9,6 +9,7 @@ mod backup_restore;
 mod best_efforts;
 mod block_cache_trace;
 mod checkpoint;
+mod checksum_handoff;
 mod collectors;
 mod column_families;
 mod column_family_import;
