@@ -10,6 +10,7 @@ pub(crate) mod job;
 pub(crate) mod manual;
 pub(crate) mod purge;
 pub(crate) mod resume;
+mod verify_manifest;
 
 use crate::engine::{Engine, State};
 use crate::listener::BackgroundErrorReason;
@@ -340,6 +341,7 @@ pub(crate) fn close(engine: &Arc<Engine>, workers: Workers) -> Result<()> {
     let failed = engine.state.lock().background_error.clone().filter(|_| !known);
     // Whatever a writer got an answer for is in the log; what it buffered goes to the system.
     let closed = engine.pipeline.close();
+    let verified = verify_manifest::verify_on_close(engine);
     purge::remove_obsolete(engine);
     if let Some(manager) = &engine.options().sst_file_manager {
         engine.place.dirs().iter().for_each(|dir| manager.forget_below(dir));
@@ -348,6 +350,7 @@ pub(crate) fn close(engine: &Arc<Engine>, workers: Workers) -> Result<()> {
     drop(engine.lock.lock().take());
     flushed?;
     closed?;
+    verified?;
     if let Some(error) = failed {
         return Err(error);
     }

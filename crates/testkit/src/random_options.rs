@@ -3,11 +3,11 @@
 use ironstone::options::{ChecksumHandoffFileTypes, DbOptions, Options};
 use ironstone::{
     BlockCache, CacheOptions, ColumnFamilyOptions, CompactOnDeletionCollectorFactory, CompactionFilter,
-    CompactionFilterFactory, CompactionPriority, CompactionStyle, CompressionKind, FilterContext, FilterDecision, FilterKind,
-    FilterPolicy, FlushBlockEveryKeyPolicyFactory, GenericRateLimiter, MemTableKind, PersistentCacheConfig, PlainEncoding, RateLimiter,
-    RateLimiterMode, RateLimiterOptions, RowCache, SstFileManager, SstFileManagerOptions,
-    SstPartitionerFixedPrefix, StopStyle, TableFileCreationReason, TableFormat, merge_operators,
-    new_persistent_cache, slice_transform,
+    CompactionFilterFactory, CompactionPriority, CompactionStyle, CompressionKind, FilterContext,
+    FilterDecision, FilterKind, FilterPolicy, FlushBlockEveryKeyPolicyFactory, GenericRateLimiter,
+    MemTableKind, PersistentCacheConfig, PlainEncoding, RateLimiter, RateLimiterMode, RateLimiterOptions,
+    RowCache, SstFileManager, SstFileManagerOptions, SstPartitionerFixedPrefix, StopStyle,
+    TableFileCreationReason, TableFormat, merge_operators, new_persistent_cache, slice_transform,
 };
 use ironstone_base::checksum::ChecksumKind;
 use ironstone_vfs::Env;
@@ -386,6 +386,7 @@ pub fn random_db_changes(rng: &mut impl Rng) -> Vec<(&'static str, &'static str)
             ("max_open_files", &["-1", "20"]),
             ("max_total_wal_size", &["0", "20000"]),
             ("max_manifest_file_size", &["2000", "1G"]),
+            ("verify_manifest_content_on_close", &["true", "false"]),
             ("delayed_write_rate", &["0", "1M"]),
             ("wal_bytes_per_sync", &["0", "4096"]),
         ],

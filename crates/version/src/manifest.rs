@@ -13,7 +13,7 @@ use crate::builder::{BuiltVersion, VersionBuilder};
 use crate::current::set_current;
 use crate::edit::{ColumnFamilyChange, VersionEdit};
 use crate::file_metadata::UNKNOWN_EPOCH;
-use crate::set::ColumnFamilyState;
+use crate::set::{ColumnFamilyState, verify_manifest_witness};
 use crate::version::Version;
 use crate::wal_set::WalSet;
 use ironstone_base::checksum::crc32c_extend;
@@ -241,6 +241,23 @@ impl ManifestWriter {
     /// `None` before the first commit and after a failure.
     pub fn witness(&self) -> Option<ManifestWitness> {
         self.in_force.as_ref().map(|log| ManifestWitness { number: log.number, size: log.size, crc: log.crc })
+    }
+    /// Reads the MANIFEST in force back: every record has its checksum and can be read, all bytes are those that were written, and
+    /// CURRENT names it. `Corruption` if not. There is nothing to read while none is in force.
+    pub fn verify_content(&self) -> Result<()> {
+        let Some(witness) = self.witness() else { return Ok(()) };
+        let (fs, path) = (&*self.env.fs, file_name::manifest(&self.dir, witness.number));
+        let mut reader = ManifestReader::open(fs, &path)?;
+        while reader.next_edit()?.is_some() {}
+        if let Some(damage) = reader.torn_tail() {
+            return Err(damage.error(&path));
+        }
+        let size = fs.size(&path)?;
+        if size != witness.size {
+            let what = format!("has {size} bytes, {} were written", witness.size);
+            return Err(Error::corruption_at(&path, size.min(witness.size), what));
+        }
+        verify_manifest_witness(fs, &self.dir, &witness)
     }
     /// Makes the next commit start a new MANIFEST.
     pub fn roll(&mut self) {

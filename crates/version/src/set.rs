@@ -715,7 +715,7 @@ pub fn verify_manifest_witness(fs: &dyn FileSystem, dir: &Path, witness: &Manife
     }
     if crc != witness.crc {
         let what = format!(
-            "the checksum of its first {} bytes is {crc:#010x}, a WAL says {:#010x}",
+            "the checksum of its first {} bytes is {crc:#010x}, and was {:#010x} when they were synced",
             witness.size, witness.crc
         );
         return Err(Error::corruption_at(&path, 0, what));

@@ -110,9 +110,6 @@ impl Ticker {
             FileOpenMetadataRetrieved | FileOpenMetadataPassed => {
                 "metadata of file systems for opening files"
             }
-            ManifestValidationFailureCount => {
-                "verification of the MANIFEST at closing (`verify_manifest_content_on_close`)"
-            }
             _ => return None,
         })
     }

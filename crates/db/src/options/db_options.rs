@@ -63,6 +63,8 @@ option_struct! {
         compaction_readahead_size: usize = 2 << 20, Mutable, V7;
         /// A MANIFEST that is larger is replaced by a new one.
         max_manifest_file_size: u64 = 1 << 30, Mutable, V7;
+        /// Closing reads the MANIFEST back and compares it with what was written. If it is not that, a new one is written.
+        verify_manifest_content_on_close: bool = false, Mutable, Later;
         /// Look for tables that got too old (`ttl`, `periodic_compaction_seconds`) after so many seconds in which
         /// nothing else made compactions look; 0: never.
         max_compaction_trigger_wakeup_seconds: u64 = 43200, Mutable, Later;
@@ -219,7 +221,6 @@ option_struct! {
         ignored("wal_write_temperature", "Temperature", "kUnknown", Change::Fixed, Since::Later, "the file system takes no such hint");
         ignored("track_and_verify_wals_in_manifest", "bool", "false", Change::Fixed, Since::V7, "every flush tracks the closed WALs that stay needed");
         refused("allow_2pc", "bool", &["false"], Change::Fixed, Since::V7, "two-phase commit");
-        refused("verify_manifest_content_on_close", "bool", &["false"], Change::Mutable, Since::Later, "verification of the MANIFEST at closing");
         OptionSpec {
             name: "rate_limiter_bytes_per_sec",
             kind: "uint64",

@@ -32,6 +32,7 @@ mod inplace_update;
 mod io_trace;
 mod iterators;
 mod listeners;
+mod manifest_on_close;
 mod merge;
 mod multi_cf_iterator;
 mod open;

@@ -3,7 +3,7 @@
 use crate::disk::{DIR, Disk, all, backward, put_synced, rewrite_all};
 use ironstone::statistics::{Histogram, StatsLevel, Ticker};
 use ironstone::vfs::fault::{Fault, FaultError, FaultRule};
-use ironstone::vfs::{Clock, ManualClock, OpKind, SystemClock};
+use ironstone::vfs::{Clock, FileSystem, ManualClock, OpKind, SystemClock};
 use ironstone::{
     BackupEngine, BackupEngineOptions, BlockCache, BottommostPolicy, CacheOptions, Code, CompactFilesOptions,
     CompactRangeOptions, CompactionFilter, CompactionStyle, CompressionKind, Db,
@@ -564,7 +564,7 @@ fn limited_reads(statistics: &Arc<Statistics>) {
 fn all_tickers_and_histograms_move_unless_their_feature_is_not_built() {
     let statistics = Arc::new(Statistics::new());
     statistics.set_level(StatsLevel::All);
-    let parts: [fn(&Arc<Statistics>); 15] = [
+    let parts: [fn(&Arc<Statistics>); 16] = [
         point_reads,
         cached_meta_blocks,
         iterators,
@@ -580,6 +580,7 @@ fn all_tickers_and_histograms_move_unless_their_feature_is_not_built() {
         copies_and_files,
         long_tails,
         limited_reads,
+        bad_manifests,
     ];
     parts.iter().for_each(|part| part(&statistics));
     let mut wrong = Vec::new();
@@ -596,6 +597,19 @@ fn all_tickers_and_histograms_move_unless_their_feature_is_not_built() {
         }
     }
     assert!(wrong.is_empty(), "without a source, or counted although unbuilt: {wrong:#?}");
+}
+
+/// A MANIFEST that changed on the disk, as closing finds.
+fn bad_manifests(statistics: &Arc<Statistics>) {
+    let disk = Disk::new();
+    let mut options = counted(&disk, statistics);
+    options.db.verify_manifest_content_on_close = true;
+    let db = disk.open_with(&options);
+    let path = disk.newest_in_db("MANIFEST");
+    let mut bytes = disk.fs.read_all(&path).unwrap();
+    bytes[20] ^= 1;
+    disk.fs.write_all_synced(&path, &bytes).unwrap();
+    db.close().unwrap();
 }
 
 #[test]

@@ -828,6 +828,36 @@ fn overwritten_bytes_are_an_error_unless_they_can_be_the_torn_last_commit() {
 }
 
 #[test]
+fn every_change_to_the_manifest_in_force_is_found() {
+    let fs = mem();
+    let env = env_of(fs.clone());
+    let (mut set, mut manifest) = create(&env).unwrap();
+    set.log_and_apply(&mut manifest, vec![edit(&[(0, table(10, "a", "m", 1, 1))], &[])]).unwrap();
+    manifest.verify_content().unwrap();
+    let path = file_name::manifest(Path::new(DIR), manifest.witness().unwrap().number);
+    let good = fs.read_all(&path).unwrap();
+    let found = |bytes: &[u8]| {
+        fs.write_all_synced(&path, bytes).unwrap();
+        manifest.verify_content().unwrap_err()
+    };
+    for at in 0..good.len() {
+        let mut bad = good.clone();
+        bad[at] ^= 1 << (at % 8);
+        assert!(found(&bad).is_corruption(), "a bit at {at}");
+        let error = found(&good[..at]);
+        assert!(error.is_corruption() && error.message().contains("MANIFEST"), "cut at {at}: {error}");
+    }
+    // What stands behind it belongs to nobody, whatever it is.
+    for behind in [&[0][..], &[0; 100], &good] {
+        assert!(found(&[&good, behind].concat()).is_corruption(), "{} bytes behind", behind.len());
+    }
+    fs.write_all_synced(&path, &good).unwrap();
+    manifest.verify_content().unwrap();
+    fs.remove(&path).unwrap();
+    assert!(!manifest.verify_content().unwrap_err().is_corruption(), "it is not there");
+}
+
+#[test]
 fn a_witness_notices_an_older_manifest() {
     let fs = mem();
     let env = env_of(fs.clone());
