@@ -1,18 +1,22 @@
 //! Brings table files that were made elsewhere into the database.
 //!
 //! ```text
-//! examine   bounds and properties of each file                        no lock
-//! bring in  link or copy under numbers of ours, sync, sync directory  no lock
-//! make room flush the memtables that the files overlap                no lock
-//! place     take sequence numbers; later writes wait to be seen       `switching`
-//!           search the deepest level that each file fits in           `switching`, manifest
-//!           commit one group of edits for all column families
+//! prepare  examine   bounds and properties of each file                        no lock
+//!          bring in  link or copy under numbers of ours, sync, sync directory  no lock
+//! commit   make room flush the memtables that the files overlap                no lock
+//!          place     take sequence numbers; later writes wait to be seen       `switching`
+//!                    search the deepest level that each file fits in           `switching`, manifest
+//!                    commit one group of edits for all column families
 //! ```
+//! Between the two a [`FileIngestionHandle`] has the files: see `handle`.
 //! What was written before the sequence numbers were taken is in tables where the files overlap it, so the files
 //! are newer than all tables below them, and older than every entry that memtables hold of their keys. Files that are
 //! ingested behind need none of this: see `behind`.
 
 mod behind;
+mod handle;
+
+pub use handle::FileIngestionHandle;
 
 use crate::Db;
 use crate::background::flush::{flush_and_wait, wait_flushed};
@@ -28,7 +32,6 @@ use crate::sst_file_writer::EXTERNAL_VERSION;
 use crate::table_paths::TablePaths;
 use crate::write::switch::Which;
 use ironstone_base::perf::PerfMetric;
-use ironstone_base::statistics::Histogram;
 use ironstone_base::sync::Arc;
 use ironstone_base::{
     Code, ColumnFamilyId, Error, FileNumber, InternalKeyBuf, Result, SequenceNumber, UserComparator,
@@ -36,14 +39,13 @@ use ironstone_base::{
 };
 use ironstone_compaction::{CompactionId, LevelShape};
 use ironstone_iter::InternalIterator;
-use ironstone_sst::block_trace::{TableReaderCaller, TracedCall};
 use ironstone_sst::properties::{EXTERNAL_SST_GLOBAL_SEQNO, EXTERNAL_SST_VERSION, UNKNOWN_COLUMN_FAMILY};
 use ironstone_sst::unique_id::unique_id;
 use ironstone_sst::{
     FileChecksum, FileChecksumContext, OpenOptions, TableOptions, TableReadOptions, TableReader,
 };
 use ironstone_version::{FileMetaData, VersionEdit};
-use ironstone_vfs::{FileSystem, OpenHints, PerfTimer, StatsTimer, WriteOptions};
+use ironstone_vfs::{FileSystem, OpenHints, PerfTimer, WriteOptions};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -186,49 +188,8 @@ impl Db {
 
     /// The same for several column families: all files of all of them, or none.
     pub fn ingest_external_files_of(&self, families: &[IngestFiles<'_>]) -> Result<()> {
-        let engine = self.engine();
-        let _call = TracedCall::begin(TableReaderCaller::ExternalSstIngestion);
         let _timer = PerfTimer::start(PerfMetric::FileIngestionNanos);
-        let statistics = engine.statistics.as_deref();
-        let preparing = StatsTimer::start(statistics, Histogram::IngestExternalFilePrepareTime);
-        engine.write_failure()?;
-        for (at, family) in families.iter().enumerate() {
-            self.check_handle(family.cf)?;
-            family.options.check()?;
-            behind::check_family(family)?;
-            if family.files.is_empty() {
-                return Err(Error::invalid_argument("no files to ingest"));
-            }
-            if families[..at].iter().any(|before| before.cf.id() == family.cf.id()) {
-                return Err(Error::invalid_argument("ingesting into a column family twice at once"));
-            }
-        }
-        if families.is_empty() {
-            return Err(Error::invalid_argument("no column families to ingest into"));
-        }
-        let mut jobs =
-            families.iter().map(|family| Job::examine(engine, family)).collect::<Result<Vec<_>>>()?;
-        let mut running = None;
-        let brought_in = bring_in(engine, &mut jobs).and_then(|()| check_sums(engine, &mut jobs));
-        let result = brought_in.and_then(|()| {
-            drop(preparing);
-            running = Some(StatsTimer::start(statistics, Histogram::IngestExternalFileRunTime));
-            place(engine, &mut jobs)
-        });
-        if let Err(error) = result {
-            running.into_iter().for_each(StatsTimer::cancel);
-            remove_ours(engine, &jobs);
-            return Err(error);
-        }
-        drop(running);
-        for job in &jobs {
-            job.report(engine);
-            job.remove_sources(engine);
-        }
-        engine.check_space(BackgroundErrorReason::Flush);
-        engine.wake_workers();
-        engine.progress.notify_all();
-        Ok(())
+        self.commit_file_ingestion_handle(self.prepare_file_ingestion(families)?)
     }
 }
 
@@ -278,22 +239,28 @@ impl Job {
         };
         let examine = |path: &PathBuf| ExternalFile::examine(engine, &data, path, &family.options);
         let files = family.files.iter().map(examine).collect::<Result<Vec<_>>>()?;
-        let mut by_key: Vec<&ExternalFile> = files.iter().collect();
-        let order = &data.comparator.user;
+        let options = family.options.clone();
+        let mut job = Self { data, options, files, checksums, overlap_each_other: false, claims: Vec::new() };
+        job.compare_files()?;
+        Ok(job)
+    }
+
+    /// Finds out whether two of the files overlap, and refuses them if they must not.
+    fn compare_files(&mut self) -> Result<()> {
+        let mut by_key: Vec<&ExternalFile> = self.files.iter().collect();
+        let order = &self.data.comparator.user;
         by_key.sort_by(|a, b| order.compare(&a.smallest.0, &b.smallest.0));
-        let overlap_each_other = by_key.windows(2).any(|pair| pair[0].overlaps(order, pair[1]));
-        if overlap_each_other && family.options.ingest_behind {
+        self.overlap_each_other = by_key.windows(2).any(|pair| pair[0].overlaps(order, pair[1]));
+        if self.overlap_each_other && self.options.ingest_behind {
             let what = "Files with overlapping ranges cannot be ingested with ingestion behind mode.";
             return Err(Error::not_supported(what));
         }
-        if overlap_each_other && !family.options.allow_global_seqno {
+        if self.overlap_each_other && !self.options.allow_global_seqno {
             return Err(Error::invalid_argument(
                 "Global seqno is required, but disabled: the files overlap each other",
             ));
         }
-        drop(by_key);
-        let options = family.options.clone();
-        Ok(Self { data, options, files, checksums, overlap_each_other, claims: Vec::new() })
+        Ok(())
     }
 
     /// How many sequence numbers it needs: files that overlap each other have one each, files behind none.
@@ -735,6 +702,9 @@ fn commit(engine: &Engine, jobs: &mut [Job], first: SequenceNumber) -> Result<()
     let mut state = engine.state.lock();
     if let Some(error) = &state.background_error {
         return Err(error.clone());
+    }
+    if state.closing {
+        return Err(Error::shutdown());
     }
     let now = engine.env.clock.now_seconds();
     let snapshots_held = !engine.snapshots.sequences().is_empty();

@@ -84,7 +84,7 @@ pub use column_family::ColumnFamily;
 pub use column_family_import::{ExportedColumnFamily, ExportedFile, ImportColumnFamilyOptions};
 pub use db::{ColumnFamilyDescriptor, Db, WriteOptions};
 pub use info_log::InfoLogLevel;
-pub use ingest::{IngestFiles, IngestOptions};
+pub use ingest::{FileIngestionHandle, IngestFiles, IngestOptions};
 pub use inplace_callback::{InplaceCallback, UpdateStatus};
 pub use listener::{
     BackgroundErrorReason, CompactionJobInfo, EventListener, ExternalFileIngestionInfo, FlushJobInfo,

@@ -254,6 +254,9 @@ pub(crate) fn open(
         }
     }
 
+    if !read_only {
+        pass_stray_tables(&*env.fs, &place, &versions)?;
+    }
     let mut recovery = recover_wals::Recovery {
         env: &env,
         dir: path,
@@ -430,6 +433,21 @@ pub(crate) fn open(
     engine.counters.opened_micros.store(micros, Ordering::Relaxed);
     info!(engine.log, "opened in {micros} us: last sequence {last_sequence}, WAL {wal_number}");
     Ok(db)
+}
+
+/// Passes over the numbers of all tables that are there. One that a crash left behind may be a link to a file of somebody
+/// else's, prepared for ingestion: a new table under its number would overwrite that.
+fn pass_stray_tables(fs: &dyn FileSystem, place: &TablePlace, versions: &VersionSet) -> Result<()> {
+    for dir in place.dirs() {
+        for name in fs.list(&dir)? {
+            if let Some(FileKind::Table(number)) = FileKind::parse(&name)
+                && number.0 <= FileNumber::LARGEST.0 / 2
+            {
+                versions.mark_file_number_used(number);
+            }
+        }
+    }
+    Ok(())
 }
 
 fn unknown_column_family(name: &str) -> Error {

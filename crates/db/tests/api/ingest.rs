@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Writes a file: `key=value` puts, `key-` deletes, `a..b` deletes a range, `key+operand` merges.
-fn write_file(options: &Options, name: &str, entries: &str) -> PathBuf {
+pub fn write_file(options: &Options, name: &str, entries: &str) -> PathBuf {
     let path = PathBuf::from(format!("/{name}.sst"));
     let mut writer = SstFileWriter::new(options);
     writer.open(&path).unwrap();

@@ -3,13 +3,14 @@
 use super::{Failure, RandomRun, is_single_delete_key};
 use crate::model::Change;
 use ironstone::options::Options;
-use ironstone::{IngestOptions, SstFileWriter};
+use ironstone::{IngestFiles, IngestOptions, SstFileWriter};
 use rand::Rng;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 impl RandomRun {
-    /// Ingests one or two files into a column family; where both have a key, the second one wins.
+    /// Ingests one or two files into a column family, at once or in two phases; where both have a key, the second one
+    /// wins.
     pub(super) fn ingest(&mut self) -> Result<(), Failure> {
         if !self.ingests {
             return Ok(());
@@ -33,7 +34,8 @@ impl RandomRun {
             .map(|(number, changes)| self.write_file(&name, &format!("in{number}.sst"), changes))
             .collect();
         let written = written.map_err(|error| format!("writing a file for {name}: {error}"))?;
-        let result = self.db().ingest_external_files(&self.family(&name), &written, &options);
+        let in_phases = self.rng.random();
+        let result = self.ingest_files(&name, &written, &options, in_phases);
         result.map_err(|error| format!("ingest into {name}: {error}"))?;
         for path in written {
             match self.env.fs.remove(&path) {
@@ -47,6 +49,26 @@ impl RandomRun {
         files.iter().flatten().for_each(|change| self.apply(change));
         self.touched.note_ingested(&name);
         Ok(())
+    }
+
+    fn ingest_files(
+        &self,
+        name: &str,
+        files: &[PathBuf],
+        options: &IngestOptions,
+        in_phases: bool,
+    ) -> ironstone::Result<()> {
+        let family = self.family(name);
+        if !in_phases {
+            return self.db().ingest_external_files(&family, files, options);
+        }
+        let prepare = |path: &PathBuf| {
+            let files = IngestFiles::new(&family, vec![path.clone()], options.clone());
+            self.db().prepare_file_ingestion(&[files])
+        };
+        let handles = files.iter().map(prepare).collect::<ironstone::Result<Vec<_>>>()?;
+        let _given_up = prepare(&files[0])?;
+        self.db().commit_file_ingestion_handles(handles)
     }
 
     /// Puts, deletes and merge operands in the order of their keys, each key once.
