@@ -79,10 +79,18 @@ impl RunningCompactions {
         self.claims.insert(id, claim);
         id
     }
-    /// Claims a key range of `level` for a file that is brought in from outside: no compaction that is picked now
-    /// writes there. The range must be free, see [`Self::writes_into`].
-    pub fn add_range(&mut self, level: usize, smallest: &[u8], largest: &[u8]) -> CompactionId {
-        assert!(!self.writes_into(level, smallest, largest), "level {level} is being written to");
+    /// Claims key ranges, each of a level, for files that are brought in from outside: no compaction that is picked now
+    /// writes there. They must be free, see [`Self::writes_into`], but may meet each other.
+    pub fn add_ranges<'a>(
+        &mut self,
+        ranges: impl Iterator<Item = (usize, &'a [u8], &'a [u8])> + Clone,
+    ) -> Vec<CompactionId> {
+        for (level, smallest, largest) in ranges.clone() {
+            assert!(!self.writes_into(level, smallest, largest), "level {level} is being written to");
+        }
+        ranges.map(|(level, smallest, largest)| self.add_range(level, smallest, largest)).collect()
+    }
+    fn add_range(&mut self, level: usize, smallest: &[u8], largest: &[u8]) -> CompactionId {
         let claim = Claim {
             files: Vec::new(),
             start_level: level,

@@ -1,12 +1,18 @@
 //! Table files made outside of databases: RocksDB takes ours, and we take RocksDB's.
 
 use ironstone::{
-    CompactRangeOptions, CompactionStyle, Db, IngestOptions, Options, SstFileReader, SstFileWriter,
+    ColumnFamilyDescriptor, CompactRangeOptions, CompactionStyle, Db, IngestFiles, IngestOptions, Options,
+    SstFileReader, SstFileWriter,
 };
-use ironstone_compat::driver::tool;
+use ironstone_compat::directory::Scratch;
+use ironstone_compat::driver::{Driver, Options as DriverOptions, ROCKSDBS, Writes, ran, tool};
+use ironstone_compat::workload::{Workload, cf_name};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
+
+const IRONSTONE: Driver = Driver::Ironstone(env!("CARGO_BIN_EXE_ironstone_driver"));
+const WORKLOAD: Workload = Workload { seed: 41, cfs: 2, keys: 300 };
 
 fn arguments(of: &[&str]) -> Vec<String> {
     of.iter().map(ToString::to_string).collect()
@@ -155,4 +161,71 @@ fn either_reads_what_the_other_ingested_behind() {
     db.compact_range(&CompactRangeOptions::default(), db.default_column_family(), None, None).unwrap();
     assert_eq!(keys(), [b"a", b"b", b"d", b"y"]);
     assert_eq!(db.get("b").unwrap().as_deref(), Some(&b"new"[..]));
+}
+
+/// Opens the database of the workload that is at `dir`, or is created there.
+fn open_workload(dir: &Path) -> Db {
+    let mut options = options();
+    options.db.create_missing_column_families = true;
+    options.cf.disable_auto_compactions = true;
+    let named = |cf| ColumnFamilyDescriptor::new(cf_name(cf), options.cf.clone());
+    Db::open_column_families(&options.db, dir, (0..WORKLOAD.cfs).map(named).collect()).unwrap()
+}
+
+#[test]
+fn tables_of_a_database_of_rocksdb_go_into_one_of_ours() {
+    for driver in ROCKSDBS.into_iter().chain([IRONSTONE]) {
+        let source = Scratch::new();
+        let writes = |rounds, after| Writes {
+            workload: WORKLOAD,
+            rounds,
+            after,
+            abrupt: false,
+            options: DriverOptions::default(),
+        };
+        if ran(driver.write(&source.db(), &writes(0..5, "flush,compact,flush"))).is_none() {
+            continue;
+        }
+        let (from, target) = (open_workload(&source.db()), Scratch::new());
+        let to = open_workload(&target.db());
+        let mut tables = from.live_files();
+        // As RocksDB says: the deepest level first, and level 0 from the oldest on.
+        tables.sort_by_key(|table| (std::cmp::Reverse(table.level), table.largest_sequence));
+        let mut handles = Vec::new();
+        for table in &tables {
+            let options = IngestOptions {
+                allow_db_generated_files: true,
+                snapshot_consistency: false,
+                link_files: true,
+                ..IngestOptions::default()
+            };
+            let path = table.directory.join(format!("{:06}.sst", table.number.0));
+            let cf = to.column_family(&table.column_family).unwrap();
+            let files = [IngestFiles::new(&cf, vec![path], options)];
+            handles.push(to.prepare_file_ingestion(&files).unwrap());
+        }
+        assert!(handles.len() >= 6, "{} tables, on several levels", handles.len());
+        to.commit_file_ingestion_handles(handles).unwrap();
+        for cf in (0..WORKLOAD.cfs).map(cf_name) {
+            let count = |db: &Db| {
+                let cf = db.column_family(&cf).unwrap();
+                db.iter_cf(&ironstone::ReadOptions::default(), &cf).unwrap().entries().count()
+            };
+            assert_eq!(count(&to), count(&from), "{driver:?} {cf}");
+        }
+        to.close().unwrap();
+        drop((from, to));
+        // It is a database as any other, for RocksDB, too, and what comes later is newer.
+        let mut rounds = 5;
+        for next in [IRONSTONE, driver] {
+            let Some(found) = ran(next.dump(&target.db(), WORKLOAD, DriverOptions::default())) else {
+                continue;
+            };
+            assert_eq!(found, WORKLOAD.expected(0..rounds), "{driver:?}, read by {next:?}");
+            ran(next.write(&target.db(), &writes(rounds..rounds + 1, "flush"))).expect("it wrote before");
+            rounds += 1;
+            let found = ran(next.dump(&target.db(), WORKLOAD, DriverOptions::default()));
+            assert_eq!(found.unwrap(), WORKLOAD.expected(0..rounds), "{driver:?}, written by {next:?}");
+        }
+    }
 }

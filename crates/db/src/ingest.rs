@@ -11,9 +11,11 @@
 //! Between the two a [`FileIngestionHandle`] has the files: see `handle`.
 //! What was written before the sequence numbers were taken is in tables where the files overlap it, so the files
 //! are newer than all tables below them, and older than every entry that memtables hold of their keys. Files that are
-//! ingested behind need none of this: see `behind`.
+//! ingested behind need none of this: see `behind`. Files that a database wrote keep their sequence numbers, and must
+//! overlap nothing: see `generated`.
 
 mod behind;
+mod generated;
 mod handle;
 
 pub use handle::FileIngestionHandle;
@@ -34,8 +36,8 @@ use crate::write::switch::Which;
 use ironstone_base::perf::PerfMetric;
 use ironstone_base::sync::Arc;
 use ironstone_base::{
-    Code, ColumnFamilyId, Error, FileNumber, InternalKeyBuf, Result, SequenceNumber, UserComparator,
-    ValueType, file_name,
+    Code, ColumnFamilyId, Error, FileNumber, InternalKey, InternalKeyBuf, Result, SequenceNumber,
+    UserComparator, ValueType, file_name,
 };
 use ironstone_compaction::{CompactionId, LevelShape};
 use ironstone_iter::InternalIterator;
@@ -46,6 +48,7 @@ use ironstone_sst::{
 };
 use ironstone_version::{FileMetaData, VersionEdit};
 use ironstone_vfs::{FileSystem, OpenHints, PerfTimer, WriteOptions};
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -84,7 +87,16 @@ pub struct IngestOptions {
     pub verify_checksums_before_ingest: bool,
     /// `TryAgain` unless all files fit in the last level. Default false.
     pub fail_if_not_bottommost_level: bool,
-    /// Take files that a database wrote, with their sequence numbers. Not built: `NotSupported`.
+    /// Take files that a database wrote, of whichever column family, too. Default false. All files of the call then keep the
+    /// sequence numbers of their entries, and later writes get larger ones. So they must overlap nothing that is there,
+    /// and with `snapshot_consistency` no snapshot may be held (best turn it off: snapshots see what is not newer than they
+    /// are): `InvalidArgument` if not. They may overlap each other: where several hold a key, earlier ones must
+    /// hold its older entries, which nobody checks (tables of a column family: deepest level first, level 0 from its oldest
+    /// on). `allow_global_seqno` is without effect. `ingest_behind` takes only those whose sequence numbers are all 0.
+    /// A file of an [`SstFileWriter`](crate::SstFileWriter) says 0 even after it was ingested elsewhere: the MANIFEST there
+    /// has its number, so compact it before its table goes on from there.
+    ///
+    /// The tables of an open database are to be linked (`link_files`), not moved.
     pub allow_db_generated_files: bool,
 }
 
@@ -109,9 +121,6 @@ impl Default for IngestOptions {
 
 impl IngestOptions {
     fn check(&self) -> Result<()> {
-        if self.allow_db_generated_files {
-            return Err(Error::not_supported("ingesting files with allow_db_generated_files"));
-        }
         if self.move_files && self.link_files {
             return Err(Error::invalid_argument("`move_files` and `link_files` can not both be true."));
         }
@@ -172,7 +181,7 @@ impl Db {
     /// # Errors
     /// `InvalidArgument` for files that are not of version 2 of external files, are empty, have another comparator
     /// or were made for another column family, and where `options` allow no sequence number or no flush and one is
-    /// needed, and where `ingest_behind` finds no room on the last level. `NotSupported` for options that are not built,
+    /// needed, and where `ingest_behind` finds no room on the last level. `NotSupported`
     /// for files to ingest behind that overlap each other, and for files of another format than the column family's
     /// `table_factory`. `Corruption` for damaged files, and for those whose checksums differ
     /// from what was handed in. The database is then as it was, and so are the files.
@@ -217,10 +226,12 @@ struct ExternalFile {
     unique_id: [u64; 2],
     /// Where in it its sequence number is; 0: nowhere.
     sequence_at: u64,
-    /// The first user key, and what stands there.
-    smallest: (Vec<u8>, ValueType),
-    /// The last user key, or where a range deletion ends; `RangeDeletion` then.
-    largest: (Vec<u8>, ValueType),
+    /// The oldest and the newest sequence number of its entries, if it keeps them.
+    own_sequences: Option<(SequenceNumber, SequenceNumber)>,
+    /// The first entry.
+    smallest: Bound,
+    /// The last entry, or where a range deletion ends; `RangeDeletion` with the largest sequence number then.
+    largest: Bound,
     /// Its number here, once it is there.
     number: Option<FileNumber>,
     /// Where it goes.
@@ -249,13 +260,14 @@ impl Job {
     fn compare_files(&mut self) -> Result<()> {
         let mut by_key: Vec<&ExternalFile> = self.files.iter().collect();
         let order = &self.data.comparator.user;
-        by_key.sort_by(|a, b| order.compare(&a.smallest.0, &b.smallest.0));
+        by_key.sort_by(|a, b| order.compare(&a.smallest.key, &b.smallest.key));
         self.overlap_each_other = by_key.windows(2).any(|pair| pair[0].overlaps(order, pair[1]));
         if self.overlap_each_other && self.options.ingest_behind {
             let what = "Files with overlapping ranges cannot be ingested with ingestion behind mode.";
             return Err(Error::not_supported(what));
         }
-        if self.overlap_each_other && !self.options.allow_global_seqno {
+        let may_be_numbered = self.options.allow_global_seqno || self.options.allow_db_generated_files;
+        if self.overlap_each_other && !may_be_numbered {
             return Err(Error::invalid_argument(
                 "Global seqno is required, but disabled: the files overlap each other",
             ));
@@ -263,8 +275,12 @@ impl Job {
         Ok(())
     }
 
-    /// How many sequence numbers it needs: files that overlap each other have one each, files behind none.
-    fn sequences(&self) -> u64 {
+    /// How many sequence numbers it needs where all up to `visible` are taken: files that overlap each other have one
+    /// each, files behind none, and files that keep theirs as many as make the next write newer than they are.
+    fn sequences(&self, visible: SequenceNumber) -> u64 {
+        if self.options.allow_db_generated_files {
+            return self.newest_entry().0.saturating_sub(visible.0);
+        }
         match (self.options.ingest_behind, self.overlap_each_other) {
             (true, _) => 0,
             (false, true) => self.files.len() as u64,
@@ -355,23 +371,30 @@ impl ExternalFile {
         }
         let properties = reader.properties();
         let own = |name: &str| properties.user_collected.get(name);
-        match own(EXTERNAL_SST_VERSION).and_then(|bytes| bytes.first_chunk::<4>()) {
+        let keeps_sequences = options.allow_db_generated_files;
+        let version = own(EXTERNAL_SST_VERSION);
+        match version.and_then(|bytes| bytes.first_chunk::<4>()) {
+            None if keeps_sequences && version.is_none() => {} // A database wrote it.
             None => return refuse("External file version not found: no SstFileWriter made it"),
             Some(version) if u32::from_le_bytes(*version) != EXTERNAL_VERSION => {
                 return refuse("it is not of version 2 of external files");
             }
+            Some(_) if own(EXTERNAL_SST_GLOBAL_SEQNO).is_none_or(|bytes| bytes[..] != [0; 8]) => {
+                return refuse("a sequence number was written into it");
+            }
             Some(_) => {}
         }
-        if own(EXTERNAL_SST_GLOBAL_SEQNO).is_none_or(|bytes| bytes[..] != [0; 8]) {
-            return refuse("a sequence number was written into it");
-        }
         let family = properties.column_family_id;
-        if family != UNKNOWN_COLUMN_FAMILY && family != u64::from(data.id.0) {
+        if !keeps_sequences && family != UNKNOWN_COLUMN_FAMILY && family != u64::from(data.id.0) {
             return refuse("it was made for another column family");
         }
         let Some((smallest, largest)) = bounds(&reader)? else {
             return refuse("File contain no entries");
         };
+        let own_sequences = keeps_sequences.then(|| generated::sequences(&reader)).transpose()?;
+        if options.ingest_behind && own_sequences.is_some_and(|(_, newest)| newest > SequenceNumber::ZERO) {
+            return refuse("ingest_behind takes no file with sequence numbers of its own but 0");
+        }
         let tail = properties.tail_start_offset;
         let id = unique_id(&properties.db_id, &properties.db_session_id, properties.original_file_number);
         Ok(Self {
@@ -380,6 +403,7 @@ impl ExternalFile {
             entries: reader.properties().num_entries,
             checksum: FileChecksum::default(),
             sequence_at: reader.properties().external_sst_file_global_seqno_offset,
+            own_sequences,
             tail_size: if tail == 0 { 0 } else { size.saturating_sub(tail) },
             unique_id: id.unwrap_or_default(),
             smallest,
@@ -457,10 +481,15 @@ impl ExternalFile {
         target.close()
     }
 
-    /// Whether the ranges meet. An end that is itself not in the range counts as if it were.
+    /// Whether the ranges meet. Where a range deletion ends one, that key is not in it.
     fn overlaps(&self, order: &UserComparator, other: &Self) -> bool {
-        order.compare(&self.smallest.0, &other.largest.0).is_le()
-            && order.compare(&other.smallest.0, &self.largest.0).is_le()
+        !self.ends_before(order, other) && !other.ends_before(order, self)
+    }
+    fn ends_before(&self, order: &UserComparator, other: &Self) -> bool {
+        match order.compare(&self.largest.key, &other.smallest.key) {
+            Ordering::Equal => self.largest.kind == ValueType::RangeDeletion,
+            ordering => ordering.is_lt(),
+        }
     }
 
     fn overlaps_memtable(
@@ -473,7 +502,7 @@ impl ExternalFile {
         if table.is_empty() {
             return Ok(false);
         }
-        let (smallest, largest) = (&self.smallest.0, &self.largest.0);
+        let (smallest, largest) = (&self.smallest.key, &self.largest.key);
         let mut entries = table.iter();
         let mut more = entries.seek(InternalKeyBuf::for_seek(smallest, SequenceNumber::MAX).as_key())?;
         while more && order.compare(entries.key().user_key(), largest).is_le() {
@@ -491,7 +520,7 @@ impl ExternalFile {
 
     /// Whether a level holds something of its range: the bounds of a table alone do not say so.
     fn overlaps_level(&self, order: &UserComparator, view: &SuperVersion, level: usize) -> Result<bool> {
-        let (smallest, largest) = (&self.smallest.0, &self.largest.0);
+        let (smallest, largest) = (&self.smallest.key, &self.largest.key);
         let tables = &view.levels[level];
         let files = tables.files.files().iter().zip(&tables.tables);
         let options = TableReadOptions {
@@ -518,16 +547,17 @@ impl ExternalFile {
 
     fn metadata(&self, epoch: u64, now: u64) -> FileMetaData {
         let number = self.number.expect("it was brought in before");
-        let smallest = InternalKeyBuf::new(&self.smallest.0, self.sequence, self.smallest.1);
-        let largest = match self.largest.1 {
-            ValueType::RangeDeletion => {
-                InternalKeyBuf::new(&self.largest.0, SequenceNumber::MAX, ValueType::RangeDeletion)
-            }
-            kind => InternalKeyBuf::new(&self.largest.0, self.sequence, kind),
+        let key_of = |bound: &Bound| {
+            let is_open_end = bound.sequence == SequenceNumber::MAX;
+            let sequence =
+                if self.own_sequences.is_some() || is_open_end { bound.sequence } else { self.sequence };
+            InternalKeyBuf::new(&bound.key, sequence, bound.kind)
         };
+        let (smallest, largest) = (key_of(&self.smallest), key_of(&self.largest));
+        let (smallest_seqno, largest_seqno) = self.own_sequences.unwrap_or((self.sequence, self.sequence));
         FileMetaData {
-            smallest_seqno: self.sequence,
-            largest_seqno: self.sequence,
+            smallest_seqno,
+            largest_seqno,
             oldest_ancester_time: now,
             file_creation_time: now,
             epoch_number: epoch,
@@ -544,32 +574,45 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-type Bound = (Vec<u8>, ValueType);
+/// Where a table begins or ends.
+struct Bound {
+    key: Vec<u8>,
+    sequence: SequenceNumber,
+    kind: ValueType,
+}
 
-/// The first and the last user key of a table with what stands there, range tombstones included.
+impl Bound {
+    fn of_entry(key: InternalKey<'_>, reader: &TableReader) -> Result<Self> {
+        let kind = key.value_type().map_err(|bad| Error::corruption_at(reader.path(), 0, bad.0))?;
+        Ok(Self { key: key.user_key().to_vec(), sequence: key.sequence(), kind })
+    }
+    /// The order of entries: of one key the newest comes first, and of one sequence number the largest type.
+    fn compare(&self, other: &Self, order: &UserComparator) -> Ordering {
+        let rank = |bound: &Self| (bound.sequence, bound.kind as u8);
+        order.compare(&self.key, &other.key).then_with(|| rank(other).cmp(&rank(self)))
+    }
+}
+
+/// The first and the last entry of a table, range tombstones included.
 fn bounds(reader: &Arc<TableReader>) -> Result<Option<(Bound, Bound)>> {
     let order = reader.comparator();
     let mut entries = reader.iter(&TableReadOptions::default());
     let mut found = None;
     if entries.seek_to_first()? {
-        let kind_of = |key: ironstone_base::InternalKey<'_>| {
-            key.value_type().map_err(|bad| Error::corruption_at(reader.path(), 0, bad.0))
-        };
-        let first = (entries.key().user_key().to_vec(), kind_of(entries.key())?);
+        let first = Bound::of_entry(entries.key(), reader)?;
         entries.seek_to_last()?;
-        found = Some((first, (entries.key().user_key().to_vec(), kind_of(entries.key())?)));
+        found = Some((first, Bound::of_entry(entries.key(), reader)?));
     }
     for tombstone in reader.range_tombstones() {
-        let begin = (tombstone.begin.clone(), ValueType::RangeDeletion);
-        let end = (tombstone.end.clone(), ValueType::RangeDeletion);
+        let kind = ValueType::RangeDeletion;
+        let begin = Bound { key: tombstone.begin.clone(), sequence: tombstone.sequence, kind };
+        // An end comes before the entries of its key.
+        let end = Bound { key: tombstone.end.clone(), sequence: SequenceNumber::MAX, kind };
         found = Some(match found {
             None => (begin, end),
             Some((first, last)) => {
-                // Of equal keys the larger type comes first, and a range tombstone has the largest of those that
-                // stand in tables.
-                let first = if order.compare(&begin.0, &first.0).is_le() { begin } else { first };
-                // An end comes before the entries of its key.
-                let last = if order.compare(&end.0, &last.0).is_gt() { end } else { last };
+                let first = if begin.compare(&first, order).is_lt() { begin } else { first };
+                let last = if end.compare(&last, order).is_gt() { end } else { last };
                 (first, last)
             }
         });
@@ -671,7 +714,8 @@ fn place(engine: &Arc<Engine>, jobs: &mut [Job]) -> Result<()> {
     // From here on no memtable is switched but by us: a flush that took writes from behind the reserved numbers
     // would wait for us, and we for it.
     let _switching = engine.switching.lock();
-    let count = jobs.iter().map(Job::sequences).max().unwrap_or(1);
+    let visible = engine.pipeline.visible();
+    let count = jobs.iter().map(|job| job.sequences(visible)).max().unwrap_or(0).max(1);
     let mut reserved = engine.pipeline.reserve_beside_log(count)?;
     engine.pipeline.wait_applied(SequenceNumber(reserved.first.0 - 1));
     let ids = overlapping(engine, jobs, reserved.first)?;
@@ -777,7 +821,7 @@ fn search_levels(job: &Job) -> Result<Vec<Fits>> {
                 fits.overlaps = true;
                 break;
             }
-            let (begin, end) = (Some(&file.smallest.0[..]), Some(&file.largest.0[..]));
+            let (begin, end) = (Some(&file.smallest.key[..]), Some(&file.largest.key[..]));
             if level > 0 && !view.version.range_overlaps(level, begin, end) {
                 fits.levels.push(level);
             }
@@ -795,6 +839,7 @@ impl Job {
             let needs_sequence = fits.overlaps || self.overlap_each_other;
             // A snapshot may be taken at any moment, so with snapshot consistency there is always a number.
             let numbered = !self.options.ingest_behind
+                && !self.options.allow_db_generated_files
                 && self.options.allow_global_seqno
                 && (self.options.snapshot_consistency || needs_sequence);
             file.sequence = match (numbered, self.overlap_each_other) {
@@ -829,28 +874,36 @@ impl Job {
             // Above the files of this group that it overlaps: those are older.
             let ceiling =
                 before.iter().filter(|other| other.overlaps(&order, file)).map(|other| other.level).min();
-            let (smallest, largest) = (&file.smallest.0, &file.largest.0);
+            let (smallest, largest) = (&file.smallest.key, &file.largest.key);
             let free = |level: &&usize| {
                 ceiling.is_none_or(|ceiling| **level < ceiling)
                     && !family.running.writes_into(**level, smallest, largest)
             };
             file.level = fits.levels.iter().rev().find(free).copied().unwrap_or(0);
             let behind = self.options.ingest_behind;
+            let generated = self.options.allow_db_generated_files;
             if self.options.fail_if_not_bottommost_level && !behind && file.level != last_level {
                 return Err(Error::new(
                     Code::TryAgain,
                     "Files cannot be ingested to Lmax. Please make sure key range of Lmax does not overlap with files to ingest.",
                 ));
             }
-            let needs_sequence = fits.overlaps || self.overlap_each_other;
+            let needs_sequence = fits.overlaps || (self.overlap_each_other && !generated);
             let needs_consistency = self.options.snapshot_consistency && snapshots_held;
-            if !behind && !self.options.allow_global_seqno && (needs_sequence || needs_consistency) {
-                return Err(Error::invalid_argument("Global seqno is required, but disabled"));
+            if !behind && (needs_sequence || needs_consistency) {
+                if generated {
+                    return Err(generated::refusal(&file.source, fits.overlaps));
+                }
+                if !self.options.allow_global_seqno {
+                    return Err(Error::invalid_argument("Global seqno is required, but disabled"));
+                }
             }
-            self.claims.push(family.running.add_range(file.level, smallest, largest));
             let epoch = if behind { behind::EPOCH } else { versions.new_epoch_number(self.data.id) };
             edit.add_file(file.level, Arc::new(file.metadata(epoch, now)));
         }
+        let files = self.files.iter();
+        let ranges = files.map(|file| (file.level, &*file.smallest.key, &*file.largest.key));
+        self.claims = family.running.add_ranges(ranges);
         Ok(edit)
     }
 }

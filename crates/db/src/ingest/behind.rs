@@ -61,6 +61,6 @@ impl Job {
 
 impl ExternalFile {
     fn meets(&self, table: &ironstone_version::FileMetaData, job: &Job) -> bool {
-        table.overlaps(&job.data.comparator.user, Some(&self.smallest.0), Some(&self.largest.0))
+        table.overlaps(&job.data.comparator.user, Some(&self.smallest.key), Some(&self.largest.key))
     }
 }

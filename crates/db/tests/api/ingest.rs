@@ -184,8 +184,6 @@ fn options_that_allow_less_refuse_what_would_need_more() {
     assert!(zero.contains(&SequenceNumber(0)), "{zero:?}");
     let last_only = IngestOptions { fail_if_not_bottommost_level: true, ..IngestOptions::default() };
     refused(ingest_with(&disk, &db, &["c=3"], &last_only), Code::TryAgain, "Lmax");
-    let generated = IngestOptions { allow_db_generated_files: true, ..IngestOptions::default() };
-    refused(ingest_with(&disk, &db, &["q=3"], &generated), Code::NotSupported, "allow_db_generated");
     assert_eq!(all(&db), "a=1 b=2 c=2");
     let tables = disk.files(".sst").iter().filter(|path| path.starts_with(DIR)).count();
     assert_eq!(tables, db.live_files().len(), "what was refused left nothing behind");

@@ -28,6 +28,7 @@ mod follower;
 mod in_flight;
 mod ingest;
 mod ingest_behind;
+mod ingest_generated;
 mod ingest_in_two_phases;
 mod inplace_update;
 mod io_trace;

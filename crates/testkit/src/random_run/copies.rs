@@ -1,8 +1,14 @@
-//! Checkpoints and followers: a second database that has all that the first one has.
+//! Checkpoints and followers: a second database that has all that the first one has. And a second column family with
+//! the tables of another one.
 
 use super::{Failure, RandomRun, compare};
-use ironstone::{ColumnFamilyDescriptor, CreateCheckpointOptions, Db, FlushOptions, ReadOptions};
+use ironstone::{
+    Code, ColumnFamily, ColumnFamilyDescriptor, CompactRangeOptions, CreateCheckpointOptions, Db,
+    FlushOptions, IngestOptions, ReadOptions,
+};
 use rand::Rng;
+use std::cmp::Reverse;
+use std::path::PathBuf;
 
 impl RandomRun {
     /// Makes a checkpoint, compares it with the model, and removes it.
@@ -38,6 +44,38 @@ impl RandomRun {
         Ok(())
     }
 
+    /// Ingests the tables of a column family, with their sequence numbers, into one that is made for them and goes again.
+    pub(super) fn copy_tables(&mut self) -> Result<(), Failure> {
+        let (name, link_files) = (self.any_family(), self.rng.random());
+        if self.touched.may_get_files_behind(&name) {
+            return Ok(()); // Tables that were ingested do not say their sequence numbers.
+        }
+        self.note(|| format!("copy the tables of {name}, linked: {link_files}"));
+        let said = |error| format!("copying the tables of {name}: {error}");
+        let (db, cf) = (self.db(), self.family(&name));
+        db.flush_cf(&FlushOptions::default(), &cf).map_err(said)?;
+        let copy = db.create_column_family("copied", &db.column_family_options(&cf)).map_err(said)?;
+        db.disable_file_deletions();
+        let ingested = ingest_tables(db, &name, &copy, link_files);
+        db.enable_file_deletions();
+        match ingested {
+            // Tables of the format that its options named before.
+            Err(error) if error.code() == Code::NotSupported => {
+                return db.drop_column_family(&copy).map_err(said);
+            }
+            ingested => ingested.map_err(said)?,
+        }
+        let compare_copy = |when: &str| {
+            let options = ReadOptions { total_order_seek: true, ..ReadOptions::default() };
+            let iter = db.iter_cf(&options, &copy).map_err(said)?;
+            compare(iter, &self.model, &name).map_err(|failure| format!("copied tables {when}: {failure}"))
+        };
+        compare_copy("as they came")?;
+        db.compact_range(&CompactRangeOptions::default(), &copy, None, None).map_err(said)?;
+        compare_copy("compacted")?;
+        db.drop_column_family(&copy).map_err(said)
+    }
+
     /// Flushes everything, and compares a follower that has caught up. It stays, as long as the database has these column families.
     pub(super) fn follow(&mut self) -> Result<(), Failure> {
         self.note(|| "follow".to_owned());
@@ -64,4 +102,19 @@ impl RandomRun {
         self.follower = Some(follower);
         Ok(())
     }
+}
+
+fn ingest_tables(db: &Db, name: &str, copy: &ColumnFamily, link_files: bool) -> ironstone::Result<()> {
+    let mut tables = db.live_files();
+    tables.retain(|table| table.column_family == name);
+    tables.sort_by_key(|table| (Reverse(table.level), table.largest_sequence));
+    let path = |number: u64, table: &ironstone::LiveFile| table.directory.join(format!("{number:06}.sst"));
+    let files: Vec<PathBuf> = tables.iter().map(|table| path(table.number.0, table)).collect();
+    let options = IngestOptions {
+        allow_db_generated_files: true,
+        snapshot_consistency: false,
+        link_files,
+        ..IngestOptions::default()
+    };
+    if files.is_empty() { Ok(()) } else { db.ingest_external_files(copy, &files, &options) }
 }
