@@ -39,7 +39,7 @@ use ironstone_base::{
     Code, ColumnFamilyId, Error, FileNumber, InternalKey, InternalKeyBuf, Result, SequenceNumber,
     UserComparator, ValueType, file_name,
 };
-use ironstone_compaction::{CompactionId, LevelShape};
+use ironstone_compaction::{CompactionId, CompactionStyle, LevelShape};
 use ironstone_iter::InternalIterator;
 use ironstone_sst::properties::{EXTERNAL_SST_GLOBAL_SEQNO, EXTERNAL_SST_VERSION, UNKNOWN_COLUMN_FAMILY};
 use ironstone_sst::unique_id::unique_id;
@@ -802,7 +802,7 @@ fn let_go(state: &mut State, jobs: &mut [Job]) {
 struct Fits {
     /// Ascending; empty if level 0 is the only place.
     levels: Vec<usize>,
-    /// Some table holds keys of its range.
+    /// Some table holds keys of its range, or it is to be as if one did.
     overlaps: bool,
 }
 
@@ -813,16 +813,19 @@ fn search_levels(job: &Job) -> Result<Vec<Fits>> {
     }
     let view = job.data.view();
     let order = &job.data.comparator.user;
-    let base = LevelShape::new(&view.version, &job.data.settings().compaction).base_level;
+    let compaction = &job.data.settings().compaction;
+    let base = LevelShape::new(&view.version, compaction).base_level;
+    let is_fifo = compaction.style == CompactionStyle::Fifo;
     let search = |file: &ExternalFile| {
-        let mut fits = Fits { levels: Vec::new(), overlaps: false };
+        // FIFO compaction drops deeper levels first: there new files would go before old ones.
+        let mut fits = Fits { levels: Vec::new(), overlaps: is_fifo && file.own_sequences.is_none() };
         for level in (0..view.levels.len()).filter(|&level| level == 0 || level >= base) {
             if file.overlaps_level(order, &view, level)? {
                 fits.overlaps = true;
                 break;
             }
             let (begin, end) = (Some(&file.smallest.key[..]), Some(&file.largest.key[..]));
-            if level > 0 && !view.version.range_overlaps(level, begin, end) {
+            if level > 0 && !is_fifo && !view.version.range_overlaps(level, begin, end) {
                 fits.levels.push(level);
             }
         }

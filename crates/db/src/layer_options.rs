@@ -49,8 +49,7 @@ impl ColumnFamilyOptions {
             bottommost_compression: self.bottommost_compression,
             compression_options: self.compression_opts.clone(),
             bottommost_compression_options: self.bottommost_compression_opts.clone(),
-            allow_ingest_behind: (db.allow_ingest_behind || self.cf_allow_ingest_behind)
-                && self.compaction_style != CompactionStyle::Fifo,
+            allow_ingest_behind: db.allow_ingest_behind || self.cf_allow_ingest_behind,
             path_target_sizes: paths_of(db, self).iter().map(|path| path.target_size).collect(),
             max_subcompactions: db.max_subcompactions.max(1) as usize,
             ..CompactionOptions::default()

@@ -232,8 +232,7 @@ pub fn random_family_options(rng: &mut impl Rng) -> ColumnFamilyOptions {
     options.block_protection_bytes_per_key = *[0, 0, 0, 1, 8].choose(rng).expect("not empty");
     random_style(rng, &mut options);
     random_table_options(rng, &mut options);
-    options.cf_allow_ingest_behind =
-        options.compaction_style != CompactionStyle::Fifo && rng.random_bool(0.15);
+    options.cf_allow_ingest_behind = rng.random_bool(0.15);
     if options.cf_allow_ingest_behind {
         options.num_levels = options.num_levels.max(3);
     }

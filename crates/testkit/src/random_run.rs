@@ -14,9 +14,8 @@ use crate::random_options::{
 use behind::Touched;
 use ironstone::options::DbOptions;
 use ironstone::{
-    Code, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, CompactionStyle,
-    Db, DbIterator, FlushOptions, IoPriority, ReadOptions, SliceTransform, Snapshot, TableFormat, WriteBatch,
-    WriteOptions,
+    Code, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db, DbIterator,
+    FlushOptions, IoPriority, ReadOptions, SliceTransform, Snapshot, TableFormat, WriteBatch, WriteOptions,
 };
 use ironstone_vfs::Env;
 use rand::rngs::StdRng;
@@ -578,7 +577,7 @@ impl RandomRun {
                 (false, true) => random_flat_family_options(&mut self.rng),
                 (false, false) => random_family_options(&mut self.rng),
             };
-            options.cf_allow_ingest_behind |= behind && options.compaction_style != CompactionStyle::Fifo;
+            options.cf_allow_ingest_behind |= behind;
             let least = if options.cf_allow_ingest_behind { 3 } else { 1 };
             options.num_levels = options.num_levels.max(levels[name]).max(least);
             if !options.cf_allow_ingest_behind {

@@ -2,10 +2,10 @@
 //!
 //! Compactions leave the last level alone (`cf_allow_ingest_behind`), and keep every tombstone. So a file that is put
 //! there with sequence number 0 is older than all that was ever written, and fills in only keys that nobody wrote.
+//! FIFO compaction, which has all that is written in level 0, drops what was ingested behind first.
 
 use super::{ExternalFile, IngestFiles, Job};
 use ironstone_base::{Error, Result, SequenceNumber};
-use ironstone_compaction::CompactionStyle;
 
 /// RocksDB keeps this one for files that were ingested behind.
 pub(super) const EPOCH: u64 = 1;
@@ -16,13 +16,19 @@ pub(super) fn check_family(family: &IngestFiles<'_>) -> Result<()> {
         return Ok(());
     }
     let compaction = &family.cf.0.settings().compaction;
-    if compaction.style == CompactionStyle::Fifo {
-        return Err(Error::not_supported("ingest_behind with FIFO compaction, which knows no older level"));
-    }
     if !compaction.allow_ingest_behind {
         let name = family.cf.name();
         let what =
             format!("Can't ingest_behind file in ColumnFamily {name} with cf_allow_ingest_behind=false");
+        return Err(Error::invalid_argument(what));
+    }
+    if compaction.num_levels < 2 {
+        // Levelled and universal compaction have three of them; FIFO compaction has as many as are asked for.
+        let what = format!(
+            "Can't ingest_behind file in ColumnFamily {} with num_levels={}: there is no level below level 0",
+            family.cf.name(),
+            compaction.num_levels
+        );
         return Err(Error::invalid_argument(what));
     }
     Ok(())

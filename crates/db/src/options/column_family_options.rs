@@ -65,8 +65,9 @@ option_struct! {
         /// How many levels there are, level 0 included.
         num_levels: i32 = 7, Fixed, V7;
         /// Files may be ingested behind everything (`ingest_behind`). The last level is kept for them and compactions
-        /// leave it alone, no tombstone is dropped, and there are at least 3 levels. To be set from the first write on;
-        /// not with FIFO compaction. (RocksDB: universal compaction only.)
+        /// leave it alone, no tombstone is dropped, and there are at least 3 levels. To be set from the first write on.
+        /// FIFO compaction drops the last level first, and has as many levels as `num_levels` says, which have to be 2 or more.
+        /// (RocksDB's text: universal compaction only.)
         cf_allow_ingest_behind: bool = false, Fixed, Later;
         /// Level 0 is compacted when it has so many files.
         level0_file_num_compaction_trigger: i32 = 4, Mutable, V7;

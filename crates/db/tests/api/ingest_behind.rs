@@ -126,11 +126,56 @@ fn what_does_not_fit_is_refused_and_leaves_nothing_behind() {
     assert_eq!(all(&db), "a=1 b=1 d=1 e=1");
     let tables = disk.files(".sst").iter().filter(|path| path.starts_with(DIR)).count();
     assert_eq!(tables, db.live_files().len());
+}
+
+#[test]
+fn with_fifo_compaction_they_are_dropped_first() {
+    let disk = Disk::new();
+    let mut options = options(&disk, CompactionStyle::Fifo);
+    options.cf.num_levels = 2;
+    options.cf.disable_auto_compactions = false;
+    options.cf.compaction_options_fifo.allow_compaction = true;
+    options.cf.level0_file_num_compaction_trigger = 2;
+    let db = disk.open_with(&options);
+    for key in ["a", "b"] {
+        put_synced(&db, key, "new");
+        db.flush().unwrap();
+    }
+    db.delete("c").unwrap();
+    db.flush().unwrap();
+    db.wait_for_compact().unwrap();
+    assert_eq!(shape(&db), [1], "small files became one");
+    let before = db.snapshot();
+    behind(&disk, &db, &["a=old c=old d=old"]).unwrap();
+    assert_eq!(shape(&db), [1, 1]);
+    assert_eq!(all(&db), "a=new b=new d=old", "the tombstone is still there");
+    let past = ReadOptions { snapshot: Some(before), ..ReadOptions::default() };
+    assert_eq!(get_with(&db, &past, db.default_column_family(), "d"), "old", "older than any snapshot");
+    refused(behind(&disk, &db, &["b=2 c=2"]), Code::InvalidArgument, "doesn't fit at the last level");
+    drop((past, db));
+    let disk = disk.lose_power();
+    let db = disk.open_with(&options);
+    assert_eq!(all(&db), "a=new b=new d=old");
+    db.delete("e").unwrap();
+    db.flush().unwrap();
+    db.wait_for_compact().unwrap();
+    behind(&disk, &db, &["e=old f=old"]).unwrap();
+    assert_eq!(all(&db), "a=new b=new d=old f=old");
+    assert_eq!(shape(&db), [1, 2]);
+    let newest = db.live_files().into_iter().filter(|file| file.level == 0);
+    options.cf.compaction_options_fifo.max_table_files_size = newest.map(|file| file.size).sum();
     drop(db);
 
-    let db = Disk::new();
-    let fifo = db.open_with(&options(&db, CompactionStyle::Fifo));
-    refused(behind(&db, &fifo, &["a=1"]), Code::NotSupported, "ingest_behind with FIFO compaction");
+    let db = disk.open_with(&options);
+    db.compact_range(&CompactRangeOptions::default(), db.default_column_family(), None, None).unwrap();
+    assert_eq!(shape(&db), [1], "what lies behind goes first");
+    assert_eq!(all(&db), "a=new b=new");
+    drop(db);
+
+    let disk = Disk::new();
+    options.cf.num_levels = 1;
+    let db = disk.open_with(&options);
+    refused(behind(&disk, &db, &["a=1"]), Code::InvalidArgument, "there is no level below level 0");
 }
 
 #[test]

@@ -271,3 +271,23 @@ fn behind_go_only_those_without_sequence_numbers() {
     ingest(&db, &tables_of(&from), &behind).unwrap();
     assert_eq!(all(&db), "a=new b=old");
 }
+
+#[test]
+fn fifo_compaction_keeps_what_comes_in_level_0() {
+    let disk = Disk::new();
+    let from = source(&disk);
+    let expected = fill(&from);
+    let mut options = disk.options();
+    options.cf.compaction_style = ironstone::CompactionStyle::Fifo;
+    let db = disk.open_with(&options);
+    ingest(&db, &tables_of(&from), &generated()).unwrap();
+    assert_eq!(all(&db), expected);
+    assert_eq!(shape(&db), [3]);
+    let more = write_file(&disk.options(), "more", "y=1 z=1");
+    ingest(&db, std::slice::from_ref(&more), &IngestOptions::default()).unwrap();
+    assert_eq!(shape(&db), [4]);
+    let newest = db.live_files().into_iter().find(|file| file.largest == b"z").unwrap();
+    assert!(newest.largest_sequence > SequenceNumber(0));
+    let last_only = IngestOptions { fail_if_not_bottommost_level: true, ..IngestOptions::default() };
+    refused(ingest(&db, &[more], &last_only), Code::TryAgain, "Lmax");
+}
