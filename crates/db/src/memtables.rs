@@ -6,7 +6,7 @@ use crate::options::ColumnFamilyOptions;
 use crate::write_buffer_manager::{Charge, STEP};
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use ironstone_base::{ColumnFamilyId, FileNumber, Protection, Result, SequenceNumber, ValueType};
+use ironstone_base::{ColumnFamilyId, Error, FileNumber, Protection, Result, SequenceNumber, ValueType};
 use ironstone_memtable::MemTable;
 use ironstone_sst::TableFormat;
 
@@ -24,6 +24,8 @@ pub(crate) struct DbMemTable {
     merges: Merges,
     /// The format of the table that it becomes.
     table_format: TableFormat,
+    /// Nothing is written to it, ever.
+    is_closed: bool,
     /// What a put makes of the value that is there.
     inplace_callback: Option<Arc<dyn InplaceCallback>>,
     /// Set once, by the write that fills it. Relaxed: only a hint to switch.
@@ -46,6 +48,12 @@ pub(crate) struct DbMemTable {
 /// A memtable takes no more range tombstones from iterators than this: each read of it asks them.
 const MAX_KNOWN_RANGES: u64 = 1000;
 
+#[cold]
+fn is_closed(cf: ColumnFamilyId) -> Error {
+    let what = "This column family has disallow_memtable_writes=true: files are all that it takes";
+    Error::invalid_argument(format!("column family {}: {what}", cf.0))
+}
+
 impl DbMemTable {
     pub(crate) fn new(
         table: MemTable,
@@ -63,6 +71,7 @@ impl DbMemTable {
             size_limit: AtomicUsize::new(size_limit),
             merges: Merges::of(options),
             table_format: options.table_format,
+            is_closed: options.disallow_memtable_writes,
             inplace_callback: options.inplace_callback.clone(),
             full: AtomicBool::new(false),
             next_mark: AtomicUsize::new(step),
@@ -78,6 +87,11 @@ impl DbMemTable {
     }
     pub(crate) fn cf(&self) -> ColumnFamilyId {
         self.cf
+    }
+    /// `InvalidArgument` if nothing may be written to it.
+    #[inline]
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.is_closed { Err(is_closed(self.cf)) } else { Ok(()) }
     }
     /// The first WAL that holds a write of this memtable, if any does.
     pub(crate) fn first_wal(&self) -> Option<FileNumber> {

@@ -127,6 +127,10 @@ pub(crate) fn open(
         notes.extend(descriptor.options.sanitize());
         notes.extend(descriptor.options.sanitize_for(&options));
         crate::options::validate(&options, &descriptor.options)?;
+        if descriptor.name == DEFAULT_COLUMN_FAMILY && descriptor.options.disallow_memtable_writes {
+            let what = "Default column family cannot use disallow_memtable_writes=true";
+            return Err(Error::invalid_argument(what));
+        }
     }
     let started = env.clock.monotonic_nanos();
     let or_here = |dir: &PathBuf| if dir.as_os_str().is_empty() { path.to_owned() } else { dir.clone() };

@@ -401,6 +401,7 @@ impl Recovery<'_> {
             let known = self.versions.column_family(cf).filter(|family| wal >= family.log_number);
             let is_stored = self.is_stored.map_or(Ok(false), |ask| ask(cf, key, sequence, kind))?;
             if let (Some(_), Some(family), false) = (known, self.families.get(&cf), is_stored) {
+                family.mem.check_open()?;
                 family.mem.note_wal(wal);
                 match kind {
                     ValueType::Value if family.mem.updates_in_place() => {

@@ -145,6 +145,10 @@ option_struct! {
         /// An index entry has so many bytes: 1, 2, 4 or 8; a data block has 8 in all. Holds for tables that are opened
         /// from then on. Filters have none.
         block_protection_bytes_per_key: u8 = 0, Mutable, Later;
+        /// Only files go to the column family, by ingestion and import: writes to it are `InvalidArgument`, and no part of a batch
+        /// with one takes effect. Not for `default`. May differ from one opening to the next; opening fails where a WAL still holds
+        /// writes to the column family.
+        disallow_memtable_writes: bool = false, Fixed, Later;
         /// Check after each change of the tree that files of a level do not overlap.
         force_consistency_checks: bool = true, Fixed, V7;
     }
@@ -199,7 +203,6 @@ option_struct! {
         refused("enable_blob_direct_write", "bool", &["false"], Change::Fixed, Since::Later, "blob files");
         alias("memtable_veirfy_per_key_checksum_on_seek", "bool", Change::Mutable, |options: &mut ColumnFamilyOptions, text| options.memtable_verify_per_key_checksum_on_seek.set(text), "memtable_verify_per_key_checksum_on_seek");
         refused("compression_manager", "CompressionManager", &["nullptr", ""], Change::Mutable, Since::Later, "custom compression");
-        refused("disallow_memtable_writes", "bool", &["false"], Change::Fixed, Since::Later, "column families without writes");
         deprecated("filter_deletes", "bool");
         deprecated("check_flush_compaction_key_order", "bool");
         deprecated("verify_checksums_in_compaction", "bool");

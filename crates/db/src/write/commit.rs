@@ -321,6 +321,7 @@ impl CommitPipeline {
         }
         for id in &targets.families {
             let active = log.active.get(id).ok_or_else(|| unknown_column_family(*id))?;
+            active.check_open()?;
             if level > LogLevel::None {
                 active.note_wal(log.framer.log_number());
             } else {

@@ -30,6 +30,7 @@ mod ingest;
 mod ingest_behind;
 mod ingest_generated;
 mod ingest_in_two_phases;
+mod ingest_only;
 mod inplace_update;
 mod io_trace;
 mod iterators;
