@@ -4,7 +4,8 @@
 //! 1. the levels whose score is at least 1, most urgent first;
 //! 2. files marked for compaction;
 //! 3. files of the bottom with old versions or tombstones that a released snapshot was holding;
-//! 4. files older than `ttl`, 5. files older than `periodic_compaction_seconds`.
+//! 4. files older than `ttl`, 5. files older than `periodic_compaction_seconds`;
+//! 6. files that were often asked for what they do not have.
 //!
 //! The rules that keep reads right, whatever is picked:
 //! * All files of a level that hold entries of one user key go together (*clean cut*): a newer entry
@@ -50,6 +51,8 @@ pub struct PickContext<'a> {
     pub compensate: Option<&'a dyn Fn(&FileMetaData) -> u64>,
     /// Files that somebody wants compacted, besides those that are marked in the MANIFEST.
     pub suggested: Option<&'a BTreeSet<FileNumber>>,
+    /// Files that reads would be better off without, the worst first.
+    pub often_read: &'a [FileNumber],
 }
 
 impl PickContext<'_> {
@@ -88,6 +91,7 @@ pub fn pick_automatic(
         .or_else(|| picker.released())
         .or_else(|| picker.expired())
         .or_else(|| picker.periodic())
+        .or_else(|| picker.often_read())
 }
 
 /// Whether [`pick_automatic`] would find something. Costs as much.
@@ -220,6 +224,16 @@ impl<'a> Picker<'a> {
         let down = self.options.level_compaction_dynamic_level_bytes;
         self.first_file(0..last + 1, due, |level| Some(if down && level < last { level + 1 } else { level }))
             .map(|draft| self.plan(draft, CompactionReason::PeriodicCompaction))
+    }
+
+    /// Files that were often asked for what they do not have go down, the worst first. As for [`marked`](Self::marked) files,
+    /// on the last level there is nowhere to go.
+    fn often_read(&self) -> Option<CompactionPlan> {
+        let levels = 0..self.last_level().unwrap_or(0).max(1);
+        let draft = self.context.often_read.iter().find_map(|&number| {
+            self.first_file(levels.clone(), |_, file| file.number == number, |level| Some(level + 1))
+        })?;
+        Some(self.plan(draft, CompactionReason::ReadTriggered))
     }
 
     /// Files made before this are rewritten.

@@ -30,6 +30,7 @@ pub enum CompactionReason {
     PeriodicCompaction = 15,
     RoundRobinTtl = 18,
     RefitLevel = 19,
+    ReadTriggered = 20,
 }
 
 impl CompactionReason {
@@ -54,6 +55,7 @@ impl CompactionReason {
             Self::PeriodicCompaction => "PeriodicCompaction",
             Self::RoundRobinTtl => "RoundRobinTtl",
             Self::RefitLevel => "RefitLevel",
+            Self::ReadTriggered => "ReadTriggered",
         }
     }
 }

@@ -187,5 +187,7 @@ fn build_view(
     let levels = version.levels.iter().enumerate().map(level).collect();
     let (comparator, _poke) = (comparator.clone(), PokeWhenDropped(Arc::clone(cleaner)));
     let statistics = settings.opener.table.statistics.clone();
-    SuperVersion { mem, imm, levels, version, comparator, merge_operator, number, statistics, _poke }
+    let samples = settings.options.read_triggered_compaction_threshold > 0.0;
+    let sampler = samples.then(|| old.and_then(|old| old.sampler.clone()).unwrap_or_default());
+    SuperVersion { mem, imm, levels, version, comparator, merge_operator, number, statistics, sampler, _poke }
 }

@@ -13,6 +13,7 @@ pub(crate) mod pinned_value;
 pub(crate) mod range_tombstones;
 pub(crate) mod read_options;
 pub(crate) mod row_cache;
+pub(crate) mod sampler;
 pub(crate) mod source;
 mod timed_merge;
 pub(crate) mod view;

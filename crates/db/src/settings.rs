@@ -186,7 +186,11 @@ impl Db {
             let family = state.family_mut(cf.id())?;
             family.mem.shrink_limit(settings.options.write_buffer_size);
             family.compaction_due = true;
+            let samples = settings.options.read_triggered_compaction_threshold > 0.0;
             cf.0.set_settings(settings);
+            if samples != cf.0.view().sampler.is_some() {
+                state.family(cf.id())?.install_view(&state.versions);
+            }
             engine.update_stall(&mut state);
         }
         engine.wake_workers();

@@ -88,6 +88,7 @@ impl SstFileReader {
             merge_operator: cf.merge_operator.clone(),
             number: 0,
             statistics: None,
+            sampler: None,
             _poke: PokeWhenDropped(Arc::<Cleaner>::default()),
         })
     }

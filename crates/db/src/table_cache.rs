@@ -5,7 +5,7 @@ use crate::table_paths::TablePaths;
 use arc_swap::ArcSwapOption;
 use ironstone_base::perf::PerfMetric;
 use ironstone_base::statistics::{Histogram, IoActivity, Ticker};
-use ironstone_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use ironstone_base::sync::{Arc, Mutex, Weak, thread};
 use ironstone_base::{Error, FileNumber, Result, SequenceNumber};
 use ironstone_sst::{KeyHash, OpenOptions, TableOptions, TableReader};
@@ -51,6 +51,8 @@ pub(crate) struct TableSlot {
     /// Set by reads, cleared by the clock hand. Relaxed: only a hint.
     touched: AtomicBool,
     rows: Option<TableRows>,
+    /// How many reads went by it that a compaction would have spared, as far as they are counted. Relaxed: an estimate.
+    wasted_reads: AtomicU64,
 }
 
 impl TableCache {
@@ -93,6 +95,7 @@ impl TableCache {
             opening: Mutex::new(()),
             touched: AtomicBool::new(false),
             rows,
+            wasted_reads: AtomicU64::new(0),
         });
         slots.insert(meta.number, Arc::downgrade(&slot));
         slot
@@ -237,6 +240,14 @@ impl TableSlot {
     #[inline]
     pub(crate) fn level(&self) -> u32 {
         self.level
+    }
+    /// Counts reads that a compaction would have spared.
+    pub(crate) fn note_wasted_reads(&self, count: u64) {
+        self.wasted_reads.fetch_add(count, Ordering::Relaxed);
+    }
+    /// How many there were for each byte of the file.
+    pub(crate) fn wasted_reads_per_byte(&self) -> f64 {
+        self.wasted_reads.load(Ordering::Relaxed) as f64 / self.meta.file_size.max(1) as f64
     }
     /// What the row cache has of the table, if there is one.
     #[inline]

@@ -201,6 +201,7 @@ pub fn random_family_options(rng: &mut impl Rng) -> ColumnFamilyOptions {
         max_successive_merges: *[0, 0, 1, 3].choose(rng).expect("not empty"),
         strict_max_successive_merges: rng.random_bool(0.5),
         min_tombstones_for_range_conversion: *[2, 5, 1000].choose(rng).expect("not empty"),
+        read_triggered_compaction_threshold: *[0.0, 0.0, 0.02].choose(rng).expect("not empty"),
         ..ColumnFamilyOptions::default()
     };
     if rng.random_bool(0.3) {

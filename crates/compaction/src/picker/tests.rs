@@ -31,6 +31,7 @@ struct Tree {
     next_number: u64,
     next_sequence: u64,
     now: u64,
+    often_read: Vec<FileNumber>,
     threshold: SequenceNumber,
 }
 
@@ -49,6 +50,7 @@ impl Tree {
             next_sequence: 1000,
             now: 0,
             threshold: SequenceNumber::ZERO,
+            often_read: Vec::new(),
         }
     }
 
@@ -61,12 +63,13 @@ impl Tree {
         version
     }
 
-    fn context(&self) -> PickContext<'static> {
+    fn context(&self) -> PickContext<'_> {
         PickContext {
             now_seconds: self.now,
             bottommost_threshold: self.threshold,
             compensate: None,
             suggested: None,
+            often_read: &self.often_read,
         }
     }
 
@@ -251,6 +254,12 @@ impl Tree {
                     text
                 }
             },
+            // Files that reads would be better off without, the worst first.
+            "often_read" => {
+                let numbers = case.arguments.iter().map(|word| FileNumber(word.parse().unwrap()));
+                self.often_read = numbers.collect();
+                String::new()
+            }
             // Ends the oldest that runs.
             "finish" => {
                 if self.started.is_empty() {
@@ -451,6 +460,7 @@ fn text_cases() {
         "universal.txt",
         "fifo.txt",
         "ingest_behind.txt",
+        "often_read.txt",
         "incremental.txt",
         "drop_file.txt",
     ] {
@@ -592,6 +602,9 @@ impl FilledTree {
         file.epoch_number = epoch;
         file.file_creation_time = self.tree.now;
         file.marked_for_compaction = self.rng.random_ratio(1, 20);
+        if self.rng.random_ratio(1, 20) {
+            self.tree.often_read.push(number);
+        }
         self.entries.insert(number, entries);
         file
     }

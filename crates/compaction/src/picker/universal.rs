@@ -6,7 +6,7 @@
 //! 2. all runs, because those above the last are large beside it (*size amplification*); if `incremental`, only a
 //!    part of the last two, where that is cheap: see `incremental`;
 //! 3. runs of similar size (*size ratio*); 4. any, because there are too many (*read amplification*);
-//! 5. files marked for compaction, as in levelled compaction.
+//! 5. files marked for compaction, 6. files that were often asked for what they do not have, as in levelled compaction.
 //!
 //! The output goes right above the next older run: to level 0 if that is a file of level 0, else to the level
 //! before it, which is empty or an input; with no older run, to the last level. Runs stay in the order of
@@ -49,7 +49,15 @@ impl Picker<'_> {
         let plan = plan.or_else(|| due.then(|| self.reduce_size_amplification(&runs)).flatten());
         let plan = plan.or_else(|| due.then(|| self.merge_similar(&runs)).flatten());
         let plan = plan.or_else(|| due.then(|| self.reduce_run_count(&runs)).flatten());
-        plan.or_else(|| self.marked_of_runs(&runs))
+        let plan = plan.or_else(|| {
+            let reason = CompactionReason::FilesMarkedForCompaction;
+            self.files_of_runs(&runs, reason, |file| self.context.is_marked(file))
+        });
+        plan.or_else(|| {
+            let reason = CompactionReason::ReadTriggered;
+            let mut often_read = self.context.often_read.iter();
+            often_read.find_map(|&number| self.files_of_runs(&runs, reason, |file| file.number == number))
+        })
     }
 
     /// All runs in one, as a manual compaction wants it. `None` if something is busy, or if there is nothing.
@@ -228,16 +236,19 @@ impl Picker<'_> {
         None
     }
 
-    /// Files that are full of tombstones. With one level: with everything older. Else as if levelled, into the
+    /// Files that are to go: full of tombstones, say. With one level: with everything older. Else as if levelled, into the
     /// next level that has files.
-    fn marked_of_runs(&self, runs: &[SortedRun<'_>]) -> Option<CompactionPlan> {
-        let reason = CompactionReason::FilesMarkedForCompaction;
+    fn files_of_runs(
+        &self,
+        runs: &[SortedRun<'_>],
+        reason: CompactionReason,
+        goes: impl Fn(&FileMetaData) -> bool,
+    ) -> Option<CompactionPlan> {
         let last = self.options.max_output_level();
         if last == 0 {
             let count = runs.len().saturating_sub(1); // The last has nothing older to merge with.
-            let marked =
-                |run: &SortedRun<'_>| !run.busy && run.files.iter().any(|file| self.context.is_marked(file));
-            let start = runs[..count].iter().position(marked)?;
+            let has_one = |run: &SortedRun<'_>| !run.busy && run.files.iter().any(|file| goes(file));
+            let start = runs[..count].iter().position(has_one)?;
             let end = runs[start..].iter().position(|run| run.busy).map_or(runs.len(), |at| start + at);
             return (end - start > 1).then(|| self.plan_runs(runs, start..end, reason)).flatten();
         }
@@ -245,7 +256,7 @@ impl Picker<'_> {
         let below = |level: usize| (level + 1..=last).find(|&level| !self.version.files(level).is_empty());
         let output = |level: usize| below(level).or(Some(last).filter(|_| level == 0));
         let levels = 0..deepest.max(1);
-        let draft = self.all_drafts_into(levels, |_, file| self.context.is_marked(file), output).next()?;
+        let draft = self.all_drafts_into(levels, |_, file| goes(file), output).next()?;
         let mut plan = self.plan(draft, reason);
         plan.kind = PlanKind::Rewrite;
         self.running.admits(&plan).then_some(plan)

@@ -84,7 +84,9 @@ fn pick(engine: &Engine, state: &mut State) -> Option<Claimed> {
     for family in due {
         let version = Arc::clone(&versions.column_family(family.data.id)?.current);
         family.suggested.retain(|&number| version.file(number).is_some());
-        let context = PickContext { suggested: Some(&family.suggested), ..moment };
+        let threshold = family.data.settings().options.read_triggered_compaction_threshold;
+        let often_read = if threshold > 0.0 { family.data.view().often_read(threshold) } else { Vec::new() };
+        let context = PickContext { suggested: Some(&family.suggested), often_read: &often_read, ..moment };
         match pick_automatic(&version, &family.data.settings().compaction, &family.running, &context) {
             Some(plan) => match reserve_space(engine, &plan) {
                 Ok(space) => {
@@ -149,6 +151,7 @@ pub(crate) fn pick_context(engine: &Engine) -> PickContext<'static> {
         bottommost_threshold: engine.snapshots.bottommost_threshold(engine.pipeline.visible()),
         compensate: None,
         suggested: None,
+        often_read: &[],
     }
 }
 

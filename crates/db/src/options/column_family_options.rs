@@ -109,6 +109,12 @@ option_struct! {
         soft_pending_compaction_bytes_limit: u64 = 64 << 30, Mutable, V7;
         /// Writes stop when compactions have so many bytes to do; 0: never.
         hard_pending_compaction_bytes_limit: u64 = 256 << 30, Mutable, V7;
+        /// A table is compacted into the next level with files once it was asked so often, per byte of it, for what it does not
+        /// have: a point read went on to older tables, ended at a tombstone, or found a merge operand; a seek of an iterator, below level 0,
+        /// came upon a tombstone or an operand. One in 1024 of these is counted, as 1024. Looked at when tables change, and every
+        /// [`max_compaction_trigger_wakeup_seconds`](crate::DbOptions::max_compaction_trigger_wakeup_seconds). 0.01 is a beginning; 0: never.
+        /// Not with FIFO compaction. Counts are not kept over a reopening. While it is 0 nothing is counted.
+        read_triggered_compaction_threshold: f64 = 0.0, Mutable, Later;
         /// Compact only when told to.
         disable_auto_compactions: bool = false, Mutable, V7;
         /// Data that is older than so many seconds is compacted down; with universal compaction the same as
@@ -196,7 +202,6 @@ option_struct! {
         ignored("memtable_insert_with_hint_prefix_extractor", "SliceTransform", "nullptr", Change::Fixed, Since::V7, "only the speed of inserts depends on it");
         ignored("memtable_batch_lookup_optimization", "bool", "false", Change::Fixed, Since::Later, "only the speed of reads depends on it");
         ignored("persist_user_defined_timestamps", "bool", "true", Change::Fixed, Since::Later, "there are no user-defined timestamps");
-        refused("read_triggered_compaction_threshold", "double", &["0.000000"], Change::Mutable, Since::Later, "compactions triggered by reads");
         refused("preclude_last_level_data_seconds", "uint64", &["0"], Change::Mutable, Since::V7, "tiered storage");
         refused("preserve_internal_time_seconds", "uint64", &["0"], Change::Mutable, Since::V7, "tiered storage");
         refused("enable_blob_files", "bool", &["false"], Change::Mutable, Since::V7, "blob files");

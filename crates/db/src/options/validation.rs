@@ -91,6 +91,11 @@ pub fn validate(db: &DbOptions, cf: &ColumnFamilyOptions) -> Result<()> {
             broken: !is_protection_len(u32::from(cf.block_protection_bytes_per_key)),
             says: "block_protection_bytes_per_key has to be 0, 1, 2, 4 or 8",
         },
+        Rule {
+            broken: !(cf.read_triggered_compaction_threshold >= 0.0
+                && cf.read_triggered_compaction_threshold.is_finite()),
+            says: "read_triggered_compaction_threshold must be >= 0.0 and finite; 0.0 turns it off",
+        },
         Rule { broken: cf.target_file_size_base == 0, says: "target_file_size_base has to be above 0" },
         Rule {
             broken: trains_without_room,

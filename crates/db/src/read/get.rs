@@ -11,6 +11,7 @@ use super::db_iterator::unbuilt_entry;
 use super::merging::merge_for_read;
 use super::pinned_value::PinnedValue;
 use super::row_cache::{RowInMaking, TableRows};
+use super::sampler::ReadSampler;
 use super::view::{LevelView, SuperVersion};
 use crate::memtables::DbMemTable;
 use crate::table_cache::TableSlot;
@@ -60,6 +61,9 @@ trait Observer: Copy {
     fn value_on_level(self, level: u32);
     /// A table was asked.
     fn asked_table(self, target: PointTarget<'_>, found: Option<&TableEntry>);
+    /// What came of that.
+    #[inline(always)]
+    fn table_answered(self, _slot: &TableSlot, _found: &Found) {}
 }
 
 impl Observer for () {
@@ -92,6 +96,30 @@ impl Observer for Watched<'_> {
     fn asked_table(self, target: PointTarget<'_>, found: Option<&TableEntry>) {
         if self.is_traced {
             block_trace::note_answer(None, target.key, found);
+        }
+    }
+}
+
+/// Counts tables that did not answer, besides what `observer` does.
+#[derive(Clone, Copy)]
+struct Sampling<'a, O> {
+    observer: O,
+    sampler: &'a ReadSampler,
+}
+
+impl<O: Observer> Observer for Sampling<'_, O> {
+    fn in_memtables(self, found: bool) {
+        self.observer.in_memtables(found);
+    }
+    fn value_on_level(self, level: u32) {
+        self.observer.value_on_level(level);
+    }
+    fn asked_table(self, target: PointTarget<'_>, found: Option<&TableEntry>) {
+        self.observer.asked_table(target, found);
+    }
+    fn table_answered(self, slot: &TableSlot, found: &Found) {
+        if !matches!(found, Found::Value(_)) {
+            self.sampler.note_wasted(slot);
         }
     }
 }
@@ -156,9 +184,10 @@ impl SuperVersion {
                 return Err(not_in_memtables());
             }
             let timer = PerfTimer::start(PerfMetric::GetFromOutputFilesTime);
-            found = match timer.is_running() && perf::times_by_level() {
-                false => self.in_tables::<O, false>(user_key, at, context, observer)?,
-                true => self.in_tables::<O, true>(user_key, at, context, observer)?,
+            found = match (&self.sampler, timer.is_running() && perf::times_by_level()) {
+                (Some(sampler), _) => self.in_sampled_tables(user_key, at, context, observer, sampler)?,
+                (None, false) => self.in_tables::<O, false>(user_key, at, context, observer)?,
+                (None, true) => self.in_tables::<O, true>(user_key, at, context, observer)?,
             };
         }
         match found {
@@ -237,6 +266,7 @@ impl SuperVersion {
                     from_table(entry, covered)
                 })?,
             };
+            observer.table_answered(slot, &found);
             if let Found::Value(_) = &found {
                 perf::count_at_level(LevelMetric::UserKeyReturnCount, slot.level());
                 observer.value_on_level(slot.level());
@@ -249,6 +279,23 @@ impl SuperVersion {
         })?;
         FOUND_LATELY.set(found.is_some());
         Ok(found.unwrap_or(Found::Nothing))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn in_sampled_tables<O: Observer>(
+        &self,
+        user_key: &[u8],
+        at: SequenceNumber,
+        context: &ReadContext,
+        observer: O,
+        sampler: &ReadSampler,
+    ) -> Result<Found> {
+        let sampling = Sampling { observer, sampler };
+        match perf::times_by_level() {
+            false => self.in_tables::<_, false>(user_key, at, context, sampling),
+            true => self.in_tables::<_, true>(user_key, at, context, sampling),
+        }
     }
 
     /// As [`get`](Self::get), for a key whose newest entry is a merge operand.

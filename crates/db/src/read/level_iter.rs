@@ -1,5 +1,6 @@
 //! An iterator over the disjoint tables of a level, which opens one at a time.
 
+use crate::read::sampler::ReadSampler;
 use crate::read::view::LevelView;
 use ironstone_base::prefix_seek::Direction;
 use ironstone_base::sync::Arc;
@@ -22,6 +23,8 @@ pub(crate) struct LevelIter {
     filter_used: bool,
     /// Raised when a table with range tombstones is opened.
     has_tombstones: Arc<AtomicBool>,
+    /// Counts what seeks come upon, if that is wanted.
+    sampler: Option<Arc<ReadSampler>>,
 }
 
 impl LevelIter {
@@ -30,6 +33,7 @@ impl LevelIter {
         mut options: TableReadOptions,
         comparator: InternalKeyComparator,
         has_tombstones: Arc<AtomicBool>,
+        sampler: Option<Arc<ReadSampler>>,
     ) -> Self {
         let prefix_seek = options.prefix_seek.take();
         Self {
@@ -41,6 +45,15 @@ impl LevelIter {
             current: None,
             filter_used: false,
             has_tombstones,
+            sampler,
+        }
+    }
+
+    /// A seek ended at an entry of table `at`.
+    #[inline]
+    fn note_seek(&self) {
+        if let Some(sampler) = &self.sampler {
+            sampler.note_entry(self.key().value_type().ok(), &self.level.tables[self.at]);
         }
     }
 
@@ -140,6 +153,7 @@ impl InternalIterator for LevelIter {
             return Ok(false);
         }
         if !self.is_ruled_out(at, target, Direction::Forward)? && self.open(at)?.seek(target)? {
+            self.note_seek();
             return Ok(true);
         }
         if self.may_go_on(at, target) { self.first_from(at + 1) } else { Ok(false) }
@@ -150,6 +164,7 @@ impl InternalIterator for LevelIter {
             return self.last_before(at);
         }
         if !self.is_ruled_out(at, target, Direction::Backward)? && self.open(at)?.seek_for_prev(target)? {
+            self.note_seek();
             return Ok(true);
         }
         self.last_before(at)

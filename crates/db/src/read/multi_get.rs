@@ -345,6 +345,11 @@ impl SuperVersion {
                 let found = entry.and_then(|entry| from_table(entry, covered));
                 if let Ok(found) = &found {
                     self.count_found(found, reader.level());
+                    if let Some(sampler) = &self.sampler
+                        && !matches!(found, Found::Value(_))
+                    {
+                        sampler.note_wasted(slot);
+                    }
                 }
                 answers.push((at, found));
             }

@@ -120,8 +120,8 @@ impl IteratorSource {
                 }
             } else if !tables.tables.is_empty() {
                 let flag = tombstones.add_level(children.len(), tables);
-                let iter =
-                    LevelIter::new(Arc::clone(tables), table_options.clone(), comparator.clone(), flag);
+                let (tables, options) = (Arc::clone(tables), table_options.clone());
+                let iter = LevelIter::new(tables, options, comparator.clone(), flag, view.sampler.clone());
                 children.push(Box::new(iter));
             }
         }

@@ -5,6 +5,7 @@ use crate::column_family::ColumnFamilyData;
 use crate::engine::Engine;
 use crate::memtables::DbMemTable;
 use crate::read::acquire;
+use crate::read::sampler::ReadSampler;
 use crate::snapshot::Snapshot;
 use crate::table_cache::{TableOpener, TableSlot};
 use ironstone_base::statistics::Ticker;
@@ -26,6 +27,8 @@ pub(crate) struct SuperVersion {
     pub(crate) number: u64,
     /// Where reads are counted.
     pub(crate) statistics: Option<Arc<Statistics>>,
+    /// Which reads count for `read_triggered_compaction_threshold`, if any do.
+    pub(crate) sampler: Option<Arc<ReadSampler>>,
     /// The last field: it is dropped when the others no longer hold a file.
     pub(crate) _poke: PokeWhenDropped,
 }

@@ -47,6 +47,7 @@ mod prefix_seek;
 mod properties;
 mod protection;
 mod rate_limits;
+mod read_triggered;
 mod reads;
 mod refresh;
 mod repair;
