@@ -10,6 +10,11 @@ use std::sync::Arc;
 pub trait Comparator: Send + Sync {
     /// Names the order; names that start with `leveldb.` and `rocksdb.` belong to built-in ones.
     fn name(&self) -> &str;
+    /// Options of its own, as option texts have them: `name=value`, with `;` between several
+    /// (`object_registry::print_options`). They stand beside its name, and are what it is made of again. Default: none.
+    fn parameters(&self) -> Option<String> {
+        None
+    }
     /// Compares two user keys.
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering;
     /// May shorten `start` to some key in `start..limit`; leaving it alone is correct.

@@ -24,7 +24,8 @@ pub trait MergeOperator: Send + Sync {
     fn allow_single_operand(&self) -> bool {
         false
     }
-    /// What the OPTIONS file says beside the name: `name=value`, for built-in operators that have a parameter.
+    /// Options of its own, as option texts have them: `name=value`, with `;` between several
+    /// (`object_registry::print_options`). They stand beside its name, and are what it is made of again. Default: none.
     fn parameters(&self) -> Option<String> {
         None
     }

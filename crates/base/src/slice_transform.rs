@@ -6,6 +6,11 @@ use std::sync::Arc;
 pub trait SliceTransform: Send + Sync {
     /// Names the mapping, parameters included.
     fn name(&self) -> &str;
+    /// Options of its own, as option texts have them: `name=value`, with `;` between several
+    /// (`object_registry::print_options`). They stand beside its name, and are what it is made of again. Default: none.
+    fn parameters(&self) -> Option<String> {
+        None
+    }
     /// The prefix of `key`, or `None` where the key has none.
     fn transform<'a>(&self, key: &'a [u8]) -> Option<&'a [u8]>;
     /// `Some(n)` says that the prefix of every key of `n` bytes or more is its first `n` bytes. Iterators with

@@ -58,6 +58,11 @@ pub struct FilterContext {
 pub trait CompactionFilter: Send + Sync {
     /// Its name, for LOG and the OPTIONS file.
     fn name(&self) -> &str;
+    /// Options of its own, as option texts have them: `name=value`, with `;` between several
+    /// (`object_registry::print_options`). They stand beside its name, and are what it is made of again. Default: none.
+    fn parameters(&self) -> Option<String> {
+        None
+    }
     /// What to do with the value of `key`. `level` is the highest level of the compaction's inputs; 0 for a
     /// flush. Called in key order.
     fn filter(&self, level: usize, key: &[u8], value: &[u8]) -> FilterDecision;
@@ -77,6 +82,11 @@ pub trait CompactionFilter: Send + Sync {
 pub trait CompactionFilterFactory: Send + Sync {
     /// Its name, for LOG and the OPTIONS file.
     fn name(&self) -> &str;
+    /// Options of its own, as option texts have them: `name=value`, with `;` between several
+    /// (`object_registry::print_options`). They stand beside its name, and are what it is made of again. Default: none.
+    fn parameters(&self) -> Option<String> {
+        None
+    }
     /// Whether tables that are made for this reason are filtered. Default: those of compactions.
     fn should_filter_table_file_creation(&self, reason: TableFileCreationReason) -> bool {
         reason == TableFileCreationReason::Compaction

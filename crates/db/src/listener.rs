@@ -52,6 +52,11 @@ pub trait EventListener: Send + Sync {
     fn name(&self) -> &str {
         ""
     }
+    /// Options of its own, as option texts have them: `name=value`, with `;` between several
+    /// (`object_registry::print_options`). They stand beside its name, and are what it is made of again. Default: none.
+    fn parameters(&self) -> Option<String> {
+        None
+    }
     /// Memtables are about to be written to a table.
     fn on_flush_begin(&self, flush: &FlushJobInfo) {}
     /// They are in a table, durable and visible. Who waited for it may go on a moment before this is called.

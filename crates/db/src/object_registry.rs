@@ -16,17 +16,49 @@
 //! assert_eq!(options.cf.merge_operator.unwrap().name(), "counts");
 //! # Ok::<_, ironstone::Error>(())
 //! ```
+//!
+//! An object may have options of its own (RocksDB: `Customizable`): `{id=name;option=value;...}`. It is made of them
+//! ([`register_with_options`]), and says them in its `parameters()`, so that the OPTIONS file has them, too:
+//!
+//! ```
+//! use ironstone::object_registry::{self, ObjectOptions};
+//! use ironstone::{CompactionFilter, FilterDecision, Options};
+//! use std::sync::Arc;
+//!
+//! struct Longer(usize);
+//! impl CompactionFilter for Longer {
+//!     fn name(&self) -> &str {
+//!         "longer"
+//!     }
+//!     fn parameters(&self) -> Option<String> {
+//!         Some(object_registry::print_options([("than", self.0.to_string())]))
+//!     }
+//!     fn filter(&self, _level: usize, _key: &[u8], value: &[u8]) -> FilterDecision {
+//!         if value.len() > self.0 { FilterDecision::Remove } else { FilterDecision::Keep }
+//!     }
+//! }
+//!
+//! object_registry::register_with_options("longer", |_id: &str, options: &mut ObjectOptions| {
+//!     Ok(Arc::new(Longer(options.take_parsed("than", 100)?)) as Arc<dyn CompactionFilter>)
+//! });
+//! let mut options = Options::default();
+//! options.cf.set("compaction_filter", "{id=longer;than=7}")?;
+//! assert_eq!(options.cf.get("compaction_filter").unwrap(), "{id=longer;than=7;}");
+//! assert!(options.cf.set("compaction_filter", "{id=longer;wide=7}").is_err());
+//! # Ok::<_, ironstone::Error>(())
+//! ```
 
 use crate::listener::EventListener;
-use crate::options::OptionError;
+use crate::options::{OptionError, escape, unescape};
 use crate::wal_filter::WalFilter;
 use ironstone_base::merge::MergeOperator;
 use ironstone_base::sync::{Arc, OnceLock, RwLock};
-use ironstone_base::{Comparator, Result, SliceTransform};
+use ironstone_base::{Comparator, Error, Result, SliceTransform};
 use ironstone_compaction::{CompactionFilter, CompactionFilterFactory, SstPartitionerFactory};
 use ironstone_sst::{FileChecksumGenFactory, FlushBlockPolicyFactory, TablePropertiesCollectorFactory};
 use ironstone_vfs::{Clock, Env, FileSystem};
 use std::any::{Any, TypeId};
+use std::str::FromStr;
 
 /// What can be registered: an [`Env`]; `Arc<dyn …>` of a [`FileSystem`], [`Clock`], [`EventListener`], [`Comparator`], [`SliceTransform`] (prefix extractor), [`MergeOperator`],
 /// [`CompactionFilter`], [`CompactionFilterFactory`], [`SstPartitionerFactory`], [`FileChecksumGenFactory`],
@@ -61,8 +93,49 @@ registered!(
     WalFilter
 );
 
-/// Makes an object of the whole name that it was asked for.
-type Make<T> = Box<dyn Fn(&str) -> Result<T> + Send + Sync>;
+/// Makes an object of the whole name that it was asked for, and of the options that it takes.
+type Make<T> = Box<dyn Fn(&str, &mut ObjectOptions) -> Result<T> + Send + Sync>;
+
+/// The options that a text has for an object. What nobody takes of them is an error.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ObjectOptions(Vec<(String, String)>);
+
+impl ObjectOptions {
+    pub(crate) fn new(pairs: Vec<(String, String)>) -> Self {
+        Self(pairs)
+    }
+    /// The value of `name`, if the text has one, without the braces around it, and unescaped. The text of an object
+    /// within this one is such a value, too.
+    pub fn take(&mut self, name: &str) -> Option<String> {
+        let at = self.0.iter().position(|(known, _)| known == name)?;
+        let (_, value) = self.0.remove(at);
+        let within = value.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+        Some(unescape(within.unwrap_or(&value)))
+    }
+    /// The same as a `T`; `default` without the option. `InvalidArgument` that names the option if its value is none.
+    pub fn take_parsed<T: FromStr>(&mut self, name: &str, default: T) -> Result<T> {
+        let Some(text) = self.take(name) else { return Ok(default) };
+        text.parse().map_err(|_| Error::invalid_argument(format!("{name}={text}: no such value")))
+    }
+    /// An error if some are left.
+    pub(crate) fn check_empty(&self, id: &str) -> std::result::Result<(), OptionError> {
+        match self.0.first() {
+            Some((name, _)) => Err(format!("{id} has no option {name}").into()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Options of an object as text, for `parameters()`: what [`ObjectOptions`] finds again. Braces within values have to match.
+pub fn print_options<N: AsRef<str>, V: AsRef<str>>(options: impl IntoIterator<Item = (N, V)>) -> String {
+    let print = |(name, value): (N, V)| {
+        let value = escape(value.as_ref());
+        let is_plain = !value.contains([';', '{', '}']) && value.trim() == value;
+        let value = if is_plain { value } else { format!("{{{value}}}") };
+        format!("{}={value}", name.as_ref())
+    };
+    options.into_iter().map(print).collect::<Vec<_>>().join(";")
+}
 
 struct Entry {
     name: String,
@@ -90,6 +163,14 @@ pub fn register<T: Registered>(
     name: impl Into<String>,
     make: impl Fn(&str) -> Result<T> + Send + Sync + 'static,
 ) {
+    add(name.into(), false, Box::new(move |id, _| make(id)));
+}
+
+/// The same for objects that have options of their own: `make` takes those that it knows. A text with others is refused.
+pub fn register_with_options<T: Registered>(
+    name: impl Into<String>,
+    make: impl Fn(&str, &mut ObjectOptions) -> Result<T> + Send + Sync + 'static,
+) {
     add(name.into(), false, Box::new(make));
 }
 
@@ -99,11 +180,14 @@ pub fn register_prefix<T: Registered>(
     prefix: impl Into<String>,
     make: impl Fn(&str) -> Result<T> + Send + Sync + 'static,
 ) {
-    add(prefix.into(), true, Box::new(make));
+    add(prefix.into(), true, Box::new(move |id, _| make(id)));
 }
 
-/// The object of that name, if one is registered.
-pub(crate) fn make<T: Registered>(id: &str) -> std::result::Result<Option<T>, OptionError> {
+/// The object of that name with these options, if one is registered.
+pub(crate) fn make<T: Registered>(
+    id: &str,
+    options: Vec<(String, String)>,
+) -> std::result::Result<Option<T>, OptionError> {
     let found = {
         let entries = entries().read();
         let fits = |entry: &&Entry| {
@@ -115,13 +199,17 @@ pub(crate) fn make<T: Registered>(id: &str) -> std::result::Result<Option<T>, Op
     };
     let Some(make) = found else { return Ok(None) };
     let make = make.downcast_ref::<Make<T>>().expect("entries are of their kind");
-    make(id).map(Some).map_err(|error| format!("{id}: {error}").into())
+    let mut options = ObjectOptions::new(options);
+    let object = make(id, &mut options).map_err(|error| format!("{id}: {error}"))?;
+    options.check_empty(id)?;
+    Ok(Some(object))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Options;
+    use crate::options::{LoadOptions, OptionsFile};
 
     struct Parity(&'static str);
     impl SliceTransform for Parity {
@@ -214,12 +302,96 @@ mod tests {
             ("nowhere", "env nowhere"),
             ("{id=CompositeEnv;file_system=nothing}", "file_system nothing"),
             ("{id=CompositeEnv;colour=red}", "no option colour"),
-            ("{id=elsewhere;x=1}", "options of its own"),
+            ("{id=elsewhere;x=1}", "elsewhere has no option x"),
+            ("{id=DefaultEnv;x=1}", "DefaultEnv has no option x"),
+            ("{id=CompositeEnv;file_system={id=files;x=1}}", "files has no option x"),
         ] {
             let error = options.db.set("env", text).unwrap_err().to_string();
             assert!(error.contains(says), "{error}");
         }
         assert!(!options.db.to_string().contains("env="), "it is never written");
+    }
+
+    /// Joins operands with a word, of which it has a few.
+    struct Join {
+        word: String,
+        count: usize,
+    }
+    impl MergeOperator for Join {
+        fn name(&self) -> &str {
+            "join:words"
+        }
+        fn parameters(&self) -> Option<String> {
+            Some(print_options([("word", &self.word), ("count", &self.count.to_string())]))
+        }
+        fn full_merge(&self, _: &[u8], _: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+            Some(operands.join(self.word.repeat(self.count).as_bytes()))
+        }
+    }
+
+    #[test]
+    fn objects_are_made_of_their_options_and_say_them() {
+        register_with_options("join:words", |_: &str, options: &mut ObjectOptions| {
+            let word = options.take("word").unwrap_or_else(|| "-".to_owned());
+            Ok(Arc::new(Join { word, count: options.take_parsed("count", 1)? }) as Arc<dyn MergeOperator>)
+        });
+        let merged = |options: &Options| {
+            let operator = options.cf.merge_operator.as_ref().unwrap();
+            String::from_utf8(operator.full_merge(b"k", None, &[b"x", b"y"]).unwrap()).unwrap()
+        };
+        let mut options = Options::default();
+        for (text, joined) in [
+            ("join\\:words", "x-y"),
+            ("{id=join\\:words;count=2}", "x--y"),
+            ("{word={;};id=join\\:words;}", "x;y"),
+            ("{id=join\\:words;word={ {a;b} };count=2;}", "x {a;b}  {a;b} y"),
+            ("{id=join\\:words;word=\\:\\#\\\\\\n;}", "x:#\\\ny"),
+        ] {
+            options.cf.set("merge_operator", text).unwrap();
+            assert_eq!(merged(&options), joined, "{text}");
+            let printed = options.cf.get("merge_operator").unwrap();
+            let mut again = Options::default();
+            again.cf.set("merge_operator", &printed).unwrap();
+            assert_eq!(merged(&again), joined, "{printed}");
+            let file = OptionsFile::to_text(&options.db, [("default", &options.cf)]);
+            let path = std::path::Path::new("/OPTIONS-000007");
+            let file = OptionsFile::parse(path, file.as_bytes(), &LoadOptions::default()).unwrap();
+            again.cf = file.column_family("default").unwrap().clone();
+            assert_eq!(merged(&again), joined, "{printed}");
+        }
+        for (option, text, says) in [
+            ("merge_operator", "{id=join\\:words;size=2}", "join:words has no option size"),
+            ("merge_operator", "{id=join\\:words;count=many}", "count=many: no such value"),
+            ("merge_operator", "{id=uint64add;count=1}", "uint64add has no option count"),
+            ("merge_operator", "{id=StringAppendOperator;delimiter=,;count=1}", "has no option count"),
+            (
+                "comparator",
+                "{id=leveldb.BytewiseComparator;up=1}",
+                "leveldb.BytewiseComparator has no option up",
+            ),
+            (
+                "prefix_extractor",
+                "{id=rocksdb.FixedPrefix;length=3;x=1}",
+                "rocksdb.FixedPrefix has no option x",
+            ),
+            (
+                "sst_partitioner_factory",
+                "{id=SstPartitionerFixedPrefixFactory;length=3;x=1}",
+                "SstPartitionerFixedPrefixFactory has no option x",
+            ),
+        ] {
+            let error = options.cf.set(option, text).unwrap_err();
+            assert_eq!(error.code(), ironstone_base::Code::InvalidArgument, "{error}");
+            assert!(error.to_string().contains(says) && error.to_string().contains(option), "{error}");
+        }
+        register("plain", |_: &str| Ok(Arc::new(Heard("plain")) as Arc<dyn EventListener>));
+        let error = options.db.set("listeners", "{ear:{id=plain;loud=1;}}").unwrap_err().to_string();
+        assert!(error.contains("plain has no option loud"), "{error}");
+        let checksums = "{id=FileChecksumGenCrc32cFactory;x=1}";
+        let error = options.db.set("file_checksum_gen_factory", checksums).unwrap_err().to_string();
+        assert!(error.contains("FileChecksumGenCrc32cFactory has no option x"), "{error}");
+        options.cf.set("prefix_extractor", "{id=rocksdb.FixedPrefix;length=3;}").unwrap();
+        assert_eq!(options.cf.get("prefix_extractor").unwrap(), "rocksdb.FixedPrefix.3");
     }
 
     #[test]

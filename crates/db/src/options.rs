@@ -37,6 +37,7 @@ pub use style_options::{FifoCompactionOptions, UniversalCompactionOptions};
 pub use table_options::{BlockBasedTableOptions, CuckooTableOptions, PlainTableOptions};
 pub(crate) use text::set_by_rules;
 pub use text::{OptionError, SetRules};
+pub(crate) use text::{escape, unescape};
 pub use validation::validate;
 pub use verify_output_flags::VerifyOutputFlags;
 

@@ -38,6 +38,11 @@ use std::path::Path;
 pub trait WalFilter: Send + Sync {
     /// Its name, for LOG and messages.
     fn name(&self) -> &str;
+    /// Options of its own, as option texts have them: `name=value`, with `;` between several
+    /// (`object_registry::print_options`). They stand beside its name, and are what it is made of again. Default: none.
+    fn parameters(&self) -> Option<String> {
+        None
+    }
     /// Called once before all records, with the WAL from which on each column family has what its tables have not, and
     /// with their ids by name.
     fn column_family_log_number_map(

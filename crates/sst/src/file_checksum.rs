@@ -21,6 +21,11 @@ pub struct FileChecksumContext<'a> {
 pub trait FileChecksumGenFactory: Send + Sync {
     /// Its name, for the OPTIONS file.
     fn name(&self) -> &str;
+    /// Options of its own, as option texts have them: `name=value`, with `;` between several
+    /// (`object_registry::print_options`). They stand beside its name, and are what it is made of again. Default: none.
+    fn parameters(&self) -> Option<String> {
+        None
+    }
     /// A generator for a file.
     fn create(&self, context: &FileChecksumContext<'_>) -> Box<dyn FileChecksumGenerator>;
 }

@@ -6,7 +6,7 @@ use crate::cassandra;
 use crate::info_log::InfoLogLevel;
 use crate::listener::EventListener;
 use crate::merge_operators;
-use crate::object_registry;
+use crate::object_registry::{self, ObjectOptions};
 use crate::wal_filter::WalFilter;
 use ironstone_base::checksum::ChecksumKind;
 use ironstone_base::sync::Arc;
@@ -313,21 +313,43 @@ fn is_null(text: &str) -> bool {
     text.is_empty() || text == NULL
 }
 
+/// An object in text: its name, with what it says of itself beside that.
+fn print_object(name: &str, parameters: Option<String>) -> String {
+    let name = text::escape(name);
+    match parameters {
+        None => name,
+        Some(parameters) => format!("{{id={name};{parameters};}}"),
+    }
+}
+
+/// Splits the text of an object in its name and its options.
+fn named_object(text: &str) -> Result<(String, Vec<(String, String)>), OptionError> {
+    let (id, options) = text::object(text)?;
+    Ok((text::unescape(&id), options))
+}
+
+/// An object that is built in has none of `options`.
+fn without_options<T>(object: T, id: &str, options: Vec<(String, String)>) -> Result<T, OptionError> {
+    ObjectOptions::new(options).check_empty(id)?;
+    Ok(object)
+}
+
 /// The built-in comparators; the application's own has to be set in code.
 impl OptionValue for UserComparator {
     const KIND: &'static str = "Comparator";
     fn parse(text: &str) -> Result<Self, OptionError> {
-        let id = text::unescape(&text::object_id(text)?);
+        let (id, options) = named_object(text)?;
         if let Some(found) = Self::builtin(&id) {
-            return Ok(found);
+            return without_options(found, &id, options);
         }
-        let found = object_registry::make(&id)?.map(Self::Custom);
+        let found = object_registry::make(&id, options)?.map(Self::Custom);
         found.ok_or_else(|| {
             OptionError::not_supported("not a built-in comparator; set it in code or register it")
         })
     }
     fn print(&self) -> String {
-        text::escape(self.name())
+        let parameters = if let Self::Custom(comparator) = self { comparator.parameters() } else { None };
+        print_object(self.name(), parameters)
     }
 }
 
@@ -337,21 +359,26 @@ impl OptionValue for Option<Arc<dyn SliceTransform>> {
         if is_null(text) {
             return Ok(None);
         }
-        let (id, length) = text::object(text)?;
-        let name = match length.iter().find(|(name, _)| name == "length") {
+        let (id, mut options) = named_object(text)?;
+        let name = match options.iter().find(|(name, _)| name == "length") {
             Some((_, length)) => format!("{id}.{length}"),
-            None => id,
+            None => id.clone(),
         };
         let found = match slice_transform::builtin(&name) {
-            Some(found) => Some(found),
-            None => object_registry::make(&text::unescape(&name))?,
+            Some(found) => {
+                options.retain(|(name, _)| name != "length");
+                Some(without_options(found, &id, options)?)
+            }
+            None => object_registry::make(&id, options)?,
         };
         found.map(Some).ok_or_else(|| {
             OptionError::not_supported("not a built-in prefix extractor; set it in code or register it")
         })
     }
     fn print(&self) -> String {
-        self.as_ref().map_or_else(|| NULL.to_owned(), |transform| text::escape(transform.name()))
+        let text =
+            |transform: &Arc<dyn SliceTransform>| print_object(transform.name(), transform.parameters());
+        self.as_ref().map_or_else(|| NULL.to_owned(), text)
     }
 }
 
@@ -364,15 +391,16 @@ macro_rules! objects_of_code {
                 if is_null(text) {
                     return Ok(None);
                 }
-                let id = text::unescape(&text::object_id(text)?);
-                let found = object_registry::make(&id)?;
+                let (id, options) = named_object(text)?;
+                let found = object_registry::make(&id, options)?;
                 found.map(Some).ok_or_else(|| {
                     let what = concat!($what, " {}; set it in code or register it").replace("{}", &id);
                     OptionError::not_supported(what)
                 })
             }
             fn print(&self) -> String {
-                self.as_ref().map_or_else(|| NULL.to_owned(), |object| text::escape(object.name()))
+                let text = |object: &Arc<dyn $trait>| print_object(object.name(), object.parameters());
+                self.as_ref().map_or_else(|| NULL.to_owned(), text)
             }
         }
     )* };
@@ -393,13 +421,15 @@ impl OptionValue for Vec<Arc<dyn EventListener>> {
         }
         let mut listeners = Self::new();
         for element in text::elements(text) {
-            listeners.extend(object_registry::make(&text::unescape(&text::object_id(element)?))?);
+            let (id, options) = named_object(element)?;
+            listeners.extend(object_registry::make(&id, options)?);
         }
         Ok(listeners)
     }
     fn print(&self) -> String {
-        let named = self.iter().map(|listener| listener.name()).filter(|name| !name.is_empty());
-        let names: Vec<String> = named.map(text::escape).collect();
+        let named = self.iter().filter(|listener| !listener.name().is_empty());
+        let names: Vec<String> =
+            named.map(|listener| print_object(listener.name(), listener.parameters())).collect();
         if names.is_empty() { String::new() } else { format!("{{{}}}", names.join(":")) }
     }
 }
@@ -410,27 +440,23 @@ pub(super) fn env_of(text: &str) -> Result<Env, OptionError> {
     if text.trim().is_empty() {
         return Ok(Env::os());
     }
-    let (id, properties) = text::object(text)?;
-    let id = text::unescape(&id);
-    let is_composite = id == "CompositeEnv";
-    if !is_composite && !properties.is_empty() {
-        return Err(OptionError::not_supported(format!("env {id} with options of its own")));
-    }
+    let (id, properties) = named_object(text)?;
     match id.strip_prefix("id=").unwrap_or(&id) {
-        "MockEnv" => return Ok(Env::in_memory()),
-        id if OF_SYSTEM.contains(&id) || is_composite => {}
+        "MockEnv" => return without_options(Env::in_memory(), &id, properties),
+        id if OF_SYSTEM.contains(&id) => return without_options(Env::os(), id, properties),
+        "CompositeEnv" => {}
         id => {
             let what = || OptionError::not_supported(format!("env {id}; set it in code or register it"));
-            return object_registry::make(id)?.ok_or_else(what);
+            return object_registry::make(id, properties)?.ok_or_else(what);
         }
     }
     let mut env = Env::os();
     for (name, value) in &properties {
-        let part = text::unescape(&text::object_id(value)?);
+        let (part, options) = named_object(value)?;
         let what = || OptionError::not_supported(format!("{name} {part}; register it"));
         match name.as_str() {
-            "file_system" => env.fs = object_registry::make(&part)?.ok_or_else(what)?,
-            "clock" => env.clock = object_registry::make(&part)?.ok_or_else(what)?,
+            "file_system" => env.fs = object_registry::make(&part, options)?.ok_or_else(what)?,
+            "clock" => env.clock = object_registry::make(&part, options)?.ok_or_else(what)?,
             _ => return Err(format!("CompositeEnv has no option {name}").into()),
         }
     }
@@ -444,14 +470,16 @@ impl OptionValue for Option<Arc<dyn SstPartitionerFactory>> {
         if is_null(text) {
             return Ok(None);
         }
-        let (id, properties) = text::object(text)?;
+        let (id, options) = named_object(text)?;
         if id != SstPartitionerFixedPrefix::NAME {
-            let found = object_registry::make(&text::unescape(&id))?;
+            let found = object_registry::make(&id, options)?;
             let what = || format!("SST partitioner {id}; set it in code or register it");
             return found.map(Some).ok_or_else(|| OptionError::not_supported(what()));
         }
-        let length = properties.iter().find(|(name, _)| name == "length").map_or("0", |(_, length)| length);
-        Ok(Some(SstPartitionerFixedPrefix::factory(usize::parse(length)?)))
+        let mut options = ObjectOptions::new(options);
+        let length = usize::parse(options.take("length").as_deref().unwrap_or("0"))?;
+        options.check_empty(&id)?;
+        Ok(Some(SstPartitionerFixedPrefix::factory(length)))
     }
     fn print(&self) -> String {
         self.as_ref().map_or_else(|| NULL.to_owned(), |factory| factory.text())
@@ -465,19 +493,19 @@ impl OptionValue for Option<Arc<dyn FileChecksumGenFactory>> {
         if is_null(text) {
             return Ok(None);
         }
-        match text::unescape(&text::object_id(text)?) {
-            id if id == FileChecksumGenCrc32cFactory::NAME => {
-                Ok(Some(Arc::new(FileChecksumGenCrc32cFactory)))
-            }
-            id => {
-                let found = object_registry::make(&id)?;
-                let what = || format!("file checksums by {id}; set them in code or register them");
-                found.map(Some).ok_or_else(|| OptionError::not_supported(what()))
-            }
+        let (id, options) = named_object(text)?;
+        if id == FileChecksumGenCrc32cFactory::NAME {
+            let found: Arc<dyn FileChecksumGenFactory> = Arc::new(FileChecksumGenCrc32cFactory);
+            return without_options(Some(found), &id, options);
         }
+        let found = object_registry::make(&id, options)?;
+        let what = || format!("file checksums by {id}; set them in code or register them");
+        found.map(Some).ok_or_else(|| OptionError::not_supported(what()))
     }
     fn print(&self) -> String {
-        self.as_ref().map_or_else(|| NULL.to_owned(), |factory| text::escape(factory.name()))
+        let text =
+            |factory: &Arc<dyn FileChecksumGenFactory>| print_object(factory.name(), factory.parameters());
+        self.as_ref().map_or_else(|| NULL.to_owned(), text)
     }
 }
 
@@ -544,30 +572,28 @@ impl OptionValue for Option<Arc<dyn MergeOperator>> {
         if is_null(text) {
             return Ok(None);
         }
-        let (id, parameters) = text::object(text)?;
-        let id = text::unescape(&id);
+        let (id, mut options) = named_object(text)?;
         if id == cassandra::MERGE_OPERATOR {
-            return cassandra::parsed(&parameters).map(Some).map_err(OptionError::from);
+            return cassandra::parsed(&options).map(Some).map_err(OptionError::from);
         }
-        let found = match parameters.iter().find(|(name, _)| name == "delimiter") {
+        let found = match options.iter().find(|(name, _)| name == "delimiter") {
             Some((_, delimiter)) => merge_operators::with_delimiter(&id, delimiter.as_bytes()),
             None => merge_operators::builtin(&id),
         };
         let found = match found {
-            Some(found) => Some(found),
-            None => object_registry::make(&id)?,
+            Some(found) => {
+                options.retain(|(name, _)| name != "delimiter");
+                Some(without_options(found, &id, options)?)
+            }
+            None => object_registry::make(&id, options)?,
         };
         found.map(Some).ok_or_else(|| {
             OptionError::not_supported("not a built-in merge operator; set it in code or register it")
         })
     }
     fn print(&self) -> String {
-        let Some(operator) = self else { return NULL.to_owned() };
-        let name = text::escape(operator.name());
-        match operator.parameters() {
-            Some(parameters) => format!("{{id={name};{parameters};}}"),
-            None => name,
-        }
+        let text = |operator: &Arc<dyn MergeOperator>| print_object(operator.name(), operator.parameters());
+        self.as_ref().map_or_else(|| NULL.to_owned(), text)
     }
 }
 
