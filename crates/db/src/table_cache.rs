@@ -236,6 +236,10 @@ impl TableSlot {
     pub(crate) fn path(&self) -> PathBuf {
         self.opener.paths.of_file(&self.meta)
     }
+    /// How it is read.
+    pub(crate) fn table_options(&self) -> &TableOptions {
+        &self.opener.table
+    }
     /// The level that it is opened for.
     #[inline]
     pub(crate) fn level(&self) -> u32 {

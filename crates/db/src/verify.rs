@@ -9,7 +9,7 @@ use ironstone_base::sync::Arc;
 use ironstone_base::{Error, Result};
 use ironstone_sst::FileChecksum;
 use ironstone_version::FileMetaData;
-use ironstone_vfs::StatsTimer;
+use ironstone_vfs::{OpenHints, StatsTimer};
 
 impl Db {
     /// Reads all blocks of all tables and checks their checksums; past the block cache.
@@ -39,7 +39,13 @@ impl Db {
     /// `Corruption` that names the file. `InvalidArgument` without `file_checksum_gen_factory`, or if that does
     /// not know the function that made a checksum.
     pub fn verify_file_checksums(&self) -> Result<()> {
+        self.verify_file_checksums_with(&ReadOptions::default())
+    }
+    /// The same at the rate that [`rate_limiter_priority`](ReadOptions::rate_limiter_priority) and within the limits that the times of
+    /// `options` say. What else it says has no effect.
+    pub fn verify_file_checksums_with(&self, options: &ReadOptions) -> Result<()> {
         let engine = self.engine();
+        let context = options.context();
         let _listed = self.listed(ThreadOperation::VerifyFileChecksums, "");
         let Some(factory) = engine.options().file_checksum_gen_factory.clone() else {
             return Err(Error::invalid_argument(
@@ -57,10 +63,14 @@ impl Db {
                 let of_activity = detailed.then_some(Histogram::FileReadVerifyFileChecksumsMicros);
                 StatsTimer::both(Some(statistics), Histogram::SstReadMicros, of_activity)
             });
-            let result = expected.check(&*engine.env.fs, &slot.path(), &*factory);
+            let opened =
+                engine.env.fs.open_random(&slot.path(), OpenHints { direct: false, sequential: true })?;
+            let (factory, table) = (&*factory, slot.table_options());
+            let function = Some(&*expected.function);
+            let found = FileChecksum::of_open_file(&*opened, factory, function, table, &context)?;
             drop(timer);
             engine.count(Ticker::VerifyChecksumReadBytes, file.file_size);
-            result
+            expected.compare(&found, opened.path(), factory)
         })
     }
 

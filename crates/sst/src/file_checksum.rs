@@ -1,11 +1,12 @@
 //! Checksums of whole files, which the MANIFEST keeps: whoever copies or stores a table can check it without
 //! knowing its format.
 
-use crate::options::BuildOptions;
+use crate::limited_file::LimitedFile;
+use crate::options::{BuildOptions, ReadContext, TableOptions};
 use ironstone_base::checksum::crc32c_extend;
 use ironstone_base::sync::{Arc, Mutex};
 use ironstone_base::{Error, Result};
-use ironstone_vfs::{ChecksumHandoff, FileSystem, WritableFile};
+use ironstone_vfs::{ChecksumHandoff, FileSystem, RandomAccessFile, WritableFile};
 use std::path::Path;
 
 /// For what a checksum is to be made.
@@ -95,12 +96,15 @@ impl FileChecksum {
         path: &Path,
         factory: &dyn FileChecksumGenFactory,
     ) -> Result<()> {
-        let function = &*self.function;
-        let found = Self::of_file(fs, path, factory, Some(function))?;
-        if found.function != function {
+        self.compare(&Self::of_file(fs, path, factory, Some(&self.function))?, path, factory)
+    }
+    /// Compares `found`, which is what `factory` makes of the file at `path`, with this one. Errors as [`check`](Self::check).
+    pub fn compare(&self, found: &Self, path: &Path, factory: &dyn FileChecksumGenFactory) -> Result<()> {
+        if found.function != self.function {
             return Err(Error::invalid_argument(format!(
-                "{}: its checksum is by {function}, but {} makes those of {}",
+                "{}: its checksum is by {}, but {} makes those of {}",
                 path.display(),
+                self.function,
                 factory.name(),
                 found.function
             )));
@@ -133,6 +137,44 @@ impl FileChecksum {
         }
     }
 }
+
+impl FileChecksum {
+    /// The same of an open file, whose reads heed the times and the rate limiter's priority of `context`, by clock and rate
+    /// limiter of `table`.
+    pub fn of_open_file(
+        file: &dyn RandomAccessFile,
+        factory: &dyn FileChecksumGenFactory,
+        function: Option<&str>,
+        table: &TableOptions,
+        context: &ReadContext,
+    ) -> Result<Self> {
+        let asked = FileChecksumContext { file_name: file.path(), requested_function: function };
+        let mut generator = factory.create(&asked);
+        let limited = LimitedFile {
+            file,
+            limits: context.limits,
+            clock: &*table.clock,
+            rate: table.rate_limiter.as_deref().zip(context.rate_limiter_priority),
+            statistics: table.statistics.as_deref(),
+        };
+        let size = file.size();
+        let mut chunk = vec![0; CHUNK.min(size) as usize];
+        let mut at = 0;
+        while at < size {
+            let want = CHUNK.min(size - at) as usize;
+            let count = limited.read_at(at, &mut chunk[..want])?;
+            if count == 0 {
+                return Err(Error::corruption_at(file.path(), at, "the file has become shorter"));
+            }
+            generator.update(&chunk[..count]);
+            at += count as u64;
+        }
+        Ok(Self::of(&*generator))
+    }
+}
+
+/// So much is read at once where reads may have to wait.
+const CHUNK: u64 = 256 << 10;
 
 type Shared = Arc<Mutex<Box<dyn FileChecksumGenerator>>>;
 

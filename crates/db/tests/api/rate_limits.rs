@@ -1,10 +1,10 @@
 //! Rate limits for reads and for writes.
 
-use crate::disk::{Disk, get_with, rewrite_all};
+use crate::disk::{Disk, get_with, refused, rewrite_all};
 use ironstone::statistics::{Histogram, Ticker};
 use ironstone::vfs::ManualClock;
 use ironstone::{
-    BlockCache, CacheOptions, CompressionKind, Db, GenericRateLimiter, IoPriority, RateLimiter,
+    BlockCache, CacheOptions, Code, CompressionKind, Db, GenericRateLimiter, IoPriority, RateLimiter,
     RateLimiterMode, RateLimiterOptions, ReadOptions, Statistics,
 };
 use ironstone_base::sync::Mutex;
@@ -101,6 +101,39 @@ fn compactions_wait_for_reads_and_writes_as_the_mode_says() {
         [RateLimiterMode::ReadsOnly, RateLimiterMode::WritesOnly, RateLimiterMode::AllIo].map(bytes);
     assert!(reads > 100_000 && writes > 100_000, "{reads} {writes}");
     assert_eq!(both, reads + writes);
+}
+
+#[test]
+fn checksums_of_whole_files_are_verified_at_a_rate_and_in_time() {
+    let clock = Arc::new(ManualClock::new(1_000_000));
+    let disk = Disk::with_clock(&clock);
+    let noted = Arc::new(Noted { mode: RateLimiterMode::ReadsOnly, asked: Mutex::default() });
+    let mut options = disk.options();
+    options.db.rate_limiter = Some(noted.clone());
+    options.db.set("file_checksum_gen_factory", "FileChecksumGenCrc32cFactory").unwrap();
+    options.cf.compression = CompressionKind::None;
+    let db = disk.open_with(&options);
+    for table in 0..2 {
+        (0..300).for_each(|i| db.put(format!("key{table}{i:03}"), vec![b'x'; 1000]).unwrap());
+        db.flush().unwrap();
+    }
+    let size: u64 = db.live_files().iter().map(|file| file.size).sum();
+    noted.asked.lock().clear();
+    db.verify_file_checksums().unwrap();
+    assert_eq!(noted.take(IoPriority::Low), 0, "who does not ask for it is not held up");
+    db.verify_file_checksums_with(&at(Some(IoPriority::Mid))).unwrap();
+    assert!(noted.asked.lock().iter().all(|(bytes, _)| *bytes <= 256 << 10), "no request is large");
+    assert_eq!(noted.take(IoPriority::Mid), size, "every byte, and no other");
+    db.verify_checksum_with(&at(Some(IoPriority::Low))).unwrap();
+    assert!((600_000..2 * size).contains(&noted.take(IoPriority::Low)), "all blocks");
+
+    let late = ReadOptions { deadline: Duration::from_secs(1), ..ReadOptions::default() };
+    for result in [db.verify_file_checksums_with(&late), db.verify_checksum_with(&late)] {
+        let error = refused(result, Code::TimedOut, "the deadline passed before this was read");
+        assert!(error.to_string().contains(".sst at "), "{error}");
+    }
+    let early = ReadOptions { deadline: Duration::from_secs(2), ..ReadOptions::default() };
+    db.verify_file_checksums_with(&early).unwrap();
 }
 
 #[test]
