@@ -113,9 +113,10 @@ pub trait TablePropertiesCollector: Send {
 pub trait TablePropertiesCollectorFactory: Send + Sync {
     /// Its name, which tables record.
     fn name(&self) -> &str;
-    /// Its text in the OPTIONS file: the name, unless it has options of its own.
-    fn text(&self) -> String {
-        self.name().to_owned()
+    /// Options of its own, as option texts have them: `name=value`, with `;` between several
+    /// (`object_registry::print_options`). They stand beside its name, and are what it is made of again. Default: none.
+    fn parameters(&self) -> Option<String> {
+        None
     }
     /// A collector for one table, or none.
     fn create(&self, context: &CollectorContext) -> Option<Box<dyn TablePropertiesCollector>>;

@@ -47,6 +47,11 @@ pub trait FlushBlockPolicy: Send {
 pub trait FlushBlockPolicyFactory: Send + Sync {
     /// Its name, for the OPTIONS file.
     fn name(&self) -> &str;
+    /// Options of its own, as option texts have them: `name=value`, with `;` between several
+    /// (`object_registry::print_options`). They stand beside its name, and are what it is made of again. Default: none.
+    fn parameters(&self) -> Option<String> {
+        None
+    }
     /// A policy for one table.
     fn create(&self, context: &FlushBlockContext) -> Box<dyn FlushBlockPolicy>;
 }

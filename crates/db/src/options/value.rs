@@ -516,20 +516,23 @@ impl OptionValue for Option<Arc<dyn FlushBlockPolicyFactory>> {
         if is_null(text) {
             return Ok(None);
         }
-        match text::unescape(&text::object_id(text)?) {
-            id if id == FLUSH_BLOCK_BY_SIZE => Ok(None),
-            id if id == FlushBlockEveryKeyPolicyFactory::NAME => {
-                Ok(Some(Arc::new(FlushBlockEveryKeyPolicyFactory)))
+        let (id, options) = named_object(text)?;
+        match &*id {
+            FLUSH_BLOCK_BY_SIZE => without_options(None, &id, options),
+            FlushBlockEveryKeyPolicyFactory::NAME => {
+                without_options(Some(Arc::new(FlushBlockEveryKeyPolicyFactory) as _), &id, options)
             }
-            id => {
-                let found = object_registry::make(&id)?;
+            _ => {
+                let found = object_registry::make(&id, options)?;
                 let what = || format!("flush block policy {id}; set it in code or register it");
                 found.map(Some).ok_or_else(|| OptionError::not_supported(what()))
             }
         }
     }
     fn print(&self) -> String {
-        self.as_ref().map_or_else(|| FLUSH_BLOCK_BY_SIZE.to_owned(), |factory| text::escape(factory.name()))
+        let text =
+            |factory: &Arc<dyn FlushBlockPolicyFactory>| print_object(factory.name(), factory.parameters());
+        self.as_ref().map_or_else(|| FLUSH_BLOCK_BY_SIZE.to_owned(), text)
     }
 }
 
@@ -543,26 +546,22 @@ impl OptionValue for Vec<Arc<dyn TablePropertiesCollectorFactory>> {
         text::elements(text).into_iter().map(collector_factory).collect()
     }
     fn print(&self) -> String {
-        let texts = self.iter().map(|factory| match factory.text() {
-            name if name == factory.name() => text::escape(&name),
-            text => text,
-        });
+        let texts = self.iter().map(|factory| print_object(factory.name(), factory.parameters()));
         let all = texts.collect::<Vec<_>>().join(":");
         if all.contains('=') { format!("{{{all}}}") } else { all }
     }
 }
 
 fn collector_factory(text: &str) -> Result<Arc<dyn TablePropertiesCollectorFactory>, OptionError> {
-    let (id, parameters) = text::object(text)?;
+    let (id, parameters) = named_object(text)?;
     if id == CompactOnDeletionCollectorFactory::NAME {
         let factory = CompactOnDeletionCollectorFactory::default();
         let set = |(name, value): &(String, String)| factory.set(name, value);
         parameters.iter().try_for_each(set).map_err(|error| OptionError::from(error.message()))?;
         return Ok(Arc::new(factory));
     }
-    let id = text::unescape(&id);
     let what = || format!("collector of table properties {id}; set it in code or register it");
-    object_registry::make(&id)?.ok_or_else(|| OptionError::not_supported(what()))
+    object_registry::make(&id, parameters)?.ok_or_else(|| OptionError::not_supported(what()))
 }
 
 /// The built-in operators; the application's own has to be set in code.

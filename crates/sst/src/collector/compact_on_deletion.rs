@@ -97,15 +97,14 @@ impl TablePropertiesCollectorFactory for CompactOnDeletionCollectorFactory {
     fn name(&self) -> &str {
         Self::NAME
     }
-    fn text(&self) -> String {
-        format!(
-            "{{id={};window_size={};deletion_trigger={};deletion_ratio={:.6};min_file_size={};}}",
-            Self::NAME,
+    fn parameters(&self) -> Option<String> {
+        Some(format!(
+            "window_size={};deletion_trigger={};deletion_ratio={:.6};min_file_size={}",
             self.window_size(),
             self.deletion_trigger(),
             self.deletion_ratio(),
             self.min_file_size(),
-        )
+        ))
     }
     fn create(&self, _context: &CollectorContext) -> Option<Box<dyn TablePropertiesCollector>> {
         let ratio = self.deletion_ratio();

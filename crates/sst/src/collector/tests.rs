@@ -327,8 +327,8 @@ fn parameters_are_text() {
         factory.set(name, text).unwrap();
     }
     assert_eq!(
-        factory.text(),
-        "{id=CompactOnDeletionCollector;window_size=1000;deletion_trigger=7;deletion_ratio=0.250000;min_file_size=9;}"
+        factory.parameters().unwrap(),
+        "window_size=1000;deletion_trigger=7;deletion_ratio=0.250000;min_file_size=9"
     );
     for (name, text) in [("window_size", "-1"), ("deletion_ratio", "x"), ("colour", "1")] {
         let error = factory.set(name, text).unwrap_err();
