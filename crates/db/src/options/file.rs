@@ -164,9 +164,11 @@ fn write_section<T: OptionStruct>(out: &mut String, options: &T) {
 fn verify_checksum(path: &Path, bytes: &[u8]) -> Result<()> {
     let end = bytes.trim_ascii_end().len();
     let start = bytes[..end].iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
-    let stored =
-        std::str::from_utf8(&bytes[start..end]).ok().and_then(|line| line.strip_prefix(CHECKSUM_LINE));
-    let Some(stored) = stored else { return Ok(()) };
+    let line = std::str::from_utf8(&bytes[start..end]).unwrap_or_default();
+    let Some((before, stored)) = line.split_once(CHECKSUM_LINE) else { return Ok(()) };
+    if !before.is_empty() {
+        return Err(Error::corruption_at(path, start as u64, "a checksum does not begin its line"));
+    }
     let computed = crc32c(&bytes[..start]);
     if u32::from_str_radix(stored, 16) == Ok(computed) {
         return Ok(());

@@ -703,9 +703,9 @@ impl DbIterator {
             let sees_all = source.prefix_seek.is_none() && source.options.read_tier == ReadTier::All;
             // Files that are ingested behind may bring keys between the tombstones.
             let nothing_comes = !settings.compaction.allow_ingest_behind;
-            let may_keep = settings.options.table_format.has_range_tombstones()
-                && !settings.options.disallow_memtable_writes;
-            least > 0 && self.passed >= least && sees_all && nothing_comes && may_keep
+            let may_keep = settings.options.table_format.has_range_tombstones();
+            let may_write = !settings.options.disallow_memtable_writes;
+            least > 0 && self.passed >= least && sees_all && nothing_comes && may_keep && may_write
         }) else {
             return;
         };
