@@ -5,7 +5,7 @@
 //! knows the order of writes that overlapped; of those that did not, the later one counts.
 
 use ironstone_base::sync::{Arc, Mutex};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Which batch: writer and number, from 1.
 pub type BatchId = (usize, usize);
@@ -43,6 +43,10 @@ pub struct History {
     batches: BTreeMap<BatchId, Batch>,
     /// Batches that returned before this moment are durable.
     durable_before: u64,
+    /// Files that were ingested into all column families at once, and whether that was accepted, which makes it durable.
+    ingestions: BTreeMap<u64, bool>,
+    /// Copies that were made, and what they hold.
+    pub copies: Vec<(String, Found)>,
 }
 
 /// A history that threads share.
@@ -91,6 +95,59 @@ impl History {
         let of = || self.batches.range((writer, 0)..=(writer, usize::MAX)).map(|(_, batch)| batch);
         let accepted = of().filter(|batch| batch.accepted).map(|batch| batch.id.1).max();
         (accepted.unwrap_or(0), of().map(|batch| batch.id.1).max().unwrap_or(0))
+    }
+    /// Files are about to be ingested into all column families.
+    pub fn ingest(&mut self, number: u64) {
+        self.ingestions.insert(number, false);
+    }
+    /// They are in.
+    pub fn ingested(&mut self, number: u64) {
+        self.ingestions.insert(number, true);
+    }
+    /// Checks which ingestions each column family shows: each is in all of them or in none, and those that were accepted are.
+    pub fn check_ingestions(&self, found: &[BTreeSet<u64>]) -> Result<(), String> {
+        let first = found.first().cloned().unwrap_or_default();
+        if found.iter().any(|other| *other != first) {
+            return Err(format!("an ingestion is there in part: {found:?}"));
+        }
+        if let Some(number) = first.iter().find(|number| !self.ingestions.contains_key(*number)) {
+            return Err(format!("ingestion {number} was never committed"));
+        }
+        let lost = |(number, accepted): &(&u64, &bool)| **accepted && !first.contains(*number);
+        match self.ingestions.iter().find(lost) {
+            Some((number, _)) => Err(format!("ingestion {number} was accepted and is lost")),
+            None => Ok(()),
+        }
+    }
+    /// Checks column families each by itself: nothing in them that was not issued, and no batch in part.
+    pub fn check_families(&self, found: &Found) -> Result<(), String> {
+        for (numbers, shared) in found.numbers.iter().zip(&found.shared) {
+            let unknown = |(writer, number): &(&usize, &usize)| **number > self.range_of(**writer).1;
+            if let Some((writer, number)) = numbers.iter().find(unknown) {
+                return Err(format!("batch {number} of writer {writer} was never issued"));
+            }
+            let is_torn =
+                |(writer, number): &&BatchId| numbers.get(writer).is_none_or(|last| last < number);
+            if let Some(id) = shared.values().find(is_torn) {
+                return Err(format!("batch {id:?} is there in part of a column family, of {numbers:?}"));
+            }
+        }
+        Ok(())
+    }
+    /// Checks what a copy holds: one moment, after all that was `accepted` of each writer.
+    pub fn check_copy(&self, found: &Found, accepted: &[usize]) -> Result<(), String> {
+        self.check_families(found)?;
+        let numbers = &found.numbers[0];
+        if found.numbers.iter().any(|other| other != numbers) {
+            return Err(format!("a batch is there in part: {:?}", found.numbers));
+        }
+        for (writer, &accepted) in accepted.iter().enumerate() {
+            let number = numbers.get(&writer).copied().unwrap_or(0);
+            if number < accepted {
+                return Err(format!("batch {number} of writer {writer} is there, {accepted} was accepted before"));
+            }
+        }
+        Ok(())
     }
     /// How many batches there are.
     pub fn len(&self) -> usize {
@@ -235,6 +292,33 @@ mod tests {
         );
         assert!(history.check(&found(&[], &[]), false).unwrap_err().contains("as durable"));
         assert!(history.check(&found(&[(0, 2)], &[]), false).unwrap_err().contains("which was before it"));
+    }
+
+    #[test]
+    fn ingestions_are_in_all_column_families_or_in_none_and_copies_are_of_one_moment() {
+        let mut history = history();
+        history.ingest(5);
+        history.ingest(7);
+        history.ingested(7);
+        let sets = |of: &[&[u64]]| -> Vec<BTreeSet<u64>> {
+            of.iter().map(|set| set.iter().copied().collect()).collect()
+        };
+        assert!(history.check_ingestions(&sets(&[&[7], &[7]])).is_ok());
+        assert!(history.check_ingestions(&sets(&[&[5, 7], &[5, 7]])).is_ok());
+        for (found, says) in [
+            (sets(&[&[7], &[5, 7]]), "in part"),
+            (sets(&[&[5], &[5]]), "7 was accepted and is lost"),
+            (sets(&[&[7, 9], &[7, 9]]), "9 was never committed"),
+        ] {
+            assert!(history.check_ingestions(&found).unwrap_err().contains(says), "{says}");
+        }
+        assert!(history.check_copy(&found(&[(0, 2), (1, 1)], &[(2, (1, 1))]), &[1, 1]).is_ok());
+        assert!(history.check_copy(&found(&[(0, 1)], &[]), &[2]).unwrap_err().contains("2 was accepted before"));
+        assert!(history.check_copy(&found(&[(0, 1)], &[(1, (0, 2))]), &[1]).unwrap_err().contains("in part"));
+        assert!(history.check_families(&found(&[(0, 3)], &[])).unwrap_err().contains("never issued"));
+        let torn = Found { numbers: vec![BTreeMap::from([(0, 1)]), BTreeMap::new()], shared: vec![] };
+        assert!(history.check_copy(&torn, &[]).unwrap_err().contains("in part"));
+        assert!(history.check_families(&torn).is_ok());
     }
 
     #[test]

@@ -85,6 +85,12 @@ pub enum Chore {
     IngestBehind(usize),
     /// Writes keys of its own to one, and removes their tables again: by range (`true`) or by name.
     RemoveTables(usize, bool),
+    /// Prepares a file for each, and ingests all of them at once after a while, or gives them up.
+    IngestInPhases,
+    /// Makes a checkpoint, with a flush (`true`) or with WALs, and looks at it.
+    Copy(bool),
+    /// Opens a follower, looks at it, and again once it has caught up.
+    Follow,
 }
 
 /// What goes wrong while the database works.
@@ -237,7 +243,7 @@ impl Plan {
 
 fn chore(rng: &mut StdRng, families: usize) -> Chore {
     let family = rng.random_range(0..families);
-    match rng.random_range(0..20) {
+    match rng.random_range(0..24) {
         0..3 => Chore::FlushAll,
         3 => Chore::Flush(family),
         4..6 => Chore::StartFlush(family),
@@ -253,6 +259,9 @@ fn chore(rng: &mut StdRng, families: usize) -> Chore {
         15 => Chore::IngestBehind(family),
         16 => Chore::RemoveTables(family, rng.random()),
         17 => Chore::Abort(rng.random_bool(0.5).then_some(family)),
+        18..20 => Chore::IngestInPhases,
+        20 => Chore::Copy(rng.random()),
+        21 => Chore::Follow,
         _ => Chore::SetOptions(family),
     }
 }

@@ -3,11 +3,14 @@
 use crate::clock::SimClock;
 use crate::history::{Found, History};
 use crate::plan::Plan;
-use crate::run::{Opener, handles};
+use crate::run::{COPIES, Opener, SOURCES, handles};
 use crate::state;
 use ironstone::{CompactRangeOptions, Db, FlushOptions, ReadOptions, WriteBatch, WriteOptions};
 use ironstone_base::sync::Arc;
+use ironstone_vfs::FileSystem;
 use ironstone_vfs::mem::MemFileSystem;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 /// Opens `image` and checks it against `history`: every accepted batch must be there (`all`), or every durable
 /// one. Then the database must go on working, and what it did must stay.
@@ -24,9 +27,17 @@ pub fn judge(
         None => image,
     };
     without_logs(plan, opener, clock, &image.fork(), history)?;
+    copies(plan, opener, clock, &image.fork(), history)?;
+    let sources = sources(&image);
     let db = opener.open(&image, clock).map_err(|error| format!("open after the end: {error}"))?;
     let first = look(&db, plan)?;
     history.check(&first, all).map_err(|problem| format!("after the end: {problem}"))?;
+    let check_ingestions = |db: &Db, when: &str| {
+        let there = state::ingestions(db, &handles(db, plan.families));
+        let there = there.map_err(|error| format!("read {when}: {error}"))??;
+        history.check_ingestions(&there).map_err(|problem| format!("{when}: {problem}"))
+    };
+    check_ingestions(&db, "after the end")?;
 
     // It goes on working.
     let cfs = handles(&db, plan.families);
@@ -48,6 +59,11 @@ pub fn judge(
         db.compact_range(&CompactRangeOptions::default(), cf, None, None).map_err(said("compact_range"))?;
     }
     same(&look(&db, plan)?, &expected, "after a compaction")?;
+    if let Some(follower) = opener.follow(&image, clock).map_err(said("open_as_follower"))? {
+        // All of it is in tables now.
+        same(&everything(&follower, plan)?, &expected, "in a follower")?;
+        follower.close().map_err(said("closing the follower"))?;
+    }
     drop(cfs);
     db.close().map_err(said("close"))?;
     drop(db);
@@ -56,7 +72,46 @@ pub fn judge(
     for image in [image, synced] {
         let db = opener.open(&image, clock).map_err(|error| format!("second opening: {error}"))?;
         same(&look(&db, plan)?, &expected, "at the second opening")?;
+        check_ingestions(&db, "at the second opening")?;
         db.close().map_err(said("second close"))?;
+        if self::sources(&image) != sources {
+            return Err("files that were prepared for ingestion have changed where they came from".to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// The files that were linked or copied for ingestion.
+fn sources(image: &MemFileSystem) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
+    let files = image.all_files().into_iter().filter(|path| path.to_string_lossy().starts_with(SOURCES));
+    files.map(|path| (path.clone(), image.read_all(&path).ok())).collect()
+}
+
+/// Copies that were made are there with what they held, and others are there whole or not at all.
+fn copies(
+    plan: &Plan,
+    opener: &Opener,
+    clock: &Arc<SimClock>,
+    image: &MemFileSystem,
+    history: &History,
+) -> Result<(), String> {
+    let mut dirs: BTreeSet<String> = history.copies.iter().map(|(dir, _)| dir.clone()).collect();
+    for path in image.all_files() {
+        let dir = path.parent().unwrap_or(&path).to_string_lossy().into_owned();
+        if dir.starts_with(COPIES) && !dir.ends_with(".tmp") {
+            dirs.insert(dir);
+        }
+    }
+    for dir in dirs {
+        let said = |error| format!("{dir} after the end: {error}");
+        let copy = opener.open_copy(image, clock, &dir).map_err(said)?;
+        let found = state::by_iterators(&copy, &handles(&copy, plan.families), &ReadOptions::default());
+        let found = found.map_err(said)??;
+        copy.close().map_err(said)?;
+        match history.copies.iter().find(|(known, _)| *known == dir) {
+            Some((_, held)) => same(&found, held, &dir)?,
+            None => history.check_copy(&found, &[]).map_err(|problem| format!("{dir}: {problem}"))?,
+        }
     }
     Ok(())
 }
@@ -75,20 +130,7 @@ fn without_logs(
     let cfs = handles(&db, plan.families);
     // What hides what was ingested behind may be in a log.
     let mut found = everything(&db, plan).map_err(|problem| format!("without logs: {problem}"))?;
-    for (numbers, shared) in found.numbers.iter().zip(&found.shared) {
-        if let Some((writer, number)) =
-            numbers.iter().find(|(writer, number)| **number > history.range_of(**writer).1)
-        {
-            return Err(format!("without logs: batch {number} of writer {writer} was never issued"));
-        }
-        let is_torn =
-            |(writer, number): &(usize, usize)| numbers.get(writer).is_none_or(|last| last < number);
-        if let Some(id) = shared.values().find(|id| is_torn(id)) {
-            return Err(format!(
-                "without logs: batch {id:?} is there in part of a column family, of {numbers:?}"
-            ));
-        }
-    }
+    history.check_families(&found).map_err(|problem| format!("without logs: {problem}"))?;
     if plan.unlogged {
         history.check(&found, false).map_err(|problem| format!("without logs: {problem}"))?;
     }

@@ -5,9 +5,9 @@ use crate::history::{Found, Shared};
 use crate::plan::{Chore, Plan, Trouble};
 use crate::state;
 use ironstone::{
-    Code, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db, DbIterator,
-    DbOptions, Error, FlushOptions, IngestOptions, Options, ReadOptions, SstFileWriter, ThreadPool,
-    WriteBatch, WriteOptions,
+    Code, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions,
+    CreateCheckpointOptions, Db, DbIterator, DbOptions, Error, FlushOptions, IngestFiles, IngestOptions,
+    Options, ReadOptions, SstFileWriter, ThreadPool, WriteBatch, WriteOptions,
 };
 use ironstone_base::sync::{Arc, thread};
 use ironstone_testkit::random_options::{random_db_changes, random_family_changes};
@@ -22,6 +22,12 @@ use std::time::Duration;
 
 /// Where the database is.
 pub const DIR: &str = "/db";
+/// What the names of copies begin with.
+pub const COPIES: &str = "/copy";
+/// What the names of files begin with that are ingested in two phases.
+pub const SOURCES: &str = "/phases";
+/// Where a follower of the database is.
+const FOLLOWER: &str = "/follower";
 /// A column family that comes and goes.
 const EXTRA: &str = "extra";
 /// How many keys all writers share.
@@ -48,6 +54,7 @@ pub struct Done {
 struct Stage {
     plan: Plan,
     db: Db,
+    opener: Arc<Opener>,
     cfs: Vec<ColumnFamily>,
     disk: MemFileSystem,
     faults: FaultFileSystem,
@@ -87,16 +94,34 @@ impl Opener {
         let env = Env { fs: Arc::new(disk.clone()), clock: clock.clone() };
         self.open_with(DbOptions { env, best_efforts_recovery: true, ..self.options.clone() })
     }
+    /// Opens the copy in `dir` for reading only.
+    pub fn open_copy(&self, disk: &MemFileSystem, clock: &Arc<SimClock>, dir: &str) -> ironstone::Result<Db> {
+        let env = Env { fs: Arc::new(disk.clone()), clock: clock.clone() };
+        let options = DbOptions { env, thread_pool: ThreadPool::new(), ..self.options.clone() };
+        Db::open_read_only(&options, dir, self.descriptors())
+    }
+    /// Opens a follower of the database; `None` if there cannot be one.
+    pub fn follow(&self, disk: &MemFileSystem, clock: &Arc<SimClock>) -> ironstone::Result<Option<Db>> {
+        let env = Env { fs: Arc::new(disk.clone()), clock: clock.clone() };
+        let pool = ThreadPool::new();
+        let options =
+            DbOptions { env, thread_pool: pool, create_if_missing: true, ..self.options.clone() };
+        match Db::open_as_follower(&options, FOLLOWER, DIR, self.descriptors()) {
+            Err(error) if error.code() == Code::NotSupported => Ok(None), // With cf_paths.
+            opened => opened.map(Some),
+        }
+    }
+    fn descriptors(&self) -> Vec<ColumnFamilyDescriptor> {
+        let named = self.families.iter().enumerate();
+        named.map(|(number, options)| ColumnFamilyDescriptor::new(family_name(number), options.clone())).collect()
+    }
     fn open_in(&self, env: Env) -> ironstone::Result<Db> {
         self.open_with(DbOptions { env, ..self.options.clone() })
     }
     fn open_with(&self, options: DbOptions) -> ironstone::Result<Db> {
         // The pool of the process would outlive the simulation.
         let options = DbOptions { thread_pool: ThreadPool::new(), ..options };
-        let named = self.families.iter().enumerate();
-        let descriptors =
-            named.map(|(number, options)| ColumnFamilyDescriptor::new(family_name(number), options.clone()));
-        let mut descriptors: Vec<_> = descriptors.collect();
+        let mut descriptors = self.descriptors();
         // It may have been created and not yet dropped.
         if Db::list_column_families(&options, DIR).is_ok_and(|names| names.iter().any(|name| name == EXTRA)) {
             descriptors.push(ColumnFamilyDescriptor::new(EXTRA, ColumnFamilyOptions::default()));
@@ -117,13 +142,14 @@ pub fn run(plan: &Plan) -> Result<Done, String> {
     let faults = FaultFileSystem::with_clock(Arc::new(disk.clone()), clock.clone());
     faults.disarm();
     let env = Env { fs: Arc::new(faults.clone()), clock: clock.clone() };
-    let opener = Opener::new(plan, &env);
+    let opener = Arc::new(Opener::new(plan, &env));
     let buffered = opener.options.manual_wal_flush;
     let db = opener.open_in(env).map_err(|error| format!("create: {error}"))?;
     let cfs = handles(&db, plan.families);
     let stage = Arc::new(Stage {
         plan: plan.clone(),
         db,
+        opener: Arc::clone(&opener),
         cfs,
         disk,
         faults,
@@ -342,7 +368,105 @@ impl Stage {
             }
             Chore::IngestBehind(family) => (self.ingest_behind(of(family)), false),
             Chore::RemoveTables(family, by_range) => (self.remove_tables(of(family), by_range), false),
+            Chore::IngestInPhases => (self.ingest_in_phases(), false),
+            Chore::Copy(flushes) => (self.copy(flushes), false),
+            Chore::Follow => (self.follow(), false),
         }
+    }
+
+    /// Brings one new key to each column family: to all of them or to none.
+    fn ingest_in_phases(&self) -> ironstone::Result<()> {
+        let number = self.disk.op_count();
+        let mut rng = self.plan.generator(500 + number);
+        let (link_files, gives_up) = (rng.random(), rng.random_bool(0.2));
+        let (key, value) = (state::ingested_key(number), state::ingested_value(number));
+        let mut prepared = Vec::new();
+        for (family, cf) in self.cfs.iter().enumerate() {
+            let options = Options { db: (*self.db.options()).clone(), cf: self.db.column_family_options(cf) };
+            let path = format!("{SOURCES}{number}.{family}");
+            let mut writer = SstFileWriter::new(&options);
+            writer.open(&path)?;
+            writer.put(&key, &value)?;
+            writer.finish()?;
+            let ingest = IngestOptions { link_files, ..IngestOptions::default() };
+            let files = [IngestFiles::new(cf, vec![path.into()], ingest)];
+            prepared.push(self.db.prepare_file_ingestion(&files)?);
+        }
+        self.clock.sleep(Duration::from_micros(rng.random_range(0..500)));
+        if gives_up {
+            drop(prepared);
+        } else {
+            self.history.with(|history| history.ingest(number));
+            self.db.commit_file_ingestion_handles(prepared)?;
+            self.history.with(|history| history.ingested(number));
+        }
+        for cf in &self.cfs {
+            let found = self.db.get_cf(&ReadOptions::default(), cf, &key)?;
+            if found.as_deref() != Some(&*value).filter(|_| !gives_up) {
+                return Err(Error::corruption("of files that were prepared, what is seen is not what was done"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a copy, which must hold one moment after all that was accepted before.
+    fn copy(&self, flushes: bool) -> ironstone::Result<()> {
+        let dir = format!("{COPIES}{}", self.disk.op_count());
+        let accepted: Vec<usize> = (0..self.plan.writers.len())
+            .map(|writer| self.history.with(|history| history.range_of(writer).0))
+            .collect();
+        let options = CreateCheckpointOptions {
+            log_size_for_flush: if flushes { 0 } else { u64::MAX },
+            atomic_flush: self.plan.unlogged || flushes,
+        };
+        match self.db.create_checkpoint(&dir, &options) {
+            Err(error) if error.code() == Code::NotSupported => return Ok(()), // With cf_paths.
+            made => drop(made?),
+        }
+        let copy = self.opener.open_copy(&self.disk, &self.clock, &dir)?;
+        let found = state::by_iterators(&copy, &handles(&copy, self.plan.families), &ReadOptions::default())?;
+        copy.close()?;
+        let problem = found.and_then(|found| {
+            self.history.with(|history| {
+                history.check_copy(&found, &accepted)?;
+                history.copies.push((dir.clone(), found));
+                Ok(())
+            })
+        });
+        problem.map_err(|problem| Error::corruption(format!("{dir}: {problem}")))
+    }
+
+    /// Looks at a follower, which sees what is in tables, and never less than before.
+    fn follow(&self) -> ironstone::Result<()> {
+        match self.look_at_follower() {
+            // What the leader has written in vain may be what the follower reads.
+            Err(_) if self.plan.may_fail() => Ok(()),
+            looked => looked?.map_err(|problem| Error::corruption(format!("a follower: {problem}"))),
+        }
+    }
+    fn look_at_follower(&self) -> ironstone::Result<Result<(), String>> {
+        let Some(follower) = self.opener.follow(&self.disk, &self.clock)? else { return Ok(Ok(())) };
+        let cfs = handles(&follower, self.plan.families);
+        let look = || state::by_iterators(&follower, &cfs, &ReadOptions::default());
+        let first = look()?;
+        self.clock.sleep(Duration::from_millis(1));
+        follower.try_catch_up_with_primary()?;
+        let second = look()?;
+        follower.close()?;
+        let (first, second) = match (first, second) {
+            (Ok(first), Ok(second)) => (first, second),
+            (Err(problem), _) | (_, Err(problem)) => return Ok(Err(problem)),
+        };
+        for (earlier, later) in first.numbers.iter().zip(&second.numbers) {
+            let goes_back = |(writer, number): &(&usize, &usize)| later.get(*writer) < Some(*number);
+            if let Some((writer, number)) = earlier.iter().find(goes_back) {
+                return Ok(Err(format!("batch {number} of writer {writer} was there, and is no more: {later:?}")));
+            }
+        }
+        Ok(self.history.with(|history| {
+            history.check_families(&first)?;
+            history.check_families(&second)
+        }))
     }
 
     /// Brings a key that nobody wrote, which is there at once, and one that was deleted, which nobody may ever see.
@@ -524,7 +648,7 @@ impl Stage {
 
     /// Ends the database as planned, opens what is left, and judges it.
     fn finish(self, opener: &Opener) -> Result<Done, String> {
-        let Self { plan, db, cfs, disk, faults, clock, history, buffered, failed, failing: _ } = self;
+        let Self { plan, db, opener: _, cfs, disk, faults, clock, history, buffered, failed, failing: _ } = self;
         let crashed = disk.crashed();
         disk.set_capacity(None);
         let history = history.copy();

@@ -2,6 +2,7 @@
 
 use crate::history::{BatchId, Found};
 use ironstone::{ColumnFamily, Db, DbIterator, ReadOptions, Snapshot};
+use std::collections::BTreeSet;
 
 /// The key of a writer's number.
 pub fn number_key(writer: usize) -> Vec<u8> {
@@ -18,6 +19,14 @@ pub fn hidden_key(number: u64) -> Vec<u8> {
 /// A key that only a file ingested behind holds.
 pub fn brought_key(number: u64) -> Vec<u8> {
     format!("c{number}").into_bytes()
+}
+/// A key that a file brings to each column family.
+pub fn ingested_key(number: u64) -> Vec<u8> {
+    format!("e{number}").into_bytes()
+}
+/// Its value.
+pub fn ingested_value(number: u64) -> Vec<u8> {
+    format!("ingestion {number}").into_bytes()
 }
 /// A key whose table is removed unread.
 pub fn removed_key(number: u64, part: u8) -> Vec<u8> {
@@ -58,6 +67,7 @@ fn note(found: &mut Found, family: usize, key: &[u8], value: &[u8]) -> Result<()
             found.shared[family].insert(number.parse().map_err(|_| bad())?, writer_of(value)?);
         }
         "d" if value == removed_value() => {}
+        "e" if value == ingested_value(number.parse().map_err(|_| bad())?) => {}
         "b" | "c" => {} // A snapshot from before the tombstone shows what was ingested behind it.
         _ => return Err(bad()),
     }
@@ -81,6 +91,27 @@ pub fn nothing_shows_through(db: &Db, cfs: &[ColumnFamily]) -> ironstone::Result
         }
     }
     Ok(Ok(()))
+}
+
+/// Which ingestions each column family shows. The outer error is the database's.
+pub fn ingestions(db: &Db, cfs: &[ColumnFamily]) -> ironstone::Result<Result<Vec<BTreeSet<u64>>, String>> {
+    let mut all = Vec::new();
+    for cf in cfs {
+        let options = ReadOptions { total_order_seek: true, ..ReadOptions::default() };
+        let mut iter = db.iter_cf(&options, cf)?;
+        let mut found = BTreeSet::new();
+        let mut more = iter.seek(b"e")?;
+        while more && let Some(key) = iter.key().filter(|key| key.starts_with(b"e")) {
+            let number = std::str::from_utf8(&key[1..]).ok().and_then(|text| text.parse().ok());
+            let Some(number) = number else {
+                return Ok(Err(format!("a key that nobody ingested: {}", key.escape_ascii())));
+            };
+            found.insert(number);
+            more = iter.next()?;
+        }
+        all.push(found);
+    }
+    Ok(Ok(all))
 }
 
 /// Everything, by an iterator forward and one backward, which must agree. The outer error is the database's.
