@@ -126,8 +126,7 @@ impl History {
             if let Some((writer, number)) = numbers.iter().find(unknown) {
                 return Err(format!("batch {number} of writer {writer} was never issued"));
             }
-            let is_torn =
-                |(writer, number): &&BatchId| numbers.get(writer).is_none_or(|last| last < number);
+            let is_torn = |(writer, number): &&BatchId| numbers.get(writer).is_none_or(|last| last < number);
             if let Some(id) = shared.values().find(is_torn) {
                 return Err(format!("batch {id:?} is there in part of a column family, of {numbers:?}"));
             }
@@ -144,7 +143,9 @@ impl History {
         for (writer, &accepted) in accepted.iter().enumerate() {
             let number = numbers.get(&writer).copied().unwrap_or(0);
             if number < accepted {
-                return Err(format!("batch {number} of writer {writer} is there, {accepted} was accepted before"));
+                return Err(format!(
+                    "batch {number} of writer {writer} is there, {accepted} was accepted before"
+                ));
             }
         }
         Ok(())
@@ -313,7 +314,9 @@ mod tests {
             assert!(history.check_ingestions(&found).unwrap_err().contains(says), "{says}");
         }
         assert!(history.check_copy(&found(&[(0, 2), (1, 1)], &[(2, (1, 1))]), &[1, 1]).is_ok());
-        assert!(history.check_copy(&found(&[(0, 1)], &[]), &[2]).unwrap_err().contains("2 was accepted before"));
+        assert!(
+            history.check_copy(&found(&[(0, 1)], &[]), &[2]).unwrap_err().contains("2 was accepted before")
+        );
         assert!(history.check_copy(&found(&[(0, 1)], &[(1, (0, 2))]), &[1]).unwrap_err().contains("in part"));
         assert!(history.check_families(&found(&[(0, 3)], &[])).unwrap_err().contains("never issued"));
         let torn = Found { numbers: vec![BTreeMap::from([(0, 1)]), BTreeMap::new()], shared: vec![] };

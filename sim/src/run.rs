@@ -104,8 +104,7 @@ impl Opener {
     pub fn follow(&self, disk: &MemFileSystem, clock: &Arc<SimClock>) -> ironstone::Result<Option<Db>> {
         let env = Env { fs: Arc::new(disk.clone()), clock: clock.clone() };
         let pool = ThreadPool::new();
-        let options =
-            DbOptions { env, thread_pool: pool, create_if_missing: true, ..self.options.clone() };
+        let options = DbOptions { env, thread_pool: pool, create_if_missing: true, ..self.options.clone() };
         match Db::open_as_follower(&options, FOLLOWER, DIR, self.descriptors()) {
             Err(error) if error.code() == Code::NotSupported => Ok(None), // With cf_paths.
             opened => opened.map(Some),
@@ -113,7 +112,9 @@ impl Opener {
     }
     fn descriptors(&self) -> Vec<ColumnFamilyDescriptor> {
         let named = self.families.iter().enumerate();
-        named.map(|(number, options)| ColumnFamilyDescriptor::new(family_name(number), options.clone())).collect()
+        named
+            .map(|(number, options)| ColumnFamilyDescriptor::new(family_name(number), options.clone()))
+            .collect()
     }
     fn open_in(&self, env: Env) -> ironstone::Result<Db> {
         self.open_with(DbOptions { env, ..self.options.clone() })
@@ -403,7 +404,9 @@ impl Stage {
         for cf in &self.cfs {
             let found = self.db.get_cf(&ReadOptions::default(), cf, &key)?;
             if found.as_deref() != Some(&*value).filter(|_| !gives_up) {
-                return Err(Error::corruption("of files that were prepared, what is seen is not what was done"));
+                return Err(Error::corruption(
+                    "of files that were prepared, what is seen is not what was done",
+                ));
             }
         }
         Ok(())
@@ -460,7 +463,9 @@ impl Stage {
         for (earlier, later) in first.numbers.iter().zip(&second.numbers) {
             let goes_back = |(writer, number): &(&usize, &usize)| later.get(*writer) < Some(*number);
             if let Some((writer, number)) = earlier.iter().find(goes_back) {
-                return Ok(Err(format!("batch {number} of writer {writer} was there, and is no more: {later:?}")));
+                return Ok(Err(format!(
+                    "batch {number} of writer {writer} was there, and is no more: {later:?}"
+                )));
             }
         }
         Ok(self.history.with(|history| {
@@ -648,7 +653,8 @@ impl Stage {
 
     /// Ends the database as planned, opens what is left, and judges it.
     fn finish(self, opener: &Opener) -> Result<Done, String> {
-        let Self { plan, db, opener: _, cfs, disk, faults, clock, history, buffered, failed, failing: _ } = self;
+        let Self { plan, db, opener: _, cfs, disk, faults, clock, history, buffered, failed, failing: _ } =
+            self;
         let crashed = disk.crashed();
         disk.set_capacity(None);
         let history = history.copy();
