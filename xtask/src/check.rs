@@ -29,6 +29,9 @@ const SCHEDULES: u64 = 6_000;
 /// Formatting, structure, lints, then every test. With `oracles`, interop tests that cannot run fail.
 pub fn everything(oracles: bool) -> Result<(), String> {
     run("cargo", &["fmt", "--all", "--check"], &[])?;
+    for workspace in ["loom/Cargo.toml", "sim/Cargo.toml"] {
+        run("cargo", &["fmt", "--manifest-path", workspace, "--check"], &[])?;
+    }
     tidy::check()?;
     crate::reliability::check()?;
     run(

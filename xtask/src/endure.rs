@@ -19,7 +19,6 @@ fn build_sim() -> Result<PathBuf, String> {
 
 /// What the regular run does with the simulator: its lints, its own tests, and as many schedules.
 pub fn regular_sim(schedules: u64) -> Result<(), String> {
-    run("cargo", &["fmt", "--manifest-path", "sim/Cargo.toml", "--check"], &[])?;
     let of = ["--manifest-path", "sim/Cargo.toml", "--target-dir", SIM_TARGET];
     let lint = [&["clippy", "--all-targets"][..], &of, &PROFILE, &["--", "-D", "warnings"]].concat();
     run("cargo", &lint, &[])?;
@@ -95,7 +94,6 @@ const LOOM_TARGET: &str = "target/loom";
 
 /// What the regular run does with the scenes for loom: their lints, and all of them.
 pub fn regular_loom() -> Result<(), String> {
-    run("cargo", &["fmt", "--manifest-path", "loom/Cargo.toml", "--check"], &[])?;
     let of = ["--manifest-path", "loom/Cargo.toml", "--target-dir", LOOM_TARGET];
     run(
         "cargo",
