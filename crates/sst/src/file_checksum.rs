@@ -229,21 +229,7 @@ impl WritableFile for FileWithChecksum {
     fn sync(&mut self) -> Result<()> {
         self.file.sync()
     }
-    fn size(&self) -> u64 {
-        self.file.size()
-    }
-    fn allocate(&mut self, offset: u64, len: u64) -> Result<()> {
-        self.file.allocate(offset, len)
-    }
-    fn truncate(&mut self, size: u64) -> Result<()> {
-        self.file.truncate(size)
-    }
-    fn close(&mut self) -> Result<()> {
-        self.file.close()
-    }
-    fn path(&self) -> &Path {
-        self.file.path()
-    }
+    ironstone_vfs::leave_to_file_below!();
 }
 
 #[cfg(test)]

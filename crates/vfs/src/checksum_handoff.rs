@@ -30,21 +30,7 @@ impl WritableFile for ChecksumHandoff {
     fn sync(&mut self) -> Result<()> {
         self.file.sync()
     }
-    fn size(&self) -> u64 {
-        self.file.size()
-    }
-    fn allocate(&mut self, offset: u64, len: u64) -> Result<()> {
-        self.file.allocate(offset, len)
-    }
-    fn truncate(&mut self, size: u64) -> Result<()> {
-        self.file.truncate(size)
-    }
-    fn close(&mut self) -> Result<()> {
-        self.file.close()
-    }
-    fn path(&self) -> &Path {
-        self.file.path()
-    }
+    crate::leave_to_file_below!();
 }
 
 /// Refuses `data`, which is to go to the file at `path`, behind `size` bytes, if `expected` is not its checksum: for files that look

@@ -154,6 +154,28 @@ pub trait WritableFile: Send {
     fn path(&self) -> &Path;
 }
 
+/// What a [`WritableFile`] leaves to the one that it stands before, its field `file`: all but the way of the data.
+#[macro_export]
+macro_rules! leave_to_file_below {
+    () => {
+        fn size(&self) -> u64 {
+            self.file.size()
+        }
+        fn allocate(&mut self, offset: u64, len: u64) -> ::ironstone_base::Result<()> {
+            self.file.allocate(offset, len)
+        }
+        fn truncate(&mut self, size: u64) -> ::ironstone_base::Result<()> {
+            self.file.truncate(size)
+        }
+        fn close(&mut self) -> ::ironstone_base::Result<()> {
+            self.file.close()
+        }
+        fn path(&self) -> &::std::path::Path {
+            self.file.path()
+        }
+    };
+}
+
 /// An open directory.
 pub trait Directory: Send + Sync {
     /// Makes the entries (created, renamed, removed names) durable.

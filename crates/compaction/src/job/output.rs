@@ -11,7 +11,9 @@ use ironstone_base::{
     Error, FileNumber, InternalKey, InternalKeyBuf, Result, Statistics, UserComparator, ValueType,
 };
 use ironstone_iter::InternalIterator;
-use ironstone_sst::{BuildOptions, CompressionKind, CompressionOptions, FileChecksum, TableBuilder};
+use ironstone_sst::{
+    BuildOptions, CompressionKind, CompressionOptions, FileChecksum, TableBuilder, TableReader,
+};
 use ironstone_version::FileMetaData;
 use ironstone_vfs::{IoKind, IoPriority, RateLimiter, WritableFile};
 use std::path::{Path, PathBuf};
@@ -239,12 +241,14 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
     /// Reads the table back, as far as that was asked for.
     fn check(&self, file: &FileMetaData, digest: u64) -> Result<()> {
         let checks = self.context.output_checks;
-        if checks.blocks {
+        if checks.blocks || checks.entries {
             let table = self.context.tables.open(file, self.settings.level)?;
-            table.verify_checksums_with(&self.context.table_reads().read)?;
-        }
-        if checks.entries {
-            self.check_entries(file, digest)?;
+            if checks.blocks {
+                table.verify_checksums_with(&self.context.table_reads().read)?;
+            }
+            if checks.entries {
+                self.check_entries(&table, file, digest)?;
+            }
         }
         match &self.context.build.file_checksum {
             Some(factory) if checks.file_checksum && !file.file_checksum.is_empty() => {
@@ -256,8 +260,7 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
         }
     }
 
-    fn check_entries(&self, file: &FileMetaData, expected: u64) -> Result<()> {
-        let table = self.context.tables.open(file, self.settings.level)?;
+    fn check_entries(&self, table: &Arc<TableReader>, file: &FileMetaData, expected: u64) -> Result<()> {
         let mut entries = table.iter(&self.context.table_reads());
         let mut found = 0;
         let mut valid = entries.seek_to_first()?;
@@ -479,21 +482,7 @@ impl WritableFile for PacedFile {
         self.ask();
         self.file.sync()
     }
-    fn size(&self) -> u64 {
-        self.file.size()
-    }
-    fn allocate(&mut self, offset: u64, len: u64) -> Result<()> {
-        self.file.allocate(offset, len)
-    }
-    fn truncate(&mut self, size: u64) -> Result<()> {
-        self.file.truncate(size)
-    }
-    fn close(&mut self) -> Result<()> {
-        self.file.close()
-    }
-    fn path(&self) -> &Path {
-        self.file.path()
-    }
+    ironstone_vfs::leave_to_file_below!();
 }
 
 /// The levels below the output of `plan`, for asking whether a key may lie there.
