@@ -47,8 +47,6 @@ pub(crate) struct BlockBasedBuilder {
     order: InternalKeyComparator,
     writer: BlockWriter,
     data_block: BlockBuilder,
-    /// Blocks are to end with pages, their trailers included.
-    fills_pages: bool,
     /// `None` if blocks end by their size.
     block_ends: Option<BlockEnds>,
     range_tombstones: BlockBuilder,
@@ -115,7 +113,6 @@ impl BlockBasedBuilder {
         Ok(Self {
             order: InternalKeyComparator::new(table.comparator.clone()),
             data_block,
-            fills_pages: Padding::of(&options).is_some(),
             block_ends: BlockEnds::new(&table),
             range_tombstones: BlockBuilder::new(1, true),
             index: IndexBuilder::new(&table),
@@ -280,7 +277,7 @@ impl BlockBasedBuilder {
             return true;
         }
         let mut len_after = self.data_block.len_with(key.as_bytes().len(), value.len());
-        if self.fills_pages {
+        if self.writer.pads() {
             len_after += BLOCK_TRAILER_LEN;
         }
         if self.table.block_align {

@@ -79,6 +79,10 @@ impl BlockWriter {
     pub fn dictionary(&self) -> Option<Arc<[u8]>> {
         self.dictionary.clone()
     }
+    /// Whether data blocks are to end with pages, their trailers included.
+    pub fn pads(&self) -> bool {
+        self.padding.is_some()
+    }
     pub fn has_context(&self) -> bool {
         self.table.format_version >= FIRST_CONTEXT_VERSION
     }
