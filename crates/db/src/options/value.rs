@@ -6,7 +6,7 @@ use crate::cassandra;
 use crate::info_log::InfoLogLevel;
 use crate::listener::EventListener;
 use crate::merge_operators;
-use crate::object_registry::{self, ObjectOptions};
+use crate::object_registry::{self, ObjectOptions, Registered};
 use crate::wal_filter::WalFilter;
 use ironstone_base::checksum::ChecksumKind;
 use ironstone_base::sync::Arc;
@@ -334,6 +334,15 @@ fn without_options<T>(object: T, id: &str, options: Vec<(String, String)>) -> Re
     Ok(object)
 }
 
+/// The object that is registered under `id`, with `options`; if there is none, `otherwise` says what is not supported.
+fn registered<T: Registered>(
+    id: &str,
+    options: Vec<(String, String)>,
+    otherwise: impl Into<String>,
+) -> Result<T, OptionError> {
+    object_registry::make(id, options)?.ok_or_else(|| OptionError::not_supported(otherwise))
+}
+
 /// The built-in comparators; the application's own has to be set in code.
 impl OptionValue for UserComparator {
     const KIND: &'static str = "Comparator";
@@ -342,10 +351,8 @@ impl OptionValue for UserComparator {
         if let Some(found) = Self::builtin(&id) {
             return without_options(found, &id, options);
         }
-        let found = object_registry::make(&id, options)?.map(Self::Custom);
-        found.ok_or_else(|| {
-            OptionError::not_supported("not a built-in comparator; set it in code or register it")
-        })
+        let otherwise = "not a built-in comparator; set it in code or register it";
+        registered(&id, options, otherwise).map(Self::Custom)
     }
     fn print(&self) -> String {
         let parameters = if let Self::Custom(comparator) = self { comparator.parameters() } else { None };
@@ -364,16 +371,12 @@ impl OptionValue for Option<Arc<dyn SliceTransform>> {
             Some((_, length)) => format!("{id}.{length}"),
             None => id.clone(),
         };
-        let found = match slice_transform::builtin(&name) {
-            Some(found) => {
-                options.retain(|(name, _)| name != "length");
-                Some(without_options(found, &id, options)?)
-            }
-            None => object_registry::make(&id, options)?,
-        };
-        found.map(Some).ok_or_else(|| {
-            OptionError::not_supported("not a built-in prefix extractor; set it in code or register it")
-        })
+        if let Some(found) = slice_transform::builtin(&name) {
+            options.retain(|(name, _)| name != "length");
+            return without_options(Some(found), &id, options);
+        }
+        let otherwise = "not a built-in prefix extractor; set it in code or register it";
+        registered(&id, options, otherwise).map(Some)
     }
     fn print(&self) -> String {
         let text =
@@ -392,11 +395,8 @@ macro_rules! objects_of_code {
                     return Ok(None);
                 }
                 let (id, options) = named_object(text)?;
-                let found = object_registry::make(&id, options)?;
-                found.map(Some).ok_or_else(|| {
-                    let what = concat!($what, " {}; set it in code or register it").replace("{}", &id);
-                    OptionError::not_supported(what)
-                })
+                let otherwise = concat!($what, " {}; set it in code or register it").replace("{}", &id);
+                registered(&id, options, otherwise).map(Some)
             }
             fn print(&self) -> String {
                 let text = |object: &Arc<dyn $trait>| print_object(object.name(), object.parameters());
@@ -446,17 +446,16 @@ pub(super) fn env_of(text: &str) -> Result<Env, OptionError> {
         id if OF_SYSTEM.contains(&id) => return without_options(Env::os(), id, properties),
         "CompositeEnv" => {}
         id => {
-            let what = || OptionError::not_supported(format!("env {id}; set it in code or register it"));
-            return object_registry::make(id, properties)?.ok_or_else(what);
+            return registered(id, properties, format!("env {id}; set it in code or register it"));
         }
     }
     let mut env = Env::os();
     for (name, value) in &properties {
         let (part, options) = named_object(value)?;
-        let what = || OptionError::not_supported(format!("{name} {part}; register it"));
+        let otherwise = format!("{name} {part}; register it");
         match name.as_str() {
-            "file_system" => env.fs = object_registry::make(&part, options)?.ok_or_else(what)?,
-            "clock" => env.clock = object_registry::make(&part, options)?.ok_or_else(what)?,
+            "file_system" => env.fs = registered(&part, options, otherwise)?,
+            "clock" => env.clock = registered(&part, options, otherwise)?,
             _ => return Err(format!("CompositeEnv has no option {name}").into()),
         }
     }
@@ -472,9 +471,8 @@ impl OptionValue for Option<Arc<dyn SstPartitionerFactory>> {
         }
         let (id, options) = named_object(text)?;
         if id != SstPartitionerFixedPrefix::NAME {
-            let found = object_registry::make(&id, options)?;
-            let what = || format!("SST partitioner {id}; set it in code or register it");
-            return found.map(Some).ok_or_else(|| OptionError::not_supported(what()));
+            let otherwise = format!("SST partitioner {id}; set it in code or register it");
+            return registered(&id, options, otherwise).map(Some);
         }
         let mut options = ObjectOptions::new(options);
         let length = usize::parse(options.take("length").as_deref().unwrap_or("0"))?;
@@ -498,9 +496,8 @@ impl OptionValue for Option<Arc<dyn FileChecksumGenFactory>> {
             let found: Arc<dyn FileChecksumGenFactory> = Arc::new(FileChecksumGenCrc32cFactory);
             return without_options(Some(found), &id, options);
         }
-        let found = object_registry::make(&id, options)?;
-        let what = || format!("file checksums by {id}; set them in code or register them");
-        found.map(Some).ok_or_else(|| OptionError::not_supported(what()))
+        let otherwise = format!("file checksums by {id}; set them in code or register them");
+        registered(&id, options, otherwise).map(Some)
     }
     fn print(&self) -> String {
         let text =
@@ -523,9 +520,8 @@ impl OptionValue for Option<Arc<dyn FlushBlockPolicyFactory>> {
                 without_options(Some(Arc::new(FlushBlockEveryKeyPolicyFactory) as _), &id, options)
             }
             _ => {
-                let found = object_registry::make(&id, options)?;
-                let what = || format!("flush block policy {id}; set it in code or register it");
-                found.map(Some).ok_or_else(|| OptionError::not_supported(what()))
+                let otherwise = format!("flush block policy {id}; set it in code or register it");
+                registered(&id, options, otherwise).map(Some)
             }
         }
     }
@@ -560,8 +556,7 @@ fn collector_factory(text: &str) -> Result<Arc<dyn TablePropertiesCollectorFacto
         parameters.iter().try_for_each(set).map_err(|error| OptionError::from(error.message()))?;
         return Ok(Arc::new(factory));
     }
-    let what = || format!("collector of table properties {id}; set it in code or register it");
-    object_registry::make(&id, parameters)?.ok_or_else(|| OptionError::not_supported(what()))
+    registered(&id, parameters, format!("collector of table properties {id}; set it in code or register it"))
 }
 
 /// The built-in operators; the application's own has to be set in code.
@@ -579,16 +574,12 @@ impl OptionValue for Option<Arc<dyn MergeOperator>> {
             Some((_, delimiter)) => merge_operators::with_delimiter(&id, delimiter.as_bytes()),
             None => merge_operators::builtin(&id),
         };
-        let found = match found {
-            Some(found) => {
-                options.retain(|(name, _)| name != "delimiter");
-                Some(without_options(found, &id, options)?)
-            }
-            None => object_registry::make(&id, options)?,
-        };
-        found.map(Some).ok_or_else(|| {
-            OptionError::not_supported("not a built-in merge operator; set it in code or register it")
-        })
+        if let Some(found) = found {
+            options.retain(|(name, _)| name != "delimiter");
+            return without_options(Some(found), &id, options);
+        }
+        let otherwise = "not a built-in merge operator; set it in code or register it";
+        registered(&id, options, otherwise).map(Some)
     }
     fn print(&self) -> String {
         let text = |operator: &Arc<dyn MergeOperator>| print_object(operator.name(), operator.parameters());
