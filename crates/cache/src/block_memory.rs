@@ -295,6 +295,14 @@ mod tests {
     use super::*;
     use ironstone_base::sync::thread;
 
+    /// Answers numbers below what it is asked for.
+    fn random_below(mut state: u64) -> impl FnMut(usize) -> usize {
+        move |bound| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % bound
+        }
+    }
+
     #[test]
     fn blocks_keep_their_bytes_while_others_come_and_go() {
         let memory = BlockMemory::new(300 << 20).unwrap();
@@ -303,13 +311,7 @@ mod tests {
             .map(|seed| {
                 let memory = Arc::clone(&memory);
                 thread::spawn_named("blocks", move || {
-                    let mut state = seed + 1;
-                    let mut random = |bound: usize| {
-                        state = state
-                            .wrapping_mul(6_364_136_223_846_793_005)
-                            .wrapping_add(1_442_695_040_888_963_407);
-                        (state >> 33) as usize % bound
-                    };
+                    let mut random = random_below(seed + 1);
                     let mut held: Vec<(u8, usize, BlockBytes)> = Vec::new();
                     for round in 0..5000 {
                         let (byte, len) = (round as u8, random(9000) * [1, 1, 1, 200][random(4)]);
@@ -333,11 +335,7 @@ mod tests {
     #[test]
     fn freed_blocks_leave_no_gaps_for_others_of_their_size() {
         let memory = BlockMemory::new(64 << 20).unwrap();
-        let mut state = 1u64;
-        let mut random = |bound: usize| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as usize % bound
-        };
+        let mut random = random_below(1);
         let (mut held, mut bytes, mut refused) = (Vec::new(), 0, 0);
         let most = 60 << 20;
         for _ in 0..60_000 {

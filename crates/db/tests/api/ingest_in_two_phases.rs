@@ -1,9 +1,8 @@
 //! Files that are prepared first, and ingested later.
 
 use crate::disk::{DIR, Disk, all, all_of, fresh, get, get_in, put_synced, refused, rewrite_all, shape};
-use crate::ingest::write_file;
+use crate::ingest::{no_power_loss_parts, write_file};
 use ironstone::vfs::FileSystem;
-use ironstone::vfs::mem::CrashPolicy;
 use ironstone::{Code, ColumnFamily, Db, FileIngestionHandle, IngestFiles, IngestOptions};
 use std::path::PathBuf;
 
@@ -183,47 +182,18 @@ fn what_was_prepared_survives_no_crash_and_what_it_was_linked_from_does() {
 
 #[test]
 fn no_power_loss_lets_a_part_of_several_handles_in() {
-    let disk = Disk::new();
-    let mut options = disk.options();
-    options.db.create_missing_column_families = true;
-    let db = disk.open_families(&options, &["other"]).unwrap();
-    put_synced(&db, "a", "old");
-    let other = db.column_family("other").unwrap();
-    db.put_cf(&ironstone::WriteOptions::synced(), &other, "a", "old").unwrap();
-    disk.fs.set_capturing(true);
-    let begun = disk.fs.op_count();
-    let one = prepare_in(&disk, &db, "d", "a=file k=file");
-    let of_other =
-        prepare(&db, &other, write_file(&disk.options(), "o1", "a=file1 k=file1"), &IngestOptions::default());
-    put_synced(&db, "between", "1");
-    let two = prepare(&db, &other, write_file(&disk.options(), "o2", "k=file2"), &IngestOptions::default());
-    db.commit_file_ingestion_handles(vec![one, of_other, two]).unwrap();
-    put_synced(&db, "z", "later");
-    let ended = disk.fs.op_count();
-    drop(db);
-    let mut found = [0, 0];
-    for op in begun..ended {
-        let Some(moment) = disk.fs.captured(op) else { continue };
-        for policy in CrashPolicy::ALL {
-            let crashed = Disk::of(moment.crash(policy, op));
-            let db = crashed.open_families(&options, &["other"]).unwrap();
-            let other = db.column_family("other").unwrap();
-            let state = [get(&db, "a"), get(&db, "k"), get_in(&db, &other, "a"), get_in(&db, &other, "k")];
-            let state = state.each_ref().map(String::as_str);
-            let is_in = state == ["file", "file", "file1", "file2"];
-            assert!(is_in || state == ["old", "-", "old", "-"], "op {op}, {policy:?}: {state:?}");
-            assert!(is_in || get(&db, "z") == "-", "op {op}, {policy:?}");
-            assert!(!is_in || get(&db, "between") == "1", "op {op}, {policy:?}");
-            found[usize::from(is_in)] += 1;
-            assert_eq!(tables_there(&crashed), db.live_files().len(), "op {op}, {policy:?}");
-            put_synced(&db, "after", "crash");
-            drop(db);
-            let db = crashed.open_families(&options, &["other"]).unwrap();
-            assert_eq!(get(&db, "after"), "crash");
-            assert_eq!(get(&db, "k") == "file", is_in);
-        }
-    }
-    assert!(found[0] > 20 && found[1] > 20, "{found:?}");
+    let ingest = |disk: &Disk, db: &Db, other: &ColumnFamily| {
+        let one = prepare_in(disk, db, "d", "a=file k=file");
+        let file = |name, entries| write_file(&disk.options(), name, entries);
+        let of_other = prepare(db, other, file("o1", "a=file1 k=file1"), &IngestOptions::default());
+        put_synced(db, "between", "1");
+        let two = prepare(db, other, file("o2", "k=file2"), &IngestOptions::default());
+        db.commit_file_ingestion_handles(vec![one, of_other, two]).unwrap();
+    };
+    no_power_loss_parts(ingest, |crashed, db, is_in, at| {
+        assert!(!is_in || get(db, "between") == "1", "{at}");
+        assert_eq!(tables_there(crashed), db.live_files().len(), "{at}");
+    });
 }
 
 #[test]
