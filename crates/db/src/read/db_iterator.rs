@@ -700,7 +700,10 @@ impl DbIterator {
         let Some(source) = self.source.as_ref().filter(|source| {
             let settings = source.cf().settings();
             let least = settings.options.min_tombstones_for_range_conversion;
-            let sees_all = source.prefix_seek.is_none() && source.options.read_tier == ReadTier::All;
+            let options = &source.options;
+            let sees_all = source.prefix_seek.is_none()
+                && options.read_tier == ReadTier::All
+                && options.table_filter.is_none();
             // Files that are ingested behind may bring keys between the tombstones.
             let nothing_comes = !settings.compaction.allow_ingest_behind;
             let may_keep = settings.options.table_format.has_range_tombstones();

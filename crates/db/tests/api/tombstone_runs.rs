@@ -178,3 +178,24 @@ fn a_table_of_tombstones_is_compacted_at_once() {
     db.wait_for_compact().unwrap();
     assert_eq!(table_entries(&db), 1, "{:?}", shape(&db));
 }
+
+#[test]
+fn iterators_over_chosen_tables_leave_nothing() {
+    let counted = Counted::new();
+    let db = counted.disk.open_with(&counted.options);
+    put_and_delete(&db);
+    db.flush().unwrap();
+    db.put(format!("{}x", key(5)), "between").unwrap();
+    db.flush().unwrap();
+    db.put("zz", "in the memtable").unwrap();
+    // Only the table of that one key has no tombstones.
+    let options = ReadOptions {
+        table_filter: Some(ironstone::TableFilter::new(|properties| {
+            properties.num_deletions > 0 || properties.num_entries > 1
+        })),
+        ..ReadOptions::default()
+    };
+    passed(&db, &options, "z zz");
+    assert_eq!(counted.inserted(), 0);
+    assert_eq!(get(&db, &format!("{}x", key(5))), "between");
+}
