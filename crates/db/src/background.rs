@@ -10,6 +10,7 @@ pub(crate) mod job;
 pub(crate) mod manual;
 pub(crate) mod purge;
 pub(crate) mod resume;
+mod tombstones;
 mod verify_manifest;
 
 use crate::engine::{Engine, State};
@@ -36,8 +37,8 @@ pub(crate) struct Workers {
     opening: Vec<thread::JoinHandle<()>>,
 }
 
-/// What is to be done beside flushes and compactions: to remove files, to try to go on after a full disk, to tell LOG how
-/// things stand and to keep the history of statistics.
+/// What is to be done beside flushes and compactions: to remove files, to pass tombstones before others have to, to try to go
+/// on after a full disk, to tell LOG how things stand and to keep the history of statistics.
 #[derive(Default)]
 pub(crate) struct Cleaner {
     wanted: Mutex<Wanted>,
@@ -48,6 +49,8 @@ pub(crate) struct Cleaner {
 #[derive(Default)]
 struct Wanted {
     clean: bool,
+    /// A memtable has grown.
+    pass_tombstones: bool,
     /// The number of the next try to go on after a full disk, and since when it waits.
     next_try: Option<(u32, Option<u64>)>,
     /// When LOG was told how things stand, by the monotonic clock.
@@ -61,6 +64,7 @@ struct Wanted {
 /// What is to be done next.
 enum Chore {
     Clean,
+    PassTombstones,
     /// The so many-th try.
     Resume(u32),
     /// Tells LOG how things stand.
@@ -80,6 +84,11 @@ impl Cleaner {
     /// Something was let go of: look whether files can be removed.
     pub(crate) fn poke(&self) {
         self.wanted.lock().clean = true;
+        self.wake();
+    }
+    /// A memtable has grown, of tombstones perhaps.
+    pub(crate) fn pass_tombstones(&self) {
+        self.wanted.lock().pass_tombstones = true;
         self.wake();
     }
     /// A disk was full: tries to go on are to begin, if they have not.
@@ -109,6 +118,9 @@ impl Cleaner {
         let mut wanted = self.wanted.lock();
         if std::mem::take(&mut wanted.clean) {
             return Chore::Clean;
+        }
+        if std::mem::take(&mut wanted.pass_tombstones) {
+            return Chore::PassTombstones;
         }
         let now = clock.monotonic_nanos();
         let Wanted { next_try, dumped_at, kept_at, followed_at, .. } = &mut *wanted;
@@ -224,6 +236,7 @@ fn do_chore(engine: &Arc<Engine>) -> Next {
                     compaction::look_again(engine, &mut engine.state.lock());
                 }
             }
+            Chore::PassTombstones => tombstones::pass_tombstones(engine),
             Chore::Resume(tries) => {
                 if resume::try_again(engine, tries) {
                     engine.cleaner.try_again(tries.saturating_add(1));

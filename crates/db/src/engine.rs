@@ -471,7 +471,7 @@ impl Engine {
         self.env.clock.monotonic_nanos() - started
     }
 
-    /// A memtable has grown: writers slow down with the last one that there is room for.
+    /// A memtable has grown: writers slow down with the last one that there is room for, and somebody looks at its tombstones.
     pub(crate) fn note_growth(&self) {
         if let Some(manager) = &self.write_buffer_manager {
             manager.relieve();
@@ -482,6 +482,11 @@ impl Engine {
         };
         if state.families.values().any(|family| !family.imm.is_empty() && last(family)) {
             self.update_stall(&mut state);
+        }
+        let has_deletes = state.families.values().any(|family| family.mem.has_new_tombstones());
+        drop(state);
+        if has_deletes {
+            self.cleaner.pass_tombstones();
         }
     }
 

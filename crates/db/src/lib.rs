@@ -33,6 +33,7 @@ mod checkpoint;
 mod column_family;
 mod column_family_import;
 mod db;
+mod empty_ranges;
 mod engine;
 mod file_copy;
 mod info_log;

@@ -1,11 +1,12 @@
 //! A column family's memtables, as the database sees them.
 
 use crate::PinnedValue;
+use crate::empty_ranges::{EmptyRange, EmptyRanges};
 use crate::inplace_callback::{InplaceCallback, UpdateStatus};
 use crate::options::ColumnFamilyOptions;
 use crate::write_buffer_manager::{Charge, STEP};
-use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use ironstone_base::sync::{Arc, Mutex};
 use ironstone_base::{ColumnFamilyId, Error, FileNumber, Protection, Result, SequenceNumber, ValueType};
 use ironstone_memtable::MemTable;
 use ironstone_sst::TableFormat;
@@ -30,19 +31,33 @@ pub(crate) struct DbMemTable {
     inplace_callback: Option<Arc<dyn InplaceCallback>>,
     /// Set once, by the write that fills it. Relaxed: only a hint to switch.
     full: AtomicBool,
-    /// The size at which its growth is worth a look, by the sixteenth; that somebody should look now. Relaxed: hints.
+    /// The size at which its growth is worth a look, by the sixty-fourth; that somebody should look now. Relaxed: hints.
     next_mark: AtomicUsize,
     grown: AtomicBool,
     /// Whatever older memtables and tables of the column family hold has at most this sequence number; the largest
     /// number until that is known. Under the log lock, so Relaxed.
     older_end: AtomicU64,
-    /// From the first range tombstone of an iterator on: no entry has a larger sequence number. 0: not kept. Raised before
-    /// an entry is added, and so before readers may see it; begun under the log lock, before later writes get their numbers.
-    newest: AtomicU64,
+    /// Where iterators have found nothing.
+    empty: EmptyRanges,
+    /// The tombstones that nobody has passed for iterators to come.
+    to_pass: Mutex<ToPass>,
     /// How many range tombstones make it full; 0: any number may be in it.
     max_range_deletions: u64,
     /// What it counts as among the memtables of all databases.
     charge: Option<Charge>,
+}
+
+/// What was deleted in a memtable.
+#[derive(Default)]
+struct ToPass {
+    /// A key that was deleted of late.
+    last_deleted: Option<Vec<u8>>,
+    /// How many tombstones there were when somebody last asked.
+    deletes_before: u64,
+}
+
+fn is_tombstone(kind: ValueType) -> bool {
+    matches!(kind, ValueType::Deletion | ValueType::SingleDeletion | ValueType::RangeDeletion)
 }
 
 /// A memtable takes no more range tombstones from iterators than this: each read of it asks them.
@@ -77,7 +92,8 @@ impl DbMemTable {
             next_mark: AtomicUsize::new(step),
             grown: AtomicBool::new(false),
             older_end: AtomicU64::new(u64::MAX),
-            newest: AtomicU64::new(0),
+            empty: EmptyRanges::new(),
+            to_pass: Mutex::default(),
             max_range_deletions: options.memtable_max_range_deletions.into(),
             charge,
         })
@@ -119,20 +135,50 @@ impl DbMemTable {
         end: &[u8],
         last: SequenceNumber,
     ) -> bool {
-        let table = &self.table;
-        let is_sound = at.0 > self.older_end.load(Ordering::Relaxed)
-            && table.comparator().user.compare(begin, end).is_lt()
-            && table.num_range_tombstones() < MAX_KNOWN_RANGES;
+        let is_sound = self.may_know(at, begin, end);
         if is_sound {
-            self.newest.fetch_max(last.0, Ordering::Relaxed);
-            table.add_range_tombstone(at, begin, end, None);
+            self.table.add_range_tombstone(at, begin, end, None);
+            if last <= at {
+                self.empty.add(&self.table.comparator().user, begin, end, at);
+            }
         }
         is_sound
     }
-
-    /// No entry that a reader may see by now has a larger sequence number, if that is known.
-    pub(crate) fn newest(&self) -> Option<SequenceNumber> {
-        Some(SequenceNumber(self.newest.load(Ordering::Relaxed))).filter(|newest| newest.0 > 0)
+    /// The same for all that was watched. What was known before has its range tombstones; one goes over what was `unknown`.
+    pub(crate) fn add_watched_range(
+        &self,
+        watched: &Arc<EmptyRange>,
+        at: SequenceNumber,
+        (begin, end): &(Vec<u8>, Vec<u8>),
+    ) -> bool {
+        let is_sound = self.may_know(at, begin, end);
+        if is_sound {
+            self.table.add_range_tombstone(at, begin, end, None);
+            self.empty.keep(&self.table.comparator().user, watched, at);
+        }
+        is_sound
+    }
+    fn may_know(&self, at: SequenceNumber, begin: &[u8], end: &[u8]) -> bool {
+        at.0 > self.older_end.load(Ordering::Relaxed)
+            && self.table.comparator().user.compare(begin, end).is_lt()
+            && self.table.num_range_tombstones() < MAX_KNOWN_RANGES
+    }
+    /// Where iterators have found nothing.
+    pub(crate) fn empty_ranges(&self) -> &EmptyRanges {
+        &self.empty
+    }
+    /// Whether a key was deleted of late.
+    pub(crate) fn has_new_tombstones(&self) -> bool {
+        self.to_pass.lock().last_deleted.is_some()
+    }
+    /// A key that was deleted of late, and how many were since this was asked, if at least `least` were.
+    pub(crate) fn take_tombstones_to_pass(&self, least: u64) -> Option<(Vec<u8>, u64)> {
+        let mut to_pass = self.to_pass.lock();
+        let deletes = self.table.num_deletes();
+        let new = deletes - to_pass.deletes_before;
+        let key = to_pass.last_deleted.take_if(|_| new >= least)?;
+        to_pass.deletes_before = deletes;
+        Some((key, new))
     }
 
     /// Takes note of a write that goes into no WAL.
@@ -189,6 +235,9 @@ impl DbMemTable {
         existing: impl FnOnce() -> Result<Option<PinnedValue>>,
     ) -> Result<bool> {
         let kind = ValueType::Value;
+        if self.empty.any() {
+            self.empty.note_write(&self.table.comparator().user, key, sequence);
+        }
         let Some(callback) = &self.inplace_callback else {
             let protection = protection.unwrap_or_else(|| Protection::new(kind, key, value));
             let add = || self.table.add_protected(sequence, kind, key, value, protection);
@@ -245,8 +294,8 @@ impl DbMemTable {
         protection: Option<Protection>,
         add_entry: impl FnOnce() -> bool,
     ) -> bool {
-        if self.newest.load(Ordering::Relaxed) > 0 {
-            self.newest.fetch_max(sequence.0, Ordering::Relaxed);
+        if self.empty.any() && !is_tombstone(kind) {
+            self.empty.note_write(&self.table.comparator().user, key, sequence);
         }
         let mut is_new = true;
         if kind != ValueType::RangeDeletion {
@@ -260,6 +309,9 @@ impl DbMemTable {
         let used = self.table.memory_usage();
         if used >= self.next_mark.load(Ordering::Relaxed) {
             self.note_growth(used);
+            if kind == ValueType::Deletion {
+                self.to_pass.lock().last_deleted = Some(key.to_vec());
+            }
         }
         is_new
     }
@@ -292,7 +344,7 @@ impl DbMemTable {
             charge.seal();
         }
     }
-    /// Whether it has grown by a sixteenth of what it may take, or less if it is counted; asks once for each.
+    /// Whether it has grown by a sixty-fourth of what it may take, or less if it is counted; asks once for each.
     #[inline]
     pub(crate) fn take_grown(&self) -> bool {
         self.grown.load(Ordering::Relaxed) && self.grown.swap(false, Ordering::Relaxed)
@@ -313,7 +365,7 @@ impl DbMemTable {
 
 /// By how much a memtable grows before somebody looks.
 fn growth_step(size_limit: usize, is_counted: bool) -> usize {
-    let step = (size_limit / 16).max(1);
+    let step = (size_limit / 64).max(1);
     if is_counted { step.min(STEP) } else { step }
 }
 

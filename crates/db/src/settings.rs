@@ -85,6 +85,15 @@ impl TablePlace {
 }
 
 impl Settings {
+    /// How many tombstones in a row iterators leave word of, if they may at all.
+    pub(crate) fn noted_tombstone_run(&self) -> Option<u32> {
+        let options = &self.options;
+        // Files that are ingested behind may bring keys between the tombstones.
+        let nothing_comes = !self.compaction.allow_ingest_behind;
+        let may_keep = options.table_format.has_range_tombstones() && !options.disallow_memtable_writes;
+        Some(options.min_tombstones_for_range_conversion)
+            .filter(|&least| least > 0 && nothing_comes && may_keep)
+    }
     /// Of a column family with `options` in a database with those of `db`.
     /// What is measured goes where it went with those `before`.
     pub(crate) fn new(

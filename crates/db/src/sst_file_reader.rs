@@ -65,7 +65,7 @@ impl SstFileReader {
         let cf = &self.options.cf;
         let comparator = InternalKeyComparator::new(cf.comparator.clone());
         let mut tombstones = Covering::new(comparator.clone(), SequenceNumber::MAX);
-        tombstones.add(0, self.table.range_fragments(), None);
+        tombstones.add(0, self.table.range_fragments());
         let prefix_seek = options.prefix_seek(cf, self.options.db.prefix_seek_opt_in_only);
         let inner = Box::new(self.table.iter(&options.table_options(prefix_seek.clone())));
         let view = self.view(comparator);

@@ -698,17 +698,12 @@ impl DbIterator {
     #[cold]
     fn note_passed(&mut self) {
         let Some(source) = self.source.as_ref().filter(|source| {
-            let settings = source.cf().settings();
-            let least = settings.options.min_tombstones_for_range_conversion;
+            let least = source.cf().settings().noted_tombstone_run();
             let options = &source.options;
             let sees_all = source.prefix_seek.is_none()
                 && options.read_tier == ReadTier::All
                 && options.table_filter.is_none();
-            // Files that are ingested behind may bring keys between the tombstones.
-            let nothing_comes = !settings.compaction.allow_ingest_behind;
-            let may_keep = settings.options.table_format.has_range_tombstones();
-            let may_write = !settings.options.disallow_memtable_writes;
-            least > 0 && self.passed >= least && sees_all && nothing_comes && may_keep && may_write
+            least.is_some_and(|least| self.passed >= least) && sees_all
         }) else {
             return;
         };

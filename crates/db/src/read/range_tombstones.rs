@@ -4,6 +4,7 @@
 //! any place. The span is kept, so a scan asks the places once for each of them.
 
 use super::view::LevelView;
+use crate::empty_ranges::{EmptyRange, EmptyRanges};
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::{AtomicBool, Ordering};
 use ironstone_base::{
@@ -25,14 +26,14 @@ struct Place {
     /// Which child of the merging iterator holds the entries beside the tombstones.
     child: usize,
     tombstones: Tombstones,
-    /// No entry of the place has a larger sequence number, if that is known. One that has the number of a tombstone that
-    /// covers it is a tombstone itself: in memtables, where this is known, numbers are given once.
-    newest: Option<SequenceNumber>,
 }
 
 enum Tombstones {
     Here(Arc<FragmentedTombstones>),
     InLevel(Arc<LevelView>),
+    /// Nothing since that number, in the entries beside it neither. (The one that has that very number is a tombstone: in
+    /// memtables numbers are given once.)
+    Empty(Arc<EmptyRange>, SequenceNumber),
 }
 
 /// An answer. The bounds are user keys; `begin` is the first key, or the last before (`begin_after`).
@@ -64,23 +65,24 @@ impl Covering {
             known: None,
         }
     }
-    /// Tombstones of a memtable, which holds no entry newer than `newest`, if that is known, or of a table of level 0.
-    pub(crate) fn add(
-        &mut self,
-        child: usize,
-        fragments: &Arc<FragmentedTombstones>,
-        newest: Option<SequenceNumber>,
-    ) {
+    /// Tombstones of a memtable or of a table of level 0.
+    pub(crate) fn add(&mut self, child: usize, fragments: &Arc<FragmentedTombstones>) {
         if !fragments.is_empty() {
-            let tombstones = Tombstones::Here(Arc::clone(fragments));
-            self.places.push(Place { child, tombstones, newest });
+            self.places.push(Place { child, tombstones: Tombstones::Here(Arc::clone(fragments)) });
+            self.in_others = true;
+        }
+    }
+    /// Where a memtable and everything older have nothing.
+    pub(crate) fn add_empty(&mut self, child: usize, ranges: &EmptyRanges) {
+        for (range, since) in ranges.of_reads_at(self.at) {
+            self.places.push(Place { child, tombstones: Tombstones::Empty(range, since) });
             self.in_others = true;
         }
     }
     /// The tables of a level; the flag is to be raised when one with tombstones is opened.
     pub(crate) fn add_level(&mut self, child: usize, level: &Arc<LevelView>) -> Arc<AtomicBool> {
         let tombstones = Tombstones::InLevel(Arc::clone(level));
-        self.places.push(Place { child, tombstones, newest: None });
+        self.places.push(Place { child, tombstones });
         Arc::clone(&self.in_levels)
     }
 
@@ -155,11 +157,12 @@ impl Covering {
                     span.sequence
                 }
                 Tombstones::InLevel(level) => self.ask_level(level, key, &mut known)?,
+                Tombstones::Empty(range, since) => self.ask_empty(range, *since, key, &mut known),
             };
             known.newest = known.newest.max(found);
             if found > SequenceNumber::ZERO {
                 // What the place itself has may be newer.
-                let hides_itself = place.newest.is_some_and(|newest| newest <= found);
+                let hides_itself = matches!(place.tombstones, Tombstones::Empty(..));
                 known.hides_from = known.hides_from.min(place.child + usize::from(!hides_itself));
             }
         }
@@ -186,6 +189,25 @@ impl Covering {
             self.narrow(known, span.begin, false, span.end, false);
             Ok(span.sequence)
         })
+    }
+
+    fn ask_empty(
+        &self,
+        range: &EmptyRange,
+        since: SequenceNumber,
+        key: &[u8],
+        known: &mut Known,
+    ) -> SequenceNumber {
+        let order = &self.order.user;
+        if order.compare(key, range.begin()).is_lt() {
+            self.narrow(known, None, false, Some(range.begin()), false);
+        } else if order.compare(range.end(), key).is_le() {
+            self.narrow(known, Some(range.end()), false, None, false);
+        } else {
+            self.narrow(known, Some(range.begin()), false, Some(range.end()), false);
+            return since;
+        }
+        SequenceNumber::ZERO
     }
 
     /// Takes the narrower bound on each side.

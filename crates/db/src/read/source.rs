@@ -93,8 +93,9 @@ impl IteratorSource {
                 let table = memtable.table();
                 if table.has_range_tombstones() {
                     for fragments in table.range_tombstone_fragments()? {
-                        tombstones.add(children.len(), &fragments, memtable.newest());
+                        tombstones.add(children.len(), &fragments);
                     }
+                    tombstones.add_empty(children.len(), memtable.empty_ranges());
                 }
                 children.push(Box::new(table.iter_by_prefix(self.prefix_seek.clone())));
             }
@@ -104,7 +105,7 @@ impl IteratorSource {
             if let (0, Some(seek)) = (level, self.prefix_seek.as_ref().filter(|_| tables.tables.len() > 1)) {
                 for slot in &tables.tables {
                     slot.with_reader(|reader| {
-                        tombstones.add(children.len(), reader.range_fragments(), None);
+                        tombstones.add(children.len(), reader.range_fragments());
                         Ok(())
                     })?;
                 }
@@ -114,7 +115,7 @@ impl IteratorSource {
             } else if level == 0 {
                 for slot in &tables.tables {
                     children.push(Box::new(slot.with_reader(|reader| {
-                        tombstones.add(children.len(), reader.range_fragments(), None);
+                        tombstones.add(children.len(), reader.range_fragments());
                         Ok(reader.iter(&table_options))
                     })?));
                 }

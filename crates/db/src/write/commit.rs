@@ -14,6 +14,7 @@ use super::predecessor;
 use super::publish::Publisher;
 use super::sync_group::SyncGroup;
 use crate::PinnedValue;
+use crate::empty_ranges::EmptyRange;
 use crate::memtables::{DbMemTable, Merges};
 use crate::trace::Tracing;
 use crate::write_batch::{BatchIter, BatchRecord, HEADER_LEN, WriteBatch, check_protection};
@@ -486,9 +487,32 @@ impl CommitPipeline {
         end: &[u8],
     ) -> bool {
         let log = self.log.lock();
-        log.active.get(&memtable.cf()).is_some_and(|active| Arc::ptr_eq(active, memtable))
-            && at >= log.beside_log
-            && memtable.add_known_range(at, begin, end, log.last_sequence)
+        log.may_know_ranges(memtable, at) && memtable.add_known_range(at, begin, end, log.last_sequence)
+    }
+
+    /// Watches what is written to `begin..end` of `memtable`, if it takes writes. Answers the last number that was given to a
+    /// write before.
+    pub(crate) fn watch_range(
+        &self,
+        memtable: &Arc<DbMemTable>,
+        begin: &[u8],
+        end: &[u8],
+    ) -> Option<(Arc<EmptyRange>, SequenceNumber)> {
+        let log = self.log.lock();
+        log.takes(memtable)
+            .then(|| (memtable.empty_ranges().watch(begin, end, log.last_sequence), log.last_sequence))
+    }
+    /// Notes, if `memtable` still takes writes, that a read at `at` found nothing in what is `watched`, which was known but for
+    /// what is `unknown`. Answers whether it was noted.
+    pub(crate) fn add_watched_range(
+        &self,
+        memtable: &Arc<DbMemTable>,
+        at: SequenceNumber,
+        watched: &Arc<EmptyRange>,
+        unknown: &(Vec<u8>, Vec<u8>),
+    ) -> bool {
+        let log = self.log.lock();
+        log.may_know_ranges(memtable, at) && memtable.add_watched_range(watched, at, unknown)
     }
 
     /// Refuses writes to `cf` from now on.
@@ -625,6 +649,14 @@ impl CommitPipeline {
 }
 
 impl LogTail {
+    /// Whether writes of its column family go to `memtable` now.
+    fn takes(&self, memtable: &Arc<DbMemTable>) -> bool {
+        self.active.get(&memtable.cf()).is_some_and(|active| Arc::ptr_eq(active, memtable))
+    }
+    /// Whether what a read at `at` did not find may be noted in `memtable`.
+    fn may_know_ranges(&self, memtable: &Arc<DbMemTable>, at: SequenceNumber) -> bool {
+        self.takes(memtable) && at >= self.beside_log
+    }
     /// Appends the concatenation of `parts` to the buffer, as one record.
     #[inline]
     fn frame(&mut self, parts: &[&[u8]]) {

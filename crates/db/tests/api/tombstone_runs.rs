@@ -1,10 +1,11 @@
 //! Many deleted keys in a row: what iterators leave for those that come after them, and when tables of them are compacted.
 
-use crate::disk::{Disk, all, get, shape, table_entries};
+use crate::disk::{Disk, all, get, put_synced, shape, table_entries};
 use ironstone::perf::{self, PerfMetric};
 use ironstone::statistics::Ticker;
 use ironstone::{Db, IngestOptions, Options, ReadOptions, SstFileWriter, Statistics, slice_transform};
 use std::sync::Arc;
+use std::time::Duration;
 
 const KEYS: usize = 3000;
 
@@ -198,4 +199,82 @@ fn iterators_over_chosen_tables_leave_nothing() {
     passed(&db, &options, "z zz");
     assert_eq!(counted.inserted(), 0);
     assert_eq!(get(&db, &format!("{}x", key(5))), "between");
+}
+
+/// Puts `keys` keys into a table and deletes them, one after the other from the first on, until `times` runs of tombstones were
+/// noted in the background. Answers how many were deleted, and how many when the last but two was noted.
+fn delete_until_noted(db: &Db, counted: &Counted, keys: usize, times: usize) -> (usize, usize) {
+    (0..keys).for_each(|number| db.put(long_key(number), "v").unwrap());
+    db.put("z", "last").unwrap();
+    db.flush().unwrap();
+    let (mut number, mut noted_at) = (0, Vec::new());
+    while noted_at.len() < times {
+        assert!(number < keys, "noted after {noted_at:?}");
+        db.delete(long_key(number)).unwrap();
+        number += 1;
+        if number % 500 == 0 {
+            counted.disk.clock_sleep(Duration::from_millis(1));
+        }
+        if counted.inserted() > noted_at.len() as u64 {
+            noted_at.push(number);
+        }
+    }
+    (number, noted_at[times - 3])
+}
+
+fn long_key(number: usize) -> String {
+    format!("k{number:063}")
+}
+
+#[test]
+fn the_first_scan_finds_what_was_passed_in_the_background() {
+    let mut counted = Counted::new();
+    counted.options.cf.write_buffer_size = 4 << 20;
+    let db = counted.disk.open_with(&counted.options);
+    let (deleted, skipped) = delete_until_noted(&db, &counted, 100_000, 5);
+    let keys =
+        ReadOptions { iterate_upper_bound: Some(long_key(deleted).into_bytes()), ..ReadOptions::default() };
+    let before = db.snapshot();
+    let found = passed(&db, &keys, "");
+    assert!(found <= (deleted - skipped) as u64 + 50, "{found} of {deleted}, not {skipped}");
+    let covered = perf::get(PerfMetric::InternalKeySkippedCount);
+    assert!(covered <= (deleted - skipped) as u64 + 50, "{}", perf::report(true));
+    // What is written behind it changes nothing.
+    db.put("zz", "later").unwrap();
+    db.delete(long_key(1)).unwrap();
+    assert!(passed(&db, &keys, "") < 50, "{}", perf::report(true));
+    assert!(perf::get(PerfMetric::InternalKeySkippedCount) < 50, "{}", perf::report(true));
+    // What is written to it is seen, by those who may see it.
+    let again = long_key(7);
+    put_synced(&db, &again, "again");
+    passed(&db, &keys, &again);
+    let old = ReadOptions { snapshot: Some(before), ..keys };
+    passed(&db, &old, "");
+    drop(old);
+    drop(db);
+    let db = counted.disk.lose_power().open_with(&counted.options);
+    assert_eq!(get(&db, &again), "again");
+    assert_eq!(get(&db, &long_key(8)), "-");
+    assert_eq!(get(&db, "z"), "last");
+}
+
+#[test]
+fn nothing_is_noted_in_the_background_where_a_key_is_left() {
+    let mut counted = Counted::new();
+    counted.options.cf.write_buffer_size = 4 << 20;
+    let db = counted.disk.open_with(&counted.options);
+    let live = |number: usize| format!("{}x", long_key(number));
+    (0..100).for_each(|number| db.put(live(number * 200), "v").unwrap());
+    db.flush().unwrap();
+    let discarded = || counted.statistics.ticker(Ticker::ReadPathRangeTombstonesDiscarded);
+    let mut number = 0;
+    while discarded() == 0 {
+        assert!(number < 100_000);
+        db.delete(long_key(number)).unwrap();
+        number += 1;
+    }
+    assert_eq!(counted.inserted(), 0);
+    let mut iter = db.iter_cf(&ReadOptions::default(), db.default_column_family()).unwrap();
+    assert!(iter.seek_to_first().unwrap());
+    assert_eq!(iter.entries().count(), 100);
 }
