@@ -102,6 +102,11 @@ int put_batch(void* s, const peer_record* records, size_t count, char* error) {
   return outcome(target->db->Write(target->write, &batch), error);
 }
 
+int remove(void* s, peer_bytes key, char* error) {
+  Database* target = session(s)->database;
+  return outcome(target->db->Delete(target->write, slice(key)), error);
+}
+
 int get(void* s, peer_bytes key, peer_visit visit, void* context, char* error) {
   std::string& value = session(s)->value;
   Status status = session(s)->database->db->Get(checked(), slice(key), &value);
@@ -163,4 +168,4 @@ void statistics(void* db, char* text, size_t size) {
 
 extern "C" const peer_api peer_leveldb;
 const peer_api peer_leveldb = {version, open,    close, open_session, close_session, put,       put_batch,
-                               get,     nullptr, scan,  settle,       compact,       statistics, nullptr};
+                               get,     nullptr, scan,  settle,       compact,       statistics, nullptr, remove};

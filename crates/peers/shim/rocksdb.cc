@@ -75,7 +75,6 @@ int open(const char* path, const peer_setup* setup, void** db, char* error) {
   if (setup->bloom_bits > 0) table.filter_policy.reset(NewBloomFilterPolicy(setup->bloom_bits));
   table.data_block_index_type = BlockBasedTableOptions::kDataBlockBinaryAndHash;
   table.format_version = 7;
-  table.block_align = setup->page_aligned;
 
   Options options;
   options.create_if_missing = true;
@@ -103,6 +102,12 @@ int open(const char* path, const peer_setup* setup, void** db, char* error) {
     Status made = MergeOperator::CreateFromString(ConfigOptions(), "uint64add", &options.merge_operator);
     if (!made.ok()) return outcome(made, error);
   }
+
+  ConfigOptions strict;
+  strict.ignore_unknown_options = false;
+  Options given = options;
+  Status understood = GetOptionsFromString(strict, given, setup->options, &options);
+  if (!understood.ok()) return outcome(understood, error);
 
   auto opened = std::make_unique<Database>();
   opened->write.sync = setup->sync;
@@ -205,6 +210,11 @@ int merge(void* s, peer_bytes key, peer_bytes operand, char* error) {
   return outcome(target->db->Merge(target->write, slice(key), slice(operand)), error);
 }
 
+int remove(void* s, peer_bytes key, char* error) {
+  Database* target = session(s)->database;
+  return outcome(target->db->Delete(target->write, slice(key)), error);
+}
+
 int settle(void* db, char* error) {
   WaitForCompactOptions wait;
   wait.flush = true;
@@ -227,4 +237,4 @@ void statistics(void* db, char* text, size_t size) {
 
 extern "C" const peer_api peer_rocksdb;
 const peer_api peer_rocksdb = {version, open,      close, open_session, close_session, put,       put_batch,
-                               get,     multi_get, scan,  settle,       compact,       statistics, merge};
+                               get,     multi_get, scan,  settle,       compact,       statistics, merge, remove};

@@ -14,7 +14,9 @@ struct peer_setup {
   /* `shared_bytes`: what all databases of the process share, cache and memtables together, instead of the two before; or 0. */
   uint64_t cache_bytes, memory_bytes, shared_bytes, table_bytes, most_bytes;
   uint32_t bloom_bits, background_jobs, prefix_bytes;
-  uint8_t lz4, sync, automatic_compaction, counters, open_later, page_aligned;
+  uint8_t lz4, sync, automatic_compaction, counters, open_later;
+  /* More of RocksDB's, in its words. */
+  const char* options;
 };
 
 struct peer_bytes {
@@ -49,6 +51,8 @@ struct peer_api {
   void (*statistics)(void* db, char* text, size_t size);
   /* Adds to a counter of 8 bytes, little endian. Null: the engine cannot. */
   int (*merge)(void* session, struct peer_bytes key, struct peer_bytes operand, char* error);
+  /* Deletes a record. Null: no work needs it. */
+  int (*remove)(void* session, struct peer_bytes key, char* error);
 };
 
 #endif

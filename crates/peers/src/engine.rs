@@ -67,8 +67,8 @@ pub struct Setup {
     pub counters: bool,
     /// Tables are opened in the background, after the database.
     pub open_later: bool,
-    /// Blocks do not cross pages.
-    pub page_aligned: bool,
+    /// More options in RocksDB's words (`a=b;c={d=e}`), where the engine knows those.
+    pub options: String,
     /// Scans from a key end with its first so many bytes, and filters know those; 0: keys have no prefixes.
     pub prefix_bytes: usize,
     /// Bytes of keys and values of the records, once each.
@@ -91,7 +91,7 @@ impl Default for Setup {
             table_bytes: None,
             counters: false,
             open_later: false,
-            page_aligned: false,
+            options: String::new(),
             prefix_bytes: 0,
             data_bytes: 0,
             most_bytes: 8 << 30,
@@ -140,6 +140,10 @@ pub trait Session {
     /// Adds a number, 8 bytes little endian, to the counter at `key`, which begins as 0, without reading it.
     fn merge(&mut self, _key: &Key, _operand: &[u8]) -> Result<()> {
         Err("the engine has no merge operators".to_owned())
+    }
+    /// Deletes a record.
+    fn delete(&mut self, _key: &Key) -> Result<()> {
+        Err("this engine's deletes are not measured".to_owned())
     }
     /// Shows the value of `key` to `sink`. Whether there is one.
     fn get(&mut self, key: &Key, sink: &mut Sink) -> Result<bool>;

@@ -96,9 +96,9 @@ struct Run {
     /// The database opens before its tables do, which is left to the background
     #[arg(long)]
     open_later: bool,
-    /// Blocks do not cross pages, where the engine has that choice
-    #[arg(long)]
-    page_aligned: bool,
+    /// More options in RocksDB's words (a=b;c={d=e}), where the engine knows those
+    #[arg(long, default_value = "")]
+    options: String,
     /// Do not read everything once before reads are measured
     #[arg(long)]
     cold: bool,
@@ -133,7 +133,7 @@ impl Run {
             table_bytes: (self.table_kib > 0).then_some(self.table_kib << 10),
             counters: self.counters,
             open_later: self.open_later,
-            page_aligned: self.page_aligned,
+            options: self.options.clone(),
             prefix_bytes: self.prefix_bytes.min(data::KEY_BYTES),
             data_bytes: self.records * record_bytes,
             // Works that last a given time write as much as the machine lets them.

@@ -52,6 +52,8 @@ pub enum Work {
     Compact,
     /// Open the database and read one record, five times
     Open,
+    /// Fill in key order and settle; delete all records but the last from the first on; then find what is left, 20 times
+    DrainQueue,
     /// Fill many databases of one process in turn, read everything, and let them settle
     ManyDatabases,
 }
@@ -117,10 +119,19 @@ pub fn run(kind: &Kind, plan: &Plan, setup: &Setup) -> Result<Value> {
 impl Work {
     /// Whether it begins with an empty database.
     fn fills(self) -> bool {
-        use Work::{Compact, FillRandom, FillSeq, ManyDatabases, MergeCounter, SyncedWrites, WriteLatency};
+        use Work::{
+            Compact, DrainQueue, FillRandom, FillSeq, ManyDatabases, MergeCounter, SyncedWrites, WriteLatency,
+        };
         matches!(
             self,
-            FillRandom | FillSeq | MergeCounter | SyncedWrites | WriteLatency | Compact | ManyDatabases
+            FillRandom
+                | FillSeq
+                | MergeCounter
+                | SyncedWrites
+                | WriteLatency
+                | Compact
+                | DrainQueue
+                | ManyDatabases
         )
     }
     fn run(self, engine: &dyn Engine, plan: &Plan) -> Result<Outcome> {
@@ -130,6 +141,7 @@ impl Work {
             Self::Overwrite => fill::overwrite(engine, plan, &values),
             Self::SyncedWrites => fill::synced(engine, plan, &values),
             Self::WriteLatency => fill::latency(engine, plan, &values),
+            Self::DrainQueue => read::drained(engine, plan, &values),
             Self::MergeCounter => fill::merge_counters(engine, plan),
             Self::UpdateCounter => fill::update_counters(engine, plan),
             Self::ReadRandom

@@ -148,6 +148,7 @@ pub fn groups(amounts: &Amounts) -> Vec<Group> {
             "one compaction of everything, values of 800 bytes, 1 thread, LZ4",
             "--work compact --value-bytes 800 --compression lz4",
         )]),
+        cached(&[("drainqueue", "find the one record behind deleted ones, 20 times", "--work drainqueue")]),
         cached(&[(
             "manydatabases",
             "200 databases that share 512 MiB: filled, read, settled",
@@ -281,6 +282,7 @@ mod tests {
             let fills = [
                 "fillrandom",
                 "fillseq",
+                "drainqueue",
                 "manydatabases",
                 "mergecounter",
                 "syncedwrites",

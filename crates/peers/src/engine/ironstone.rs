@@ -80,11 +80,11 @@ fn open(path: &Path, setup: &Setup) -> Result<Box<dyn Engine>> {
     table.filter_policy = (setup.bloom_bits > 0).then(|| FilterPolicy::bloom(f64::from(setup.bloom_bits)));
     table.data_block_index_type = DataBlockIndexType::BinarySearchAndHash;
     table.format_version = 7;
-    table.block_align = setup.page_aligned;
     let db = &mut options.db;
     db.create_if_missing = true;
     db.max_background_jobs = setup.background_jobs as i32;
     db.bytes_per_sync = 1 << 20;
+    options.update(&setup.options).map_err(words)?;
     let db = Db::open(&options, path).map_err(words)?;
     let write = WriteOptions { sync: setup.sync, ..WriteOptions::default() };
     Ok(Box::new(Ironstone { db, write, has_prefixes: setup.prefix_bytes > 0 }))
@@ -142,6 +142,10 @@ impl Session for IronstoneSession<'_> {
     fn merge(&mut self, key: &Key, operand: &[u8]) -> Result<()> {
         let Ironstone { db, write, .. } = self.engine;
         db.merge_cf(write, db.default_column_family(), key, operand).map_err(words)
+    }
+    fn delete(&mut self, key: &Key) -> Result<()> {
+        let Ironstone { db, write, .. } = self.engine;
+        db.delete_cf(write, db.default_column_family(), key).map_err(words)
     }
     fn get(&mut self, key: &Key, sink: &mut Sink) -> Result<bool> {
         let value = self.engine.db.get(key).map_err(words)?;

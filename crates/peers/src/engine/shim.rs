@@ -37,7 +37,7 @@ struct RawSetup {
     automatic_compaction: u8,
     counters: u8,
     open_later: u8,
-    page_aligned: u8,
+    options: *const c_char,
 }
 
 #[repr(C)]
@@ -75,6 +75,7 @@ pub struct Api {
     compact: Option<unsafe extern "C" fn(*mut c_void, *mut c_char) -> c_int>,
     statistics: unsafe extern "C" fn(*mut c_void, *mut c_char, usize),
     merge: Option<unsafe extern "C" fn(*mut c_void, RawBytes, RawBytes, *mut c_char) -> c_int>,
+    remove: Option<unsafe extern "C" fn(*mut c_void, RawBytes, *mut c_char) -> c_int>,
 }
 
 /// The version that the engine says it has.
@@ -86,6 +87,7 @@ pub fn version(api: &Api) -> String {
 /// Opens a database.
 pub fn open(api: &'static Api, path: &Path, setup: &Setup) -> Result<Box<dyn Engine>> {
     let name = CString::new(path.as_os_str().as_encoded_bytes()).map_err(super::words)?;
+    let options = CString::new(setup.options.as_bytes()).map_err(super::words)?;
     let raw = RawSetup {
         cache_bytes: setup.cache_bytes as u64,
         memory_bytes: setup.memory_bytes as u64,
@@ -100,7 +102,7 @@ pub fn open(api: &'static Api, path: &Path, setup: &Setup) -> Result<Box<dyn Eng
         automatic_compaction: u8::from(setup.automatic_compaction),
         counters: u8::from(setup.counters),
         open_later: u8::from(setup.open_later),
-        page_aligned: u8::from(setup.page_aligned),
+        options: options.as_ptr(),
     };
     let mut db = null_mut();
     let mut error = no_error();
@@ -192,6 +194,12 @@ impl Session for ShimSession<'_> {
         let merge = self.engine.api.merge.ok_or("the engine has no merge operators")?;
         // SAFETY: (2), (4), (6).
         let code = unsafe { merge(self.session, raw(key), raw(operand), self.error.as_mut_ptr()) };
+        check(code, &self.error)
+    }
+    fn delete(&mut self, key: &Key) -> Result<()> {
+        let remove = self.engine.api.remove.ok_or("this engine's deletes are not measured")?;
+        // SAFETY: (2), (4), (6).
+        let code = unsafe { remove(self.session, raw(key), self.error.as_mut_ptr()) };
         check(code, &self.error)
     }
     fn get(&mut self, key: &Key, sink: &mut Sink) -> Result<bool> {

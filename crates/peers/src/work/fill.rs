@@ -218,9 +218,18 @@ pub fn latency(engine: &dyn Engine, plan: &Plan, values: &Values) -> Result<Outc
 /// Fills the database with the plan's records in random order, in large batches, without looking at the time.
 pub fn load(engine: &dyn Engine, plan: &Plan, values: &Values) -> Result<()> {
     let shuffle = Shuffle::new(plan.records);
+    load_by(engine, plan, values, |place| shuffle.at(place))
+}
+
+/// The same in key order.
+pub fn load_in_order(engine: &dyn Engine, plan: &Plan, values: &Values) -> Result<()> {
+    load_by(engine, plan, values, |place| place)
+}
+
+fn load_by(engine: &dyn Engine, plan: &Plan, values: &Values, order: impl Fn(u64) -> u64) -> Result<()> {
     let mut session = engine.session()?;
     let mut unwatched = Stopwatch::start();
-    put_all(&mut *session, 0..plan.records, |place| shuffle.at(place), LOAD_BATCH, values, &mut unwatched)
+    put_all(&mut *session, 0..plan.records, order, LOAD_BATCH, values, &mut unwatched)
 }
 
 #[cfg(test)]

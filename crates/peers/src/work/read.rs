@@ -38,6 +38,39 @@ fn warm_up(engine: &dyn Engine, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
+/// How often what is left of a drained queue is looked for.
+const LOOKS: usize = 20;
+
+/// Fills, deletes all records but the last, and looks for that one from the first key on. The operations are the looks.
+pub fn drained(engine: &dyn Engine, plan: &Plan, values: &Values) -> Result<Outcome> {
+    fill::load_in_order(engine, plan, values)?;
+    engine.settle()?;
+    let mut session = engine.session()?;
+    let (mut watch, mut extra) = (Stopwatch::start(), Map::new());
+    let ((), usage, all_seconds) = used(|| {
+        let ((), _, delete_seconds) =
+            used(|| (0..plan.records - 1).try_for_each(|number| session.delete(&key(number))))?;
+        extra.insert("delete_seconds".to_owned(), json!(delete_seconds));
+        watch.restart();
+        for look in 0..LOOKS {
+            let start = Instant::now();
+            let mut sink = Sink::default();
+            let all = Scan { from: Some(&key(0)), direction: Direction::Forward, limit: u64::MAX };
+            let found = session.scan(all, &mut sink)?;
+            watch.lap(1);
+            if found != 1 {
+                return Err(format!("{found} records are left, not 1"));
+            }
+            if look == 0 {
+                extra.insert("first_look_us".to_owned(), json!(start.elapsed().as_secs_f64() * 1e6));
+            }
+        }
+        Ok(())
+    })?;
+    let deletes = extra["delete_seconds"].as_f64().unwrap_or_default();
+    Ok(Outcome { watch, seconds: all_seconds - deletes, usage, extra })
+}
+
 /// One operation on random records. How many records it was about.
 type Operation = fn(&mut dyn Session, &mut Picks, &mut Sink) -> Result<u64>;
 
