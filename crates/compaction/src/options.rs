@@ -234,6 +234,13 @@ impl CompactionOptions {
             set => set,
         }
     }
+    /// The path that the files of a compaction go to, which reads `bytes` and writes to `level`.
+    pub fn output_path(&self, level: usize, bytes: u64) -> u32 {
+        match self.style {
+            CompactionStyle::Universal => self.path_of_size(bytes),
+            _ => self.path_of_level(level),
+        }
+    }
     /// The path that files of `level` go to: the first that can take its level and all above it, at their
     /// targets.
     pub fn path_of_level(&self, level: usize) -> u32 {

@@ -176,6 +176,12 @@ static void dump_cf(const struct arguments *a, struct db *db, size_t cf) {
 
 int main(int argc, char **argv) {
   struct arguments a = parse_arguments(argc, argv);
+  if (!strcmp(a.command, "repair")) {
+    rocksdb_repair_db(parse_options(&a), a.dir, &error);
+    check("repair");
+    printf("ok\n");
+    return 0;
+  }
   struct db db = open_db(&a);
   if (!strcmp(a.command, "write")) {
     for (uint64_t round = a.first_round; round < a.end_round; round++) {

@@ -6,6 +6,7 @@
 //! DRIVER dump  dir=PATH seed=N keys=N read_only=0|1 forward_only=0|1 and those of `write` that end in options and paths
 //! DRIVER hold  dir=PATH
 //! DRIVER options dir=PATH
+//! DRIVER repair dir=PATH and options and paths
 //! ```
 //!
 //! `write` creates the database and its column families if need be and writes the rounds; ACTIONS says what
@@ -14,7 +15,8 @@
 //! With `exit=abrupt` the process ends without closing the database, so the last writes are in the WAL only.
 //! `dump` prints one line for each column family, see [`Digest::line`](crate::workload::Digest::line).
 //! `hold` opens the database, prints `held`, and closes it when its input ends. `options` (RocksDB 11.8 only)
-//! prints what the newest OPTIONS file says. All print `ok` at the end,
+//! prints what the newest OPTIONS file says. `repair` (Ironstone and RocksDB 7.8 only) makes a database of what is in the directories.
+//! `dump` of Ironstone with `follower=PATH` reads through a follower with that directory. All print `ok` at the end,
 //! or a line `error: ..` to standard error and exit with 2, or with 3 for options that the driver cannot
 //! set. The options are RocksDB's option strings; PATHS, which these cannot say, are `PATH:BYTES,PATH:BYTES`.
 
@@ -190,6 +192,25 @@ impl Driver {
         command.arg(format!("read_only={}", u8::from(read_only)));
         command.args([format!("seed={}", workload.seed), format!("keys={}", workload.keys)]);
         Ok(command)
+    }
+
+    /// Like [`Self::dump`], by a follower of `dir` with the directory `own`; [`Self::Ironstone`] only.
+    pub fn dump_following(
+        self,
+        dir: &Path,
+        own: &Path,
+        workload: Workload,
+        options: Options<'_>,
+    ) -> Result<String, Failure> {
+        let mut command = self.dump_command(dir, workload, options, false)?;
+        command.arg(format!("follower={}", own.display()));
+        let output = self.run(command)?;
+        Ok(output.strip_suffix("ok\n").unwrap_or(&output).to_owned())
+    }
+
+    /// Makes a database of what is left in `dir` and in the paths of `options`; [`Self::Ironstone`] and [`Self::RocksDb7`] only.
+    pub fn repair(self, dir: &Path, options: Options<'_>) -> Result<(), Failure> {
+        self.run(self.command("repair", dir, options)?).map(drop)
     }
 
     /// Some of what the newest OPTIONS file in `dir` says; [`Self::RocksDb11`] only.

@@ -1,4 +1,5 @@
 //! Tables in several directories (`db_paths`, `cf_paths`): RocksDB and Ironstone write one database in turn.
+#![allow(clippy::disallowed_methods)] // As in the crate: it works with the files of other programs.
 
 use ironstone_compat::directory::{Scratch, files};
 use ironstone_compat::driver::{Driver, Options, Writes, ran};
@@ -95,5 +96,49 @@ fn without_the_paths_tables_are_missing_and_stay() {
         assert_eq!(found, WORKLOAD.expected(0..3));
         std::fs::remove_dir_all(scratch.db()).unwrap();
         paths.dirs.iter().filter(|dir| dir.exists()).for_each(|dir| std::fs::remove_dir_all(dir).unwrap());
+    }
+}
+
+/// Loses the MANIFESTs, and with `moved` mixes up where the tables are.
+fn harm(dir: &Path, paths: &Paths, moved: bool) {
+    for name in files(dir, "MANIFEST-", "").into_iter().chain([dir.join("CURRENT")]) {
+        std::fs::remove_file(name).unwrap();
+    }
+    let tables: Vec<_> = paths.dirs.iter().flat_map(|dir| files(dir, "", ".sst")).collect();
+    for (table, to) in tables.iter().zip(paths.dirs.iter().cycle()).filter(|_| moved) {
+        std::fs::rename(table, to.join(table.file_name().unwrap())).unwrap();
+    }
+    assert!(!moved || paths.used() == [true; 3], "{tables:?}");
+}
+
+/// One repairs what the other has written, and either reads it and goes on.
+#[test]
+fn databases_over_several_directories_are_repaired() {
+    for (writer, repairer) in
+        [(Driver::RocksDb7, IRONSTONE), (Driver::RocksDb11, IRONSTONE), (IRONSTONE, Driver::RocksDb7)]
+    {
+        for moved in [false, true] {
+            let scratch = Scratch::new();
+            let paths = Paths::new(&scratch, "db");
+            let options = Options { db: &paths.text, cf: LEVELS };
+            // RocksDB repairs no WAL in a directory that is none of `db_paths`, and takes old tables for new ones.
+            let after = if repairer == IRONSTONE { "flush,compact,none" } else { "flush,compact,compact" };
+            let abrupt = repairer == IRONSTONE;
+            let writes = Writes { workload: WORKLOAD, rounds: 0..3, after, abrupt, options };
+            let Some(()) = ran(writer.write(&scratch.db(), &writes)) else { return };
+            harm(&scratch.db(), &paths, moved);
+            assert!(IRONSTONE.dump(&scratch.db(), WORKLOAD, options).is_err());
+            let Some(()) = ran(repairer.repair(&scratch.db(), options)) else { return };
+            no_tables_in(&scratch.db());
+            for reader in [writer, repairer, IRONSTONE] {
+                let found = ran(reader.dump(&scratch.db(), WORKLOAD, options)).expect("it ran a moment ago");
+                let (reader, repairer) = (reader.name(), repairer.name());
+                assert_eq!(found, WORKLOAD.expected(0..3), "{reader} after {repairer}, moved: {moved}");
+            }
+            let more = Writes { rounds: 3..5, after: "compact", abrupt: false, ..writes };
+            ran(writer.write(&scratch.db(), &more)).expect("it ran a moment ago");
+            let found = ran(repairer.dump(&scratch.db(), WORKLOAD, options)).expect("it ran a moment ago");
+            assert_eq!(found, WORKLOAD.expected(0..5));
+        }
     }
 }

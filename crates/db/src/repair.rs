@@ -1,6 +1,7 @@
 //! Makes a database of what is left of one: tables and WALs, and of MANIFESTs what can be read.
 //!
-//! Everything new is written to `repair.tmp`. When it is complete and durable, that directory becomes `repair.done`,
+//! Everything new is written to `repair.tmp`, tables to that of the directory that they are for (`db_paths`, `cf_paths`): nothing
+//! ever moves to another file system. When it is complete and durable, that of the database's own directory becomes `repair.done`,
 //! which is the point of no return; then files only move: the new ones in, and what the database is no longer made of
 //! to `lost`. A repair that was interrupted before that point has changed nothing, and after it the next one goes on.
 
@@ -15,7 +16,7 @@ use crate::open::{DEFAULT_COLUMN_FAMILY, FamilyBuilder, session_id};
 use crate::options::{ColumnFamilyOptions, DbOptions, VerifyOutputFlags};
 use crate::settings::TablePlace;
 use crate::table_cache::TableCache;
-use crate::table_paths::{TablePaths, paths_of};
+use crate::table_paths::{DbPath, TablePaths};
 use crate::wal_filter::Filtering;
 use crate::write_buffer_manager::MemTableMemory;
 use crate::{ColumnFamilyDescriptor, Db};
@@ -51,7 +52,7 @@ pub struct RepairReport {
     pub merged: usize,
     /// WALs that were replayed into tables.
     pub wals: usize,
-    /// Tables that are not part of the database any more, and why. The files are in `lost`, if they were there.
+    /// Tables that are not part of the database any more, and why. The files are in the directory's `lost`, if they were there.
     pub lost: Vec<(PathBuf, String)>,
 }
 
@@ -59,8 +60,12 @@ pub struct RepairReport {
 struct Repair<'a> {
     env: &'a Env,
     options: &'a DbOptions,
+    /// The same, with the places of new tables for paths.
+    staging: &'a DbOptions,
     dir: &'a Path,
     wal_dir: PathBuf,
+    /// All directories that may hold tables, each once, `dir` first.
+    dirs: Vec<PathBuf>,
     log: Arc<InfoLog>,
     report: RepairReport,
 }
@@ -68,7 +73,10 @@ struct Repair<'a> {
 /// A column family that is to be there.
 struct Wanted {
     name: String,
+    /// With the places of new tables for paths.
     options: ColumnFamilyOptions,
+    /// Where its tables are.
+    paths: TablePaths,
     /// WALs with smaller numbers hold nothing of it that its tables lack.
     log_number: FileNumber,
     tables: Vec<Table>,
@@ -89,12 +97,16 @@ impl Db {
     ///   operands a second time; and files that were ingested with a sequence number are put aside.
     /// * WALs are replayed as with [`WalRecoveryMode::SkipAnyCorruptedRecords`].
     ///
-    /// What the database is not made of any more is in its subdirectory `lost` afterwards. A repair that was
-    /// interrupted can be repeated.
+    /// Tables are looked for in `path` and in all directories of `db_paths` and `cf_paths`, which have to be there: make an empty one
+    /// in the place of one that is lost for good. They stay in the directory where they are found, whichever of these it was.
+    ///
+    /// What the database is not made of any more is in the subdirectory `lost` of where it was afterwards. A repair that was
+    /// interrupted can be repeated, with the same paths.
     ///
     /// # Errors
-    /// `InvalidArgument` for a column family without options, or with another comparator than its tables have; then
-    /// nothing has changed. `IoError` if the database is open or a file cannot be read or written.
+    /// `InvalidArgument` for a column family without options, or with another comparator than its tables have, or with tables in
+    /// none of its directories; `Corruption` for two tables of one number in two directories, unless a MANIFEST says which one
+    /// counts; then nothing has changed. `IoError` if the database is open or a file cannot be read or written.
     pub fn repair(
         options: &DbOptions,
         path: impl AsRef<Path>,
@@ -121,10 +133,6 @@ fn repair(
     descriptors: &[ColumnFamilyDescriptor],
     unknown: Option<&ColumnFamilyOptions>,
 ) -> Result<RepairReport> {
-    let of_families = descriptors.iter().map(|descriptor| &descriptor.options).chain(unknown);
-    if !options.db_paths.is_empty() || of_families.into_iter().any(|cf| !paths_of(options, cf).is_empty()) {
-        return Err(Error::not_supported("repair of a database with db_paths or cf_paths"));
-    }
     let mut options = options.clone();
     options.sanitize();
     options.wal_recovery_mode = WalRecoveryMode::SkipAnyCorruptedRecords;
@@ -132,13 +140,17 @@ fn repair(
     options.avoid_flush_during_recovery = false;
     let env = options.env.clone();
     let fs = &*env.fs;
+    let of_families = descriptors.iter().map(|descriptor| &descriptor.options).chain(unknown);
+    let dirs = table_dirs(fs, dir, &options, of_families)?;
+    let staging = DbOptions { db_paths: staged(&options.db_paths), ..options.clone() };
     let lock = fs.lock(&file_name::lock(dir))?;
     let or_here = |other: &PathBuf| if other.as_os_str().is_empty() { dir.to_owned() } else { other.clone() };
     let rolling = Rolling { max_bytes: 0, max_seconds: 0, keep: options.keep_log_file_num };
     let log = InfoLog::open(&env, &or_here(&options.db_log_dir), options.info_log_level, rolling);
     let wal_dir = or_here(&options.wal_dir);
     let report = RepairReport::default();
-    let mut repair = Repair { env: &env, options: &options, dir, wal_dir, log, report };
+    let mut repair =
+        Repair { env: &env, options: &options, staging: &staging, dir, wal_dir, dirs, log, report };
     info!(repair.log, "repairing {}", dir.display());
     if !fs.exists(&dir.join(DONE))? {
         repair.write_anew(descriptors, unknown)?;
@@ -147,6 +159,36 @@ fn repair(
     info!(repair.log, "repaired: {:?}", repair.report);
     drop(lock);
     Ok(repair.report)
+}
+
+/// All directories that may hold tables, each once, the database's own first.
+fn table_dirs<'a>(
+    fs: &dyn FileSystem,
+    dir: &Path,
+    options: &DbOptions,
+    of_families: impl Iterator<Item = &'a ColumnFamilyOptions>,
+) -> Result<Vec<PathBuf>> {
+    let (mut known, mut dirs) = (vec![fs.absolute(dir)?], vec![dir.to_owned()]);
+    let of_families = of_families.flat_map(|options| &options.cf_paths);
+    for DbPath { path, .. } in options.db_paths.iter().chain(of_families) {
+        // One that is not mounted would look as if all of its tables were lost.
+        fs.list(path).map_err(|error| error.context("a repair needs all of db_paths and cf_paths"))?;
+        let absolute = fs.absolute(path)?;
+        if !known.contains(&absolute) {
+            known.push(absolute);
+            dirs.push(path.clone());
+        }
+    }
+    Ok(dirs)
+}
+
+/// Where new tables for `paths` are written.
+fn staged(paths: &[DbPath]) -> Vec<DbPath> {
+    paths.iter().map(|path| DbPath::new(path.path.join(BEGUN), path.target_size)).collect()
+}
+
+fn table_number(kind: FileKind) -> Option<FileNumber> {
+    if let FileKind::Table(number) = kind { Some(number) } else { None }
 }
 
 impl Repair<'_> {
@@ -163,6 +205,30 @@ impl Repair<'_> {
         Ok(names.iter().filter_map(|name| number(FileKind::parse(name)?)).collect())
     }
 
+    /// In which directories there are tables of which numbers.
+    fn tables(&self) -> Result<BTreeMap<FileNumber, Vec<PathBuf>>> {
+        let mut tables: BTreeMap<FileNumber, Vec<PathBuf>> = BTreeMap::new();
+        for dir in &self.dirs {
+            for number in self.numbers(dir, table_number)? {
+                tables.entry(number).or_default().push(dir.clone());
+            }
+        }
+        Ok(tables)
+    }
+
+    /// The directories of a column family with `options`, under the names that `dirs` has for them.
+    fn paths_of(&self, options: &ColumnFamilyOptions) -> Result<TablePaths> {
+        let known: Vec<PathBuf> =
+            self.dirs.iter().map(|dir| self.fs().absolute(dir)).collect::<Result<_>>()?;
+        let paths = TablePaths::of(self.dir, self.options, options);
+        let name = |dir: &PathBuf| {
+            let absolute = self.fs().absolute(dir)?;
+            let at = known.iter().position(|known| *known == absolute);
+            Ok(self.dirs[at.expect("`dirs` has all of them")].clone())
+        };
+        paths.dirs().iter().map(name).collect()
+    }
+
     fn lose(&mut self, path: &Path, why: impl std::fmt::Display) {
         warning!(self.log, "{} is left out: {why}", path.display());
         self.report.lost.push((path.to_owned(), why.to_string()));
@@ -175,10 +241,16 @@ impl Repair<'_> {
         unknown: Option<&ColumnFamilyOptions>,
     ) -> Result<()> {
         let begun = self.dir.join(BEGUN);
-        remove_all(self.fs(), &begun)?; // Of a repair that did not come to its end.
-        let hints = Hints::read(self.fs(), self.dir, &self.wal_dir, &self.log)?;
-        let mut wanted = self.families(&hints, descriptors, unknown)?;
-        self.fs().create_dir_all(&begun)?;
+        for dir in &self.dirs {
+            remove_all(self.fs(), &dir.join(BEGUN))?; // Of a repair that did not come to its end.
+        }
+        let tables = self.tables()?;
+        let here = tables.keys().copied().collect();
+        let hints = Hints::read(self.fs(), self.dir, &self.wal_dir, &here, &self.log)?;
+        let mut wanted = self.families(&tables, &hints, descriptors, unknown)?;
+        for dir in &self.dirs {
+            self.fs().create_dir_all(&dir.join(BEGUN))?;
+        }
 
         let is_any = |kind| match kind {
             FileKind::Table(n) | FileKind::Wal(n) | FileKind::Manifest(n) | FileKind::Options(n) => Some(n),
@@ -186,6 +258,7 @@ impl Repair<'_> {
         };
         let mut used = self.numbers(self.dir, is_any)?;
         used.append(&mut self.numbers(&self.wal_dir, is_any)?);
+        used.extend(tables.keys());
         let next = used.last().map_or(1, |number| number.0).max(hints.next_file_number.0) + 1;
         for family in wanted.values_mut() {
             family.order_tables(hints.is_complete);
@@ -201,7 +274,7 @@ impl Repair<'_> {
         let cleaner = Arc::default();
         let memory = MemTableMemory::new(None);
         let builder = FamilyBuilder {
-            options: self.options,
+            options: self.staging,
             instance: 0,
             place: &place,
             cleaner: &cleaner,
@@ -219,8 +292,7 @@ impl Repair<'_> {
         let mut edits = edits;
         for id in &ambiguous {
             let fresh = edits.remove(id).unwrap_or_else(|| VersionEdit::new(*id));
-            let merged =
-                self.merge(&begun, &wanted[id], &families[id], fresh, &versions, (&db_id, &session))?;
+            let merged = self.merge(&wanted[id], &families[id], fresh, &versions, (&db_id, &session))?;
             edits.insert(*id, merged);
         }
         let next = versions.new_file_number();
@@ -233,7 +305,10 @@ impl Repair<'_> {
         versions.raise_last_sequence(last_sequence);
         versions.log_and_apply(&mut manifest, edits.into_values().collect())?;
         drop(manifest);
-        self.fs().open_directory(&begun)?.sync()?;
+        for dir in &self.dirs {
+            self.fs().open_directory(&dir.join(BEGUN))?.sync()?;
+            self.fs().open_directory(dir)?.sync()?;
+        }
         self.fs().rename(&begun, &self.dir.join(DONE))?;
         self.fs().open_directory(self.dir)?.sync()
     }
@@ -241,12 +316,13 @@ impl Repair<'_> {
     /// The column families that there are to be, with the tables that are good.
     fn families(
         &mut self,
+        tables: &BTreeMap<FileNumber, Vec<PathBuf>>,
         hints: &Hints,
         descriptors: &[ColumnFamilyDescriptor],
         unknown: Option<&ColumnFamilyOptions>,
     ) -> Result<BTreeMap<ColumnFamilyId, Wanted>> {
-        let mut wanted = BTreeMap::new();
-        let options_of = |name: &str| -> Result<ColumnFamilyOptions> {
+        let mut wanted: BTreeMap<ColumnFamilyId, Wanted> = BTreeMap::new();
+        let options_of = |name: &str| -> Result<(ColumnFamilyOptions, TablePaths)> {
             let given = descriptors.iter().find(|given| given.name == name).map(|given| &given.options);
             let fallback = unknown
                 .cloned()
@@ -257,44 +333,66 @@ impl Repair<'_> {
                 )));
             };
             options.sanitize();
+            options.sanitize_for(self.options);
             crate::options::validate(self.options, &options)?;
-            Ok(options)
+            let paths = self.paths_of(&options)?;
+            options.cf_paths = staged(&options.cf_paths);
+            Ok((options, paths))
         };
-        let mut add = |id: ColumnFamilyId, name: &str, log_number: FileNumber| -> Result<()> {
+        let add = |wanted: &mut BTreeMap<_, _>, id: ColumnFamilyId, name: &str, log_number| -> Result<()> {
             if let std::collections::btree_map::Entry::Vacant(place) = wanted.entry(id) {
-                let options = options_of(name)?;
+                let (options, paths) = options_of(name)?;
                 let (name, tables) = (name.to_owned(), Vec::new());
-                place.insert(Wanted { name, options, log_number, tables, lost: Vec::new() });
+                place.insert(Wanted { name, options, paths, log_number, tables, lost: Vec::new() });
             }
             Ok(())
         };
-        add(ColumnFamilyId::DEFAULT, DEFAULT_COLUMN_FAMILY, hints.log_number(ColumnFamilyId::DEFAULT))?;
+        let of_default = hints.log_number(ColumnFamilyId::DEFAULT);
+        add(&mut wanted, ColumnFamilyId::DEFAULT, DEFAULT_COLUMN_FAMILY, of_default)?;
         for (id, family) in &hints.families {
-            add(*id, &family.name, hints.log_number(*id))?;
+            add(&mut wanted, *id, &family.name, hints.log_number(*id))?;
         }
-        let is_table = |kind| if let FileKind::Table(number) = kind { Some(number) } else { None };
-        let numbers = self.numbers(self.dir, is_table)?;
         let given = descriptors.iter().map(|given| &given.options).chain(unknown);
         let given = given.map(|options| options.comparator.clone());
         let comparators: Vec<UserComparator> = given.collect();
         let mut found = Vec::new();
         let mut lost = Vec::new();
-        for &number in &numbers {
-            match tables::examine(self.env, self.dir, number, hints, &comparators) {
-                Ok(Found::Obsolete(why)) => lost.push((number, None, why.to_owned(), false)),
+        let paths: HashMap<_, _> = wanted.iter().map(|(id, family)| (*id, family.paths.clone())).collect();
+        // Where a MANIFEST has a table.
+        let stated = |number: FileNumber| -> Option<&Path> {
+            let (id, _, file) = hints.files.get(&number)?;
+            Some(paths.get(id)?.dir(file.path_id))
+        };
+        for (&number, dirs) in tables {
+            let dir: &Path = match (&dirs[..], stated(number)) {
+                ([only], _) => only,
+                (several, Some(stated)) if several.iter().any(|dir| dir == stated) => stated,
+                ([first, ..], _) if hints.obsolete(number).is_some() => first,
+                ([first, second, ..], _) => {
+                    let (first, second) = (file_name::table(first, number), second.display());
+                    let what =
+                        format!("{second} has one of this number too, and nothing says which one counts");
+                    return Err(Error::corruption(format!("{}: {what}", first.display())));
+                }
+                ([], _) => continue,
+            };
+            match tables::examine(self.env, dir, number, hints, &comparators) {
+                Ok(Found::Obsolete(why)) => lost.push((dir, number, None, why.to_owned(), false)),
                 Ok(Found::Table { family, family_name, table }) => {
-                    add(family, &family_name, FileNumber(0))?;
-                    found.push((family, table));
+                    add(&mut wanted, family, &family_name, FileNumber(0))?;
+                    found.push((dir, family, table));
                 }
                 Err(error) if error.is_corruption() => {
-                    lost.push((number, hints.family_of(number), error.to_string(), true));
+                    lost.push((dir, number, hints.family_of(number), error.to_string(), true));
                 }
                 Err(error) => return Err(error),
             }
         }
-        let gone = hints.files.iter().filter(|(number, _)| !numbers.contains(number));
+        let gone = hints.files.iter().filter(|(number, _)| !tables.contains_key(number));
         let why = || "a MANIFEST names it and it is not there, unless it was replaced later".to_owned();
-        lost.extend(gone.map(|(number, (id, ..))| (*number, Some(*id), why(), false)));
+        lost.extend(gone.map(|(number, (id, ..))| {
+            (stated(*number).unwrap_or(self.dir), *number, Some(*id), why(), false)
+        }));
         // Two names for one id, or two ids for one name, and nobody knows which is right.
         let mut names = BTreeSet::new();
         if let Some(twice) = wanted.values().find(|family| !names.insert(&family.name)) {
@@ -302,13 +400,14 @@ impl Repair<'_> {
                 format!("two column families are called {:?}: nothing says which is which", twice.name);
             return Err(Error::corruption(format!("{}: {what}", self.dir.display())));
         }
-        for (id, table) in found {
+        for (dir, id, mut table) in found {
             let family = wanted.get_mut(&id).expect("it was added above");
             tables::check_comparator(&family.options, &family.name, &table)?;
+            tables::set_path(family, &mut table, dir)?;
             family.tables.push(table);
         }
-        for (number, id, why, matters) in lost {
-            self.lose(&file_name::table(self.dir, number), why);
+        for (dir, number, id, why, matters) in lost {
+            self.lose(&file_name::table(dir, number), why);
             // A table that cannot be read does not say whose it was: it may have been anybody's.
             let whose: Vec<_> = id.map_or_else(|| wanted.keys().copied().collect(), |id| vec![id]);
             let writes = hints.files.get(&number).map(|(.., file)| (file.smallest_seqno, file.largest_seqno));
@@ -399,7 +498,7 @@ impl Repair<'_> {
             env: self.env,
             dir: begun,
             wal_dir: &self.wal_dir,
-            options: self.options,
+            options: self.staging,
             log: &self.log,
             db_id,
             session_id: session,
@@ -416,10 +515,9 @@ impl Repair<'_> {
         Ok((recovery.edits, replayed.last_sequence))
     }
 
-    /// Merges all tables of a column family, and those of `fresh`, into new ones in `begun`.
+    /// Merges all tables of a column family, and those of `fresh`, into new ones.
     fn merge(
         &mut self,
-        begun: &Path,
         wanted: &Wanted,
         family: &Family,
         fresh: VersionEdit,
@@ -428,14 +526,15 @@ impl Repair<'_> {
     ) -> Result<VersionEdit> {
         let (data, settings) = (&family.data, family.data.settings());
         let options = &settings.opener.table;
-        let mut readers = Readers { env: self.env, dir: begun, options, known: HashMap::new() };
+        let paths = data.paths();
+        let mut readers = Readers { env: self.env, paths: &paths, options, known: HashMap::new() };
         let mut files: Vec<Arc<FileMetaData>> = Vec::new();
         for table in &wanted.tables {
             readers.known.insert(table.meta.number, Arc::clone(&table.reader));
             files.push(Arc::clone(&table.meta));
         }
         for (_, file) in &fresh.new_files {
-            readers.known.insert(file.number, tables::open(self.env, begun, options, file)?);
+            readers.known.insert(file.number, tables::open(self.env, &paths.of_file(file), options, file)?);
             files.push(Arc::clone(file));
         }
         files.sort_by_key(|file| std::cmp::Reverse((file.largest_seqno, file.number)));
@@ -443,10 +542,11 @@ impl Repair<'_> {
         let output_level = settings.compaction.max_output_level();
         let (compression, compression_options) =
             settings.compaction.compression_of_level(output_level, 0, true);
+        let bytes = files.iter().map(|file| file.file_size).fold(0, u64::saturating_add);
         let plan = CompactionPlan {
             inputs: vec![LevelInputs { level: 0, files }],
             output_level,
-            output_path_id: 0,
+            output_path_id: settings.compaction.output_path(output_level, bytes),
             below: Vec::new(),
             kind: PlanKind::Rewrite,
             reason: CompactionReason::ManualCompaction,
@@ -471,12 +571,7 @@ impl Repair<'_> {
             env: self.env,
             comparator: &data.comparator,
             tables: &readers,
-            outputs: &Outputs {
-                paths: &TablePaths::single(begun),
-                next: &next,
-                log: &self.log,
-                cf_name: &data.name,
-            },
+            outputs: &Outputs { paths: &paths, next: &next, log: &self.log, cf_name: &data.name },
             build: &build,
             write: write_options(self.options),
             snapshots: &[],
@@ -517,34 +612,49 @@ impl Repair<'_> {
         while let Some(record) = reader.next_edit()? {
             live.extend(record.edit.new_files.iter().map(|(_, file)| file.number));
         }
-        let is_table = |kind| if let FileKind::Table(number) = kind { Some(number) } else { None };
-        for table in self.numbers(&done, is_table)? {
-            if live.contains(&table) {
-                fs.rename(&file_name::table(&done, table), &file_name::table(self.dir, table))?;
+        for dir in &self.dirs {
+            let new = if dir == self.dir { done.clone() } else { dir.join(BEGUN) };
+            if !fs.exists(&new)? {
+                continue; // It was emptied and removed below.
             }
-        }
-        let dir = fs.open_directory(self.dir)?;
-        dir.sync()?;
-        set_current(fs, self.dir, number)?;
-        let lost = self.dir.join(LOST);
-        fs.create_dir_all(&lost)?;
-        for from in BTreeSet::from([self.dir, &self.wal_dir]) {
-            for name in fs.list(from)? {
-                let is_old = match FileKind::parse(&name) {
-                    Some(FileKind::Table(table)) => !live.contains(&table),
-                    Some(FileKind::Manifest(other)) => other != number,
-                    Some(FileKind::Wal(_)) => true,
-                    _ => false,
-                };
-                if is_old {
-                    fs.rename(&from.join(&name), &lost.join(&name))?;
+            for table in self.numbers(&new, table_number)? {
+                if live.contains(&table) {
+                    fs.rename(&file_name::table(&new, table), &file_name::table(dir, table))?;
                 }
             }
+            fs.open_directory(dir)?.sync()?;
         }
-        fs.open_directory(&lost)?.sync()?;
-        dir.sync()?;
+        let here = self.tables()?;
+        if let Some(missing) = live.iter().find(|table| !here.contains_key(table)) {
+            let what =
+                format!("table {missing} is in none of the directories: go on with the paths of before");
+            return Err(Error::corruption(format!("{}: {what}", manifest.display())));
+        }
+        set_current(fs, self.dir, number)?;
+        for from in self.dirs.iter().chain([&self.wal_dir]) {
+            let has_tables_only = from != self.dir && *from != self.wal_dir;
+            let is_old = |name: &String| match FileKind::parse(name) {
+                Some(FileKind::Table(table)) => !live.contains(&table),
+                Some(FileKind::Manifest(other)) => !has_tables_only && other != number,
+                Some(FileKind::Wal(_)) => !has_tables_only,
+                _ => false,
+            };
+            let old: Vec<String> = fs.list(from)?.into_iter().filter(is_old).collect();
+            if old.is_empty() {
+                continue;
+            }
+            let lost = from.join(LOST); // A rename does not leave the file system.
+            fs.create_dir_all(&lost)?;
+            old.iter().try_for_each(|name| fs.rename(&from.join(name), &lost.join(name)))?;
+            fs.open_directory(&lost)?.sync()?;
+            fs.open_directory(from)?.sync()?;
+        }
+        for dir in self.dirs.iter().filter(|dir| *dir != self.dir) {
+            remove_all(fs, &dir.join(BEGUN))?;
+        }
         let begun = self.dir.join(BEGUN);
         fs.rename(&done, &begun)?; // What is left of it is removed now or by the next repair.
+        let dir = fs.open_directory(self.dir)?;
         dir.sync()?;
         remove_all(fs, &begun)?;
         dir.sync()

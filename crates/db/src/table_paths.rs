@@ -59,6 +59,12 @@ impl TablePaths {
     }
 }
 
+impl FromIterator<PathBuf> for TablePaths {
+    fn from_iter<T: IntoIterator<Item = PathBuf>>(dirs: T) -> Self {
+        Self(dirs.into_iter().collect())
+    }
+}
+
 /// The paths of a column family, by its own options or those of the database; none if neither names any.
 pub(crate) fn paths_of<'a>(db: &'a DbOptions, cf: &'a ColumnFamilyOptions) -> &'a [DbPath] {
     if cf.cf_paths.is_empty() { &db.db_paths } else { &cf.cf_paths }

@@ -1,6 +1,5 @@
 //! Puts the inputs of a compaction together, from a first file to a plan.
 
-use crate::CompactionStyle;
 use crate::picker::Picker;
 use crate::plan::{CompactionPlan, CompactionReason, LevelInputs, PlanKind, user_key_range};
 use ironstone_base::sync::Arc;
@@ -260,12 +259,8 @@ impl Picker<'_> {
         let at_end = self.version.last_level().is_none_or(|last| output_level >= last);
         let (compression, compression_options) =
             self.options.compression_of_level(output_level, self.shape.base_level, at_end);
-        let output_path_id = match self.options.style {
-            CompactionStyle::Universal => {
-                self.options.path_of_size(files().map(|file| file.file_size).fold(0, u64::saturating_add))
-            }
-            _ => self.options.path_of_level(output_level),
-        };
+        let bytes = files().map(|file| file.file_size).fold(0, u64::saturating_add);
+        let output_path_id = self.options.output_path(output_level, bytes);
         let mut plan = CompactionPlan {
             full,
             partitioning: self.options.partitioning.clone(),

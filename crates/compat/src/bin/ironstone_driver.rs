@@ -24,6 +24,11 @@ fn main() -> ExitCode {
 
 fn run() -> Result<()> {
     let arguments = Arguments::parse()?;
+    if arguments.command == "repair" {
+        arguments.repair()?;
+        println!("ok");
+        return Ok(());
+    }
     let db = arguments.open()?;
     match arguments.command.as_str() {
         "write" => arguments.write(&db)?,
@@ -84,9 +89,8 @@ impl Arguments {
         texts.map(|text| parse(text).ok_or_else(|| wrong(text))).collect()
     }
 
-    fn open(&self) -> Result<Db> {
+    fn options(&self) -> Result<(DbOptions, ColumnFamilyOptions)> {
         let create = self.command == "write";
-        let path = PathBuf::from(self.text("dir"));
         // Our own option has no text form.
         let db_options = self.text("db_options").replace(";strict_wal_recovery=false", "");
         let mut options = DbOptions::from_string(&db_options)?;
@@ -96,7 +100,17 @@ impl Arguments {
         let mut cf_options = ColumnFamilyOptions::from_string(self.text("cf_options"))?;
         options.db_paths = self.paths("db_paths")?;
         cf_options.cf_paths = self.paths("cf_paths")?;
+        Ok((options, cf_options))
+    }
 
+    fn repair(&self) -> Result<()> {
+        let (options, cf_options) = self.options()?;
+        Db::repair(&options, self.text("dir"), &[], Some(&cf_options)).map(drop)
+    }
+
+    fn open(&self) -> Result<Db> {
+        let (mut options, cf_options) = self.options()?;
+        let (path, create) = (PathBuf::from(self.text("dir")), self.command == "write");
         let mut names: BTreeSet<String> = match Db::list_column_families(&options, &path) {
             Ok(names) => names.into_iter().collect(),
             Err(_) if create => BTreeSet::new(), // There is no database yet.
@@ -107,6 +121,10 @@ impl Arguments {
         }
         let descriptors =
             names.into_iter().map(|name| ColumnFamilyDescriptor::new(name, cf_options.clone())).collect();
+        if !self.text("follower").is_empty() {
+            options.create_if_missing = true;
+            return Db::open_as_follower(&options, self.text("follower"), path, descriptors);
+        }
         match self.text("read_only") {
             "1" => Db::open_read_only(&options, path, descriptors),
             _ => Db::open_column_families(&options, path, descriptors),
@@ -152,9 +170,8 @@ impl Arguments {
     }
 
     fn dump(&self, db: &Db) -> Result<()> {
-        let options = db.options();
         let names: BTreeSet<String> =
-            Db::list_column_families(&options, self.text("dir"))?.into_iter().collect();
+            Db::list_column_families(&db.options(), self.text("dir"))?.into_iter().collect();
         for name in names {
             let digest = self.digest(db, &column_family(db, &name)?)?;
             println!("{}", digest.line(&name));

@@ -5,7 +5,6 @@ use crate::engine::Family;
 use crate::info_log::{InfoLog, info, warning};
 use crate::memtables::DbMemTable;
 use crate::options::DbOptions;
-use crate::table_paths::TablePaths;
 use crate::wal_filter::{Filtered, Filtering};
 use crate::write::predecessor;
 use crate::write::switch::new_memtable;
@@ -457,12 +456,10 @@ impl Recovery<'_> {
             self.flushed.entry(id).or_default().insert(0, Arc::clone(&full));
         }
         let epoch = self.versions.new_epoch_number(id);
-        // A repair keeps what is new apart until it is over.
-        let paths = if self.is_stored.is_some() { TablePaths::single(self.dir) } else { data.paths() };
         let job = crate::background::flush::FlushOf {
             env: self.env,
             log: self.log,
-            paths: &paths,
+            paths: &data.paths(),
             options: self.options,
             data,
             db_id: self.db_id,

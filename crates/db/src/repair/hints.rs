@@ -8,14 +8,6 @@ use ironstone_vfs::FileSystem;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
-fn tables(names: &[String]) -> HashSet<FileNumber> {
-    let number = |name: &String| match FileKind::parse(name) {
-        Some(FileKind::Table(number)) => Some(number),
-        _ => None,
-    };
-    names.iter().filter_map(number).collect()
-}
-
 fn wals(names: &[String]) -> HashSet<FileNumber> {
     let number = |name: &String| match FileKind::parse(name) {
         Some(FileKind::Wal(number)) => Some(number),
@@ -48,7 +40,14 @@ pub(super) struct FamilyHint {
 }
 
 impl Hints {
-    pub(super) fn read(fs: &dyn FileSystem, dir: &Path, wal_dir: &Path, log: &Arc<InfoLog>) -> Result<Self> {
+    /// `here`: the tables that are there.
+    pub(super) fn read(
+        fs: &dyn FileSystem,
+        dir: &Path,
+        wal_dir: &Path,
+        here: &HashSet<FileNumber>,
+        log: &Arc<InfoLog>,
+    ) -> Result<Self> {
         let names = fs.list(dir)?;
         let number = |name: &String| match FileKind::parse(name) {
             Some(FileKind::Manifest(number)) => Some(number),
@@ -68,14 +67,14 @@ impl Hints {
             // Whatever an older MANIFEST had and this one has not, is gone.
             if is_whole && newest == Some(number) {
                 let listed = Self::listed_in(fs, &file_name::manifest(dir, number))?;
-                let (here, wals) = (tables(&fs.list(dir)?), wals(&fs.list(wal_dir)?));
+                let wals = wals(&fs.list(wal_dir)?);
                 let oldest = match all.min_log_number_to_keep {
                     FileNumber(0) => all.families.values().map(|family| family.log_number).min(),
                     kept => Some(kept),
                 };
                 // It may have lost its end, without a trace in itself: then what it counts on may be gone.
                 all.is_complete =
-                    listed.is_subset(&here) && oldest.is_some_and(|oldest| wals.contains(&oldest));
+                    listed.is_subset(here) && oldest.is_some_and(|oldest| wals.contains(&oldest));
                 if all.is_complete {
                     all.files.retain(|number, _| listed.contains(number));
                 } else {

@@ -3,6 +3,7 @@
 use super::Wanted;
 use super::hints::Hints;
 use crate::options::ColumnFamilyOptions;
+use crate::table_paths::TablePaths;
 use ironstone_base::sync::Arc;
 use ironstone_base::{
     Code, ColumnFamilyId, Error, FileNumber, InternalKeyBuf, Result, SequenceNumber, UserComparator,
@@ -37,15 +38,14 @@ pub(super) enum Found {
     Obsolete(&'static str),
 }
 
-/// Opens a table that the database has under `file`.
+/// Opens the table at `path` that the database has under `file`.
 pub(crate) fn open(
     env: &Env,
-    dir: &Path,
+    path: &Path,
     options: &Arc<TableOptions>,
     file: &FileMetaData,
 ) -> Result<Arc<TableReader>> {
-    let path = file_name::table(dir, file.number);
-    let opened = env.fs.open_random(&path, OpenHints { direct: false, sequential: true })?;
+    let opened = env.fs.open_random(path, OpenHints { direct: false, sequential: true })?;
     let size = opened.size();
     let mut open = OpenOptions::new(Arc::clone(options), file.number);
     open.skip_filters = true;
@@ -53,7 +53,7 @@ pub(crate) fn open(
     Ok(Arc::new(TableReader::open(opened, size, open)?))
 }
 
-/// Reads all of table `number`. `Corruption` says that it is damaged. Its comparator must be among `comparators`.
+/// Reads all of table `number` in `dir`. `Corruption` says that it is damaged. Its comparator must be among `comparators`.
 pub(super) fn examine(
     env: &Env,
     dir: &Path,
@@ -193,6 +193,23 @@ pub(crate) fn describe(
     Ok(Some(meta))
 }
 
+/// Gives a table in `dir` the id of that directory among those of its column family.
+pub(super) fn set_path(family: &Wanted, table: &mut Table, dir: &Path) -> Result<()> {
+    if family.paths.dir(table.meta.path_id) == dir {
+        return Ok(());
+    }
+    let Some(path_id) = family.paths.dirs().iter().position(|path| path == dir) else {
+        let (name, path) = (&family.name, table.reader.path().display());
+        let what =
+            format!("column family {name:?}: {path} is in none of its directories (db_paths, cf_paths)");
+        return Err(Error::invalid_argument(what));
+    };
+    let mut meta = (*table.meta).clone();
+    meta.path_id = path_id as u32;
+    table.meta = Arc::new(meta);
+    Ok(())
+}
+
 /// Refuses a column family whose tables have another order than its options say.
 pub(super) fn check_comparator(options: &ColumnFamilyOptions, name: &str, table: &Table) -> Result<()> {
     let stated = &table.reader.properties().comparator_name;
@@ -273,10 +290,10 @@ impl Table {
     }
 }
 
-/// Tables that are open already, and those that were written since, which are in `dir`.
+/// Tables that are open already, and those that were written since, which are in `paths`.
 pub(super) struct Readers<'a> {
     pub(super) env: &'a Env,
-    pub(super) dir: &'a Path,
+    pub(super) paths: &'a TablePaths,
     pub(super) options: &'a Arc<TableOptions>,
     pub(super) known: HashMap<FileNumber, Arc<TableReader>>,
 }
@@ -284,6 +301,6 @@ pub(super) struct Readers<'a> {
 impl TableSource for Readers<'_> {
     fn open(&self, file: &FileMetaData, _level: usize) -> Result<Arc<TableReader>> {
         let known = self.known.get(&file.number).map(Arc::clone);
-        known.map_or_else(|| open(self.env, self.dir, self.options, file), Ok)
+        known.map_or_else(|| open(self.env, &self.paths.of_file(file), self.options, file), Ok)
     }
 }

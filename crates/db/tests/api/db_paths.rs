@@ -224,8 +224,6 @@ fn copies_checks_and_managers_know_the_directories() {
     assert_eq!(all(&secondary), "a=3 b=2");
     drop((secondary, db));
     assert!(manager.tracked_files().is_empty());
-    let repaired = Db::repair(&options.db, DIR, &[], None);
-    refused(repaired, Code::NotSupported, "repair of a database with db_paths");
     Db::destroy(&options.db, DIR).unwrap();
     assert_eq!(disk.files(".sst"), Vec::<PathBuf>::new());
 }

@@ -7,10 +7,11 @@ use ironstone::vfs::mem::CrashPolicy;
 use ironstone::vfs::{FileSystem, OpKind};
 use ironstone::{
     BottommostPolicy, Code, ColumnFamilyDescriptor, CompactFilesOptions, CompactRangeOptions, Comparator,
-    CompressionKind, Db, IngestOptions, RepairReport, Result, SstFileWriter, UserComparator, WriteOptions,
-    merge_operators,
+    CompressionKind, Db, DbPath, IngestOptions, RepairReport, Result, SstFileWriter, UserComparator,
+    WriteOptions, merge_operators,
 };
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -24,9 +25,24 @@ fn options(disk: &Disk) -> Options {
     options
 }
 
+/// The same with tables in two directories, neither of which is the database's own.
+fn options_with_paths(disk: &Disk) -> Options {
+    let mut options = options(disk);
+    options.db.db_paths = vec![DbPath::new(FAST, 1 << 30), DbPath::new(SLOW, 0)];
+    options
+}
+
+const FAST: &str = "/fast";
+const SLOW: &str = "/slow";
+
 /// Two column families, tables on three levels, and WALs with writes that no table has.
 fn filled(disk: &Disk) -> Db {
-    let db = disk.open_families(&options(disk), &["other"]).unwrap();
+    filled_with(disk, &options(disk))
+}
+/// The same, with the deeper levels in the last of `db_paths`.
+fn filled_with(disk: &Disk, options: &Options) -> Db {
+    let db = disk.open_families(options, &["other"]).unwrap();
+    let target_path_id = options.db.db_paths.len().saturating_sub(1) as u32;
     let other = db.column_family("other").unwrap();
     let none = WriteOptions::default();
     for round in 0..6 {
@@ -49,6 +65,7 @@ fn filled(disk: &Disk) -> Db {
         let down = CompactRangeOptions {
             change_level: true,
             target_level: Some(3),
+            target_path_id,
             bottommost_level_compaction: BottommostPolicy::Force,
             ..Default::default()
         };
@@ -76,7 +93,10 @@ fn contents(db: &Db) -> [String; 2] {
     [all(db), all_of(db, &db.column_family("other").unwrap())]
 }
 fn reopened(disk: &Disk) -> [String; 2] {
-    let db = disk.open_families(&options(disk), &["other"]).unwrap();
+    reopened_with(disk, &options(disk))
+}
+fn reopened_with(disk: &Disk, options: &Options) -> [String; 2] {
+    let db = disk.open_families(options, &["other"]).unwrap();
     db.verify_checksum().unwrap();
     let found = contents(&db);
     // And it works.
@@ -378,48 +398,260 @@ fn comparators_of_the_application_are_used() {
 #[test]
 fn a_repair_that_was_interrupted_is_repeated() {
     for harm in [0, 3, 5] {
-        let disk = Disk::new();
-        let db = filled(&disk);
-        let expected = contents(&db);
-        db.close().unwrap();
-        (HARMS[harm].1)(&disk);
-        let original = disk.kill();
-        let mut failures = 0;
-        for operation in 0.. {
-            let disk = original.kill();
-            disk.faults.clear();
-            let kinds = [
-                OpKind::Create,
-                OpKind::Append,
-                OpKind::Sync,
-                OpKind::Rename,
-                OpKind::Remove,
-                OpKind::SyncDirectory,
-            ];
-            let rule = disk.faults.add(FaultRule::error(FaultError::Io).on(&kinds).after(operation));
-            disk.faults.arm();
-            let result = repair(&disk);
-            disk.faults.disarm();
-            if rule.hits() == 0 {
-                result.unwrap();
-                break;
+        interrupted_and_repeated(harm, options);
+    }
+}
+#[test]
+fn a_repair_of_several_directories_that_was_interrupted_is_repeated() {
+    for harm in [0, 5] {
+        interrupted_and_repeated(harm, options_with_paths);
+    }
+}
+
+fn interrupted_and_repeated(harm: usize, options: fn(&Disk) -> Options) {
+    let disk = Disk::new();
+    let db = filled_with(&disk, &options(&disk));
+    let expected = contents(&db);
+    db.close().unwrap();
+    (HARMS[harm].1)(&disk);
+    let original = disk.kill();
+    let mut failures = 0;
+    for operation in 0.. {
+        let disk = original.kill();
+        disk.faults.clear();
+        let kinds = [
+            OpKind::Create,
+            OpKind::Append,
+            OpKind::Sync,
+            OpKind::Rename,
+            OpKind::Remove,
+            OpKind::SyncDirectory,
+        ];
+        let rule = disk.faults.add(FaultRule::error(FaultError::Io).on(&kinds).after(operation));
+        disk.faults.arm();
+        let result = repair_with(&options(&disk));
+        disk.faults.disarm();
+        if rule.hits() == 0 {
+            result.unwrap();
+            break;
+        }
+        failures += u64::from(result.is_err());
+        for policy in [CrashPolicy::KeepAll, CrashPolicy::DropUnsynced] {
+            let disk = disk.crash(policy);
+            // Until then it does not open, or it is whole and no repair goes on from where it was.
+            let is_under_way = disk.exists("/db/repair.done");
+            if let Ok(db) = disk.open_families(&options(&disk), &["other"]) {
+                assert!(!is_under_way, "operation {operation}, {policy:?}");
+                assert!(contents(&db) == expected, "operation {operation}, {policy:?}");
+                drop(db);
+            } else {
+                repair_with(&options(&disk))
+                    .unwrap_or_else(|error| panic!("operation {operation}, {policy:?}: {error}"));
             }
-            failures += u64::from(result.is_err());
-            for policy in [CrashPolicy::KeepAll, CrashPolicy::DropUnsynced] {
-                let disk = disk.crash(policy);
-                // Until then it does not open, or it is whole and no repair goes on from where it was.
-                let is_under_way = disk.exists("/db/repair.done");
-                if let Ok(db) = disk.open_families(&options(&disk), &["other"]) {
-                    assert!(!is_under_way, "operation {operation}, {policy:?}");
-                    assert!(contents(&db) == expected, "operation {operation}, {policy:?}");
-                    drop(db);
-                } else {
-                    repair(&disk)
-                        .unwrap_or_else(|error| panic!("operation {operation}, {policy:?}: {error}"));
+            assert!(reopened_with(&disk, &options(&disk)) == expected, "operation {operation}, {policy:?}");
+        }
+    }
+    assert!(failures > 30, "{failures}");
+}
+
+/// The tables that the database is made of, as it says.
+fn tables_of(db: &Db) -> BTreeSet<PathBuf> {
+    let path = |file: ironstone::LiveFile| file.directory.join(format!("{:06}.sst", file.number.0));
+    db.live_files().into_iter().map(path).collect()
+}
+fn copy(disk: &Disk, from: &Path, to: &Path) {
+    disk.fs.write_all_synced(to, &disk.fs.read_all(from).unwrap()).unwrap();
+}
+fn names_with(disk: &Disk, part: &str) -> Vec<PathBuf> {
+    disk.fs.all_files().into_iter().filter(|path| path.to_string_lossy().contains(part)).collect()
+}
+
+#[test]
+fn tables_of_several_directories_stay_where_they_are() {
+    for (what, harm) in HARMS {
+        let disk = Disk::new();
+        let settings = options_with_paths(&disk);
+        let db = filled_with(&disk, &settings);
+        let expected = contents(&db);
+        disk.wait_until("replaced tables are gone", || disk.files(".sst").len() == db.live_files().len());
+        let tables = tables_of(&db);
+        assert!([FAST, SLOW].iter().all(|dir| tables.iter().any(|table| table.starts_with(dir))));
+        db.close().unwrap();
+        // What somebody else has there stays; a table that nobody needs does not.
+        for name in ["000998.log", "CURRENT", "MANIFEST-000001"] {
+            disk.fs.write_all_synced(&Path::new(SLOW).join(name), b"of somebody else").unwrap();
+        }
+        disk.fs.write_all_synced(Path::new("/slow/000999.sst"), b"no table").unwrap();
+        harm(&disk);
+        let report = repair_with(&settings).unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert!(report.wals > 0 && report.kept + report.merged == tables.len(), "{what}: {report:?}");
+        let is_stray = |path: &Path| path == Path::new("/slow/000999.sst");
+        assert!(report.lost.iter().any(|(path, _)| is_stray(path)), "{what}: {report:?}");
+        let fine = |(path, why): &(PathBuf, String)| is_stray(path) || why.contains("replaced");
+        assert!(report.lost.iter().all(fine), "{what}: {report:?}");
+        assert!(disk.exists("/slow/lost/000999.sst"));
+        for name in ["000998.log", "CURRENT", "MANIFEST-000001"] {
+            assert!(disk.exists(Path::new(SLOW).join(name)), "{what}: {name}");
+        }
+        let db = disk.open_families(&settings, &["other"]).unwrap();
+        if report.merged == 0 {
+            assert!(tables_of(&db).is_superset(&tables), "{what}");
+        }
+        assert!(tables_of(&db).iter().all(|path| disk.exists(path)), "{what}");
+        drop(db);
+        assert!(reopened_with(&disk, &settings) == expected, "{what}: {report:?}");
+        assert_eq!(names_with(&disk, "/repair."), Vec::<PathBuf>::new(), "{what}");
+        assert!(disk.files(".sst").iter().all(|path| !path.starts_with(DIR)), "{what}");
+    }
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_missed_before_anything_changes() {
+    let disk = Disk::new();
+    let settings = options_with_paths(&disk);
+    let db = filled_with(&disk, &settings);
+    let slow: Vec<PathBuf> = tables_of(&db).into_iter().filter(|path| path.starts_with(SLOW)).collect();
+    db.close().unwrap();
+    for name in disk.fs.list(Path::new(SLOW)).unwrap() {
+        disk.fs.remove(&Path::new(SLOW).join(name)).unwrap();
+    }
+    disk.fs.remove_dir(Path::new(SLOW)).unwrap();
+    let before = disk.fs.all_files();
+    let error = refused(repair_with(&settings), Code::IoError, SLOW);
+    assert!(error.is_path_not_found(), "{error:?}");
+    assert_eq!(disk.fs.all_files(), before);
+    // The same for the directories of column families.
+    let mut own = options(&disk);
+    own.cf.cf_paths = vec![DbPath::new("/nowhere", 0)];
+    refused(repair_with(&own), Code::IoError, "/nowhere");
+    assert_eq!(disk.fs.all_files(), before);
+    // Who knows that it is lost for good says so.
+    disk.fs.create_dir_all(Path::new(SLOW)).unwrap();
+    let report = repair_with(&settings).unwrap();
+    let lost: BTreeSet<&PathBuf> = report.lost.iter().map(|(path, _)| path).collect();
+    assert!(slow.iter().all(|path| lost.contains(path)), "{report:?}");
+    reopened_with(&disk, &settings);
+}
+
+#[test]
+fn tables_that_went_to_another_directory_are_found_there() {
+    for (harm, leveldb) in [(0, false), (1, true), (5, false)] {
+        let disk = Disk::new();
+        let settings = options_with_paths(&disk);
+        let db = filled_with(&disk, &settings);
+        let expected = contents(&db);
+        disk.wait_until("replaced tables are gone", || disk.files(".sst").len() == db.live_files().len());
+        let tables = tables_of(&db);
+        db.close().unwrap();
+        for table in tables.iter().filter(|table| table.starts_with(SLOW)) {
+            let mut to = Path::new(FAST).join(table.file_name().unwrap());
+            if leveldb {
+                to.set_extension("ldb");
+            }
+            disk.fs.rename(table, &to).unwrap();
+        }
+        let opened = disk.open_families(&settings, &["other"]).map(drop);
+        assert!(opened.is_err(), "they are not where the MANIFEST says");
+        (HARMS[harm].1)(&disk);
+        let report = repair_with(&settings).unwrap();
+        assert_eq!((report.kept + report.merged, report.lost.len()), (tables.len(), 0), "{report:?}");
+        let db = disk.open_families(&settings, &["other"]).unwrap();
+        let here: BTreeSet<_> = db.live_files().into_iter().map(|file| file.directory).collect();
+        assert!(report.merged > 0 || here == [PathBuf::from(FAST)].into(), "{here:?}");
+        drop(db);
+        assert!(reopened_with(&disk, &settings) == expected, "{harm}: {report:?}");
+    }
+}
+
+#[test]
+fn of_two_tables_of_one_number_the_manifest_knows_which_one_counts() {
+    for harm in [1, 5] {
+        let disk = Disk::new();
+        let settings = options_with_paths(&disk);
+        let db = filled_with(&disk, &settings);
+        let expected = contents(&db);
+        disk.wait_until("replaced tables are gone", || disk.files(".sst").len() == db.live_files().len());
+        let slow = tables_of(&db).into_iter().find(|path| path.starts_with(SLOW)).unwrap();
+        db.close().unwrap();
+        let other = Path::new(FAST).join(slow.file_name().unwrap());
+        copy(&disk, &slow, &other);
+        disk.fs.corrupt(&other, |bytes| bytes[20] ^= 1).unwrap();
+        (HARMS[harm].1)(&disk);
+        if harm == 5 {
+            let before = disk.files(".sst");
+            refused(repair_with(&settings), Code::Corruption, &other.to_string_lossy());
+            assert_eq!(disk.files(".sst"), before);
+            disk.fs.remove(&other).unwrap();
+        }
+        let report = repair_with(&settings).unwrap();
+        assert_eq!(report.lost, vec![], "{report:?}");
+        assert_eq!(disk.exists(&slow), report.merged == 0, "{report:?}");
+        assert!(reopened_with(&disk, &settings) == expected, "{report:?}");
+    }
+}
+
+#[test]
+fn column_families_have_their_tables_in_their_own_directories() {
+    for (what, harm) in HARMS {
+        let disk = Disk::new();
+        let settings = options(&disk);
+        let mut own = settings.cf.clone();
+        own.cf_paths = vec![DbPath::new("/own0", 0), DbPath::new("/own1", 0)];
+        let families = || {
+            vec![
+                ColumnFamilyDescriptor::new("default", settings.cf.clone()),
+                ColumnFamilyDescriptor::new("other", own.clone()),
+            ]
+        };
+        let open = |disk: &Disk| {
+            let db_options = ironstone::DbOptions { env: disk.env(), ..settings.db.clone() };
+            Db::open_column_families(&db_options, DIR, families())
+        };
+        let db = open(&disk).unwrap();
+        let other = db.column_family("other").unwrap();
+        for round in 0..3 {
+            for cf in [db.default_column_family(), &other] {
+                db.put_cf(&WriteOptions::default(), cf, "k", format!("{round}")).unwrap();
+                db.merge_cf(&WriteOptions::default(), cf, "m", format!("{round}")).unwrap();
+                if round < 2 {
+                    db.flush_cf(&Default::default(), cf).unwrap();
                 }
-                assert!(reopened(&disk) == expected, "operation {operation}, {policy:?}");
             }
         }
-        assert!(failures > 30, "{failures}");
+        let expected = contents(&db);
+        drop((other, db));
+        harm(&disk);
+        if what == "nothing" {
+            // A table in a directory that is not its column family's: the options are not those that it was written with.
+            let table = disk.files(".sst").into_iter().find(|path| path.starts_with("/own0")).unwrap();
+            let elsewhere = Path::new(DIR).join(table.file_name().unwrap());
+            disk.fs.rename(&table, &elsewhere).unwrap();
+            let before = disk.files(".sst");
+            let refusal = Db::repair(&settings.db, DIR, &families(), None);
+            refused(refusal, Code::InvalidArgument, &elsewhere.to_string_lossy());
+            assert_eq!(disk.files(".sst"), before);
+            disk.fs.rename(&elsewhere, &Path::new("/own1").join(table.file_name().unwrap())).unwrap();
+        }
+        Db::repair(&settings.db, DIR, &families(), None).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let db = open(&disk).unwrap();
+        assert_eq!(contents(&db), expected, "{what}");
+        for file in db.live_files() {
+            let is_own = file.directory.starts_with("/own0") || file.directory.starts_with("/own1");
+            assert_eq!(is_own, file.column_family == "other", "{what}: {file:?}");
+        }
     }
+}
+
+#[test]
+fn wals_of_another_directory_are_put_aside_there() {
+    let disk = Disk::new();
+    let mut settings = options(&disk);
+    settings.db.wal_dir = "/wals".into();
+    let db = filled_with(&disk, &settings);
+    let expected = contents(&db);
+    db.close().unwrap();
+    repair_with(&settings).unwrap();
+    let wals = disk.files(".log");
+    assert!(!wals.is_empty() && wals.iter().all(|path| path.starts_with("/wals/lost")), "{wals:?}");
+    assert!(reopened_with(&disk, &settings) == expected);
 }
