@@ -100,15 +100,12 @@ impl Opener {
         let options = DbOptions { env, thread_pool: ThreadPool::new(), ..self.options.clone() };
         Db::open_read_only(&options, dir, self.descriptors())
     }
-    /// Opens a follower of the database; `None` if there cannot be one.
-    pub fn follow(&self, disk: &MemFileSystem, clock: &Arc<SimClock>) -> ironstone::Result<Option<Db>> {
+    /// Opens a follower of the database.
+    pub fn follow(&self, disk: &MemFileSystem, clock: &Arc<SimClock>) -> ironstone::Result<Db> {
         let env = Env { fs: Arc::new(disk.clone()), clock: clock.clone() };
         let pool = ThreadPool::new();
         let options = DbOptions { env, thread_pool: pool, create_if_missing: true, ..self.options.clone() };
-        match Db::open_as_follower(&options, FOLLOWER, DIR, self.descriptors()) {
-            Err(error) if error.code() == Code::NotSupported => Ok(None), // With cf_paths.
-            opened => opened.map(Some),
-        }
+        Db::open_as_follower(&options, FOLLOWER, DIR, self.descriptors())
     }
     fn descriptors(&self) -> Vec<ColumnFamilyDescriptor> {
         let named = self.families.iter().enumerate();
@@ -448,7 +445,7 @@ impl Stage {
         }
     }
     fn look_at_follower(&self) -> ironstone::Result<Result<(), String>> {
-        let Some(follower) = self.opener.follow(&self.disk, &self.clock)? else { return Ok(Ok(())) };
+        let follower = self.opener.follow(&self.disk, &self.clock)?;
         let cfs = handles(&follower, self.plan.families);
         let look = || state::by_iterators(&follower, &cfs, &ReadOptions::default());
         let first = look()?;

@@ -142,3 +142,25 @@ fn databases_over_several_directories_are_repaired() {
         }
     }
 }
+
+/// A follower reads what RocksDB has in several directories, and leaves all of them as they are.
+#[test]
+fn a_follower_reads_the_tables_of_several_directories() {
+    for of_family in [false, true] {
+        let scratch = Scratch::new();
+        let paths = Paths::new(&scratch, "leader");
+        let cf = if of_family { format!("{}{LEVELS}", paths.text) } else { LEVELS.to_owned() };
+        let options = Options { db: if of_family { "" } else { &paths.text }, cf: &cf };
+        let own = scratch.db().with_file_name("follower");
+        for rounds in [0..3, 3..6] {
+            let end = rounds.end;
+            let writes = Writes { workload: WORKLOAD, rounds, after: "compact", abrupt: false, options };
+            let Some(()) = ran(Driver::RocksDb11.write(&scratch.db(), &writes)) else { return };
+            let tables = || paths.dirs.iter().map(|dir| files(dir, "", "")).collect::<Vec<_>>();
+            let before = tables();
+            let found = IRONSTONE.dump_following(&scratch.db(), &own, WORKLOAD, options);
+            assert_eq!(ran(found).expect("it is here"), WORKLOAD.expected(0..end));
+            assert_eq!(tables(), before);
+        }
+    }
+}

@@ -93,8 +93,8 @@ pub(crate) enum Mode<'a> {
     ReadOnly,
     /// To read what another process writes, with a LOG of its own in that directory.
     Secondary(&'a Path),
-    /// To read the tables that another process writes to that directory, by links.
-    Follower(&'a Path),
+    /// To read the tables that another process writes there, by links.
+    Follower(&'a follower::Leader),
 }
 
 pub(crate) fn open(
@@ -138,7 +138,7 @@ pub(crate) fn open(
     let log_dir = or_here(&options.db_log_dir);
 
     // Where MANIFEST and WALs are read.
-    let source = if let Mode::Follower(leader) = mode { leader } else { path };
+    let source = if let Mode::Follower(leader) = mode { &leader.dir } else { path };
     let lock = if let Mode::Follower(leader) = mode {
         let lock = env.fs.lock(&file_name::lock(path)).map_err(|error| not_there(error, path))?;
         follower::take_directory(&*env.fs, path, leader)?;

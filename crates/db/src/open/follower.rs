@@ -3,7 +3,9 @@
 //!
 //! ```text
 //! leader's directory   CURRENT, MANIFEST   read; never written
-//! own directory        000012.sst          links to the leader's tables, as long as somebody here may read them
+//!                      000012.sst          or in its db_paths and cf_paths
+//! own directory        000012.sst          links to the leader's tables, as long as somebody here may read them;
+//!                                          copies of those on other file systems
 //!                      FOLLOWER            where the leader is: whoever opens the directory next may remove these links
 //!                      LOCK, LOG           as in every database
 //! ```
@@ -11,32 +13,59 @@
 use super::secondary::{catch_up, retry};
 use super::{Mode, make_durable_dir, not_there, open};
 use crate::engine::Engine;
+use crate::file_copy::copy_between;
 use crate::info_log::{info, warning};
-use crate::options::DbOptions;
+use crate::options::{ColumnFamilyOptions, DbOptions};
+use crate::table_paths::TablePaths;
 use crate::{ColumnFamilyDescriptor, Db};
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::{AtomicU64, Ordering};
-use ironstone_base::{ColumnFamilyId, Error, FileKind, FileNumber, Result, file_name};
-use ironstone_version::VersionSet;
-use ironstone_vfs::FileSystem;
-use std::collections::BTreeSet;
+use ironstone_base::{Code, ColumnFamilyId, Error, FileKind, FileNumber, Result, file_name};
+use ironstone_version::{FileMetaData, VersionSet};
+use ironstone_vfs::{FileSystem, WriteOptions};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Marks the directory of a follower.
 const MARK: &str = "FOLLOWER";
 
+/// Where a leader has its files.
+#[derive(Clone)]
+pub(crate) struct Leader {
+    pub(crate) dir: PathBuf,
+    /// The directories of the tables of column families that are opened.
+    tables: BTreeMap<String, TablePaths>,
+    /// The same of `default`, if nobody lists it.
+    otherwise: TablePaths,
+}
+
+impl Leader {
+    fn new(dir: &Path, options: &DbOptions, descriptors: &[ColumnFamilyDescriptor]) -> Self {
+        let of = |options_of_family| TablePaths::of(dir, options, options_of_family);
+        let named = descriptors.iter().map(|descriptor| (descriptor.name.clone(), of(&descriptor.options)));
+        Self { dir: dir.to_owned(), tables: named.collect(), otherwise: of(&ColumnFamilyOptions::default()) }
+    }
+    fn tables_of(&self, family: &str) -> &TablePaths {
+        self.tables.get(family).unwrap_or(&self.otherwise)
+    }
+    /// All of them, and its own.
+    fn dirs(&self) -> impl Iterator<Item = &Path> {
+        let tables = self.tables.values().chain([&self.otherwise]).flat_map(TablePaths::dirs);
+        tables.map(PathBuf::as_path).chain([self.dir.as_path()])
+    }
+}
+
 /// What a follower knows of its leader.
 pub(crate) struct Follower {
-    /// Where it is.
-    pub(crate) leader: PathBuf,
+    pub(crate) leader: Leader,
     /// How often in a row catching up has failed. Relaxed: only the thread that catches up uses it.
     failures: AtomicU64,
 }
 
 impl Follower {
-    pub(crate) fn of(leader: &Path) -> Self {
-        Self { leader: leader.to_owned(), failures: AtomicU64::new(0) }
+    pub(crate) fn of(leader: &Leader) -> Self {
+        Self { leader: leader.clone(), failures: AtomicU64::new(0) }
     }
 
     /// How long after the last attempt to catch up the next one is due.
@@ -50,8 +79,11 @@ impl Follower {
 
 impl Db {
     /// Opens the database in `leader_path`, which another process may have open for writing, to read it, with the directory `path` for
-    /// what this one needs: links to the leader's tables, and LOG. Nothing is written to `leader_path`. Both directories have to be
-    /// on one file system that has links.
+    /// what this one needs: links to the leader's tables, and LOG. Nothing is written to `leader_path`. Tables on another file system
+    /// than `path`, or on one without links, are copied, which takes their time and their space.
+    ///
+    /// `db_paths` and `cf_paths` are the leader's: they say where its tables are. The follower has all of its own in `path`, and
+    /// [`options`](Self::options) of it name no such paths.
     ///
     /// It sees what was in tables when it was opened, and from then on catches up by itself: a thread of
     /// [`thread_pool`](DbOptions::thread_pool) reads the MANIFEST every `follower_refresh_catchup_period_ms`; if that fails, up to
@@ -64,8 +96,8 @@ impl Db {
     /// opened.
     ///
     /// # Errors
-    /// `InvalidArgument` if `path` is missing and `create_if_missing` is off, if it is `leader_path`, or if it holds files of a database
-    /// and was not made by a follower; `IoError` if another follower has it open. `NotSupported` with `db_paths` or `cf_paths`.
+    /// `InvalidArgument` if `path` is missing and `create_if_missing` is off, if it is a directory of the leader's, or if it holds files
+    /// of a database and was not made by a follower; `IoError` if another follower has it open.
     ///
     /// ```
     /// use ironstone::{Db, Options};
@@ -90,29 +122,31 @@ impl Db {
         leader_path: impl AsRef<Path>,
         descriptors: Vec<ColumnFamilyDescriptor>,
     ) -> Result<Self> {
-        let (path, leader) = (path.as_ref(), leader_path.as_ref());
-        let mut options = options.clone();
+        let path = path.as_ref();
+        let leader = Leader::new(leader_path.as_ref(), options, &descriptors);
+        let (mut options, mut descriptors) = (options.clone(), descriptors);
+        options.db_paths.clear();
+        descriptors.iter_mut().for_each(|descriptor| descriptor.options.cf_paths.clear());
         options.best_efforts_recovery = false;
         options.persist_stats_to_disk = false;
         options.open_files_async = false;
-        let has_paths = |descriptor: &ColumnFamilyDescriptor| !descriptor.options.cf_paths.is_empty();
-        if !options.db_paths.is_empty() || descriptors.iter().any(has_paths) {
-            return Err(Error::not_supported("followers of a database with db_paths or cf_paths"));
-        }
         let fs = &*options.env.fs;
-        if fs.absolute(path)? == fs.absolute(leader)? {
-            let what = format!("{}: a follower needs another directory than its leader", path.display());
-            return Err(Error::invalid_argument(what));
+        let own = fs.absolute(path)?;
+        for dir in leader.dirs() {
+            if fs.absolute(dir)? == own {
+                let what = format!("{}: a follower needs another directory than its leader", path.display());
+                return Err(Error::invalid_argument(what));
+            }
         }
         if options.create_if_missing {
             make_durable_dir(fs, path, false)?;
         }
-        retry(&options, || open(&options, path, descriptors.clone(), Mode::Follower(leader)))
+        retry(&options, || open(&options, path, descriptors.clone(), Mode::Follower(&leader)))
     }
 }
 
 /// Takes the directory `path`, whose lock is held, for a follower of `leader`: what an earlier one left goes away.
-pub(super) fn take_directory(fs: &dyn FileSystem, path: &Path, leader: &Path) -> Result<()> {
+pub(super) fn take_directory(fs: &dyn FileSystem, path: &Path, leader: &Leader) -> Result<()> {
     let names = fs.list(path).map_err(|error| not_there(error, path))?;
     let is_ours = names.iter().any(|name| name == MARK);
     let stranger = names.iter().find(|name| match FileKind::parse(name) {
@@ -127,37 +161,50 @@ pub(super) fn take_directory(fs: &dyn FileSystem, path: &Path, leader: &Path) ->
         );
         return Err(Error::invalid_argument(what));
     }
-    let leader = fs.absolute(leader)?;
+    let leader = fs.absolute(&leader.dir)?;
     fs.write_all_synced(&path.join(MARK), format!("{}\n", leader.display()).as_bytes())?;
     fs.open_directory(path)?.sync()?; // It is there before any link is.
     // A leader that was made anew may have other tables under the same names.
-    let mut links = names.iter().filter(|name| table_of(name).is_some());
+    let is_part = |name: &str| matches!(FileKind::parse(name), Some(FileKind::Temporary(_)));
+    let mut links = names.iter().filter(|name| table_of(name).is_some() || is_ours && is_part(name));
     links.try_for_each(|name| fs.remove(&path.join(name)))
 }
 
 /// Links the tables of `families` to `dir`, but for those that are there.
 pub(super) fn link_tables<'a>(
     fs: &dyn FileSystem,
-    leader: &Path,
+    leader: &Leader,
     dir: &Path,
     versions: &VersionSet,
     families: impl IntoIterator<Item = &'a ColumnFamilyId>,
 ) -> Result<()> {
     let here: BTreeSet<FileNumber> = fs.list(dir)?.iter().filter_map(|name| table_of(name)).collect();
-    let versions = families.into_iter().filter_map(|id| versions.column_family(*id));
-    for (_, file) in versions.flat_map(|family| family.current.all_files()) {
-        let number = file.number;
-        if here.contains(&number) {
-            continue;
-        }
-        match fs.link(&file_name::table(leader, number), &file_name::table(dir, number)) {
-            Err(missing) if missing.is_path_not_found() => fs
-                .link(&file_name::leveldb_table(leader, number), &file_name::leveldb_table(dir, number))
-                .map_err(|_| missing)?,
-            linked => linked?,
+    for family in families.into_iter().filter_map(|id| versions.column_family(*id)) {
+        let paths = leader.tables_of(&family.name);
+        for (_, file) in family.current.all_files().filter(|(_, file)| !here.contains(&file.number)) {
+            match link_table(fs, &paths.of_file(file), &file_name::table(dir, file.number), file) {
+                Err(missing) if missing.is_path_not_found() => {
+                    let own = file_name::leveldb_table(dir, file.number);
+                    link_table(fs, &paths.leveldb_name_of(file), &own, file).map_err(|_| missing)?;
+                }
+                linked => linked?,
+            }
         }
     }
     Ok(())
+}
+
+/// Links a table, or copies it where that cannot be. A copy has its name once it is whole.
+fn link_table(fs: &dyn FileSystem, from: &Path, to: &Path, file: &FileMetaData) -> Result<()> {
+    match fs.link(from, to) {
+        Err(error) if error.code() == Code::NotSupported => {}
+        linked => return linked,
+    }
+    let part = to.with_extension("dbtmp");
+    let options = WriteOptions::default();
+    let copied = copy_between((fs, from), (fs, &part), file.file_size, options, false, None);
+    let copied = copied.and_then(|_| fs.rename(&part, to));
+    copied.inspect_err(|_| drop(fs.remove(&part))) // Whoever takes the directory next removes it else.
 }
 
 fn table_of(name: &str) -> Option<FileNumber> {
@@ -200,10 +247,10 @@ pub(crate) fn catch_up_in_background(engine: &Arc<Engine>, follower: &Follower) 
         return;
     };
     let failures = follower.failures.load(Ordering::Relaxed) + 1;
-    info!(engine.log, "catching up with {} failed ({failures}): {error}", follower.leader.display());
+    info!(engine.log, "catching up with {} failed ({failures}): {error}", follower.leader.dir.display());
     if failures < engine.options().follower_catchup_retry_count {
         return follower.failures.store(failures, Ordering::Relaxed);
     }
-    warning!(engine.log, "{}: catch up unsuccessful: {error}", follower.leader.display());
+    warning!(engine.log, "{}: catch up unsuccessful: {error}", follower.leader.dir.display());
     follower.failures.store(0, Ordering::Relaxed);
 }

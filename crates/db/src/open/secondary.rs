@@ -100,7 +100,7 @@ pub(super) fn retry<T>(options: &DbOptions, mut attempt: impl FnMut() -> Result<
 
 /// Goes over to what the primary has now, for who holds the lock `switching`.
 pub(super) fn catch_up(engine: &Engine) -> Result<()> {
-    let source = engine.follower.as_ref().map_or(&engine.dir, |follower| &follower.leader);
+    let source = engine.follower.as_ref().map_or(&engine.dir, |follower| &follower.leader.dir);
     let known: Vec<Arc<ColumnFamilyData>> = {
         let state = engine.state.lock();
         state.families.values().map(|family| Arc::clone(&family.data)).collect()

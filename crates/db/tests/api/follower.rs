@@ -1,9 +1,14 @@
 //! Followers: they read the tables that another opening of the database writes, through links in a directory of their own.
 
-use crate::disk::{DIR, Disk, all, forward, fresh, get, get_in, put_synced, refused, rewrite_all};
+use crate::disk::{DIR, Disk, all, all_of, forward, fresh, get, get_in, put_synced, refused, rewrite_all};
+use ironstone::options::DbOptions;
 use ironstone::vfs::fault::{FaultError, FaultRule};
 use ironstone::vfs::{FileSystem, OpKind};
-use ironstone::{Code, ColumnFamilyDescriptor, Db, Options, ReadOptions, Result, WriteBatch, WriteOptions};
+use ironstone::{
+    Code, ColumnFamilyDescriptor, CompactRangeOptions, Db, DbPath, Options, ReadOptions, Result, WriteBatch,
+    WriteOptions,
+};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -89,6 +94,99 @@ fn tables_that_the_leader_removes_stay_as_long_as_somebody_reads_them() {
     drop(iter);
     disk.wait_until("nobody needs the old links", || links(&disk).len() == 1);
     assert_eq!(follower.iter().unwrap().entries().count(), 100);
+}
+
+/// A leader with tables in its own directory, in two of `db_paths` and in one of `cf_paths`, and what opens it.
+fn in_several_directories(disk: &Disk) -> (Db, DbOptions, Vec<ColumnFamilyDescriptor>) {
+    let mut settings = options(disk);
+    settings.db.create_missing_column_families = true;
+    settings.db.db_paths = vec![DbPath::new("/fast", 1 << 20), DbPath::new("/slow", 0)];
+    let mut own = settings.cf.clone();
+    own.cf_paths = vec![DbPath::new(DIR, 0)];
+    let families = vec![
+        ColumnFamilyDescriptor::new("default", settings.cf.clone()),
+        ColumnFamilyDescriptor::new("own", own),
+    ];
+    let db = Db::open_column_families(&settings.db, DIR, families.clone()).unwrap();
+    (db, settings.db, families)
+}
+
+fn write_to_all_directories(db: &Db, value: &str) {
+    let (default, own) = (db.default_column_family(), db.column_family("own").unwrap());
+    for key in ["a", "b"] {
+        db.put(key, value).unwrap();
+        db.put_cf(&WriteOptions::default(), &own, key, value).unwrap();
+    }
+    db.flush_cfs(&Default::default(), &[default, &own]).unwrap();
+    let slow = CompactRangeOptions { target_path_id: 1, ..CompactRangeOptions::default() };
+    db.compact_range(&slow, default, None, None).unwrap();
+    db.put("c", value).unwrap();
+    db.flush().unwrap();
+}
+
+#[test]
+fn tables_of_the_leader_may_be_in_several_directories() {
+    for copied in [false, true] {
+        let disk = Disk::new();
+        let (db, settings, families) = in_several_directories(&disk);
+        write_to_all_directories(&db, "1");
+        let directories: BTreeSet<_> = db.live_files().into_iter().map(|file| file.directory).collect();
+        assert_eq!(directories, [DIR, "/fast", "/slow"].map(PathBuf::from).into());
+        if copied {
+            let links = FaultRule::error(FaultError::OtherDevice).on(&[OpKind::Link]).forever();
+            disk.faults.add(links);
+            disk.faults.arm();
+        }
+        let of_leader = || -> Vec<PathBuf> {
+            disk.fs.all_files().into_iter().filter(|path| !path.starts_with(OWN)).collect()
+        };
+        let before = of_leader();
+        let follower = Db::open_as_follower(&settings, OWN, DIR, families).unwrap();
+        let own = follower.column_family("own").unwrap();
+        let contents = || (all(&follower), all_of(&follower, &own));
+        assert_eq!(contents(), ("a=1 b=1 c=1".to_owned(), "a=1 b=1".to_owned()));
+        assert_eq!((links(&disk).len(), of_leader()), (3, before.clone()));
+        assert_eq!(follower.options().db_paths, vec![]);
+        // What the leader removes, the follower has.
+        write_to_all_directories(&db, "2");
+        rewrite_all(&db);
+        disk.wait_until("tables are removed", || {
+            before.iter().filter(|path| path.ends_with(".sst")).all(|path| !disk.exists(path))
+        });
+        let mut few = follower.iter().unwrap();
+        assert!(few.seek_to_first().unwrap());
+        assert_eq!(contents(), ("a=1 b=1 c=1".to_owned(), "a=1 b=1".to_owned()));
+        follower.try_catch_up_with_primary().unwrap();
+        assert_eq!(contents(), ("a=2 b=2 c=2".to_owned(), "a=2 b=2".to_owned()));
+        assert!(follower.live_files().iter().all(|file| file.directory == Path::new(OWN)));
+        drop(few);
+        disk.wait_until("only what is needed is there", || links(&disk).len() == db.live_files().len());
+        assert!(disk.files(".dbtmp").is_empty());
+    }
+}
+
+#[test]
+fn a_copy_that_was_not_completed_is_no_table() {
+    let disk = Disk::new();
+    let (db, settings, families) = in_several_directories(&disk);
+    write_to_all_directories(&db, "1");
+    let follower = Db::open_as_follower(&settings, OWN, DIR, families.clone()).unwrap();
+    write_to_all_directories(&db, "2");
+    disk.faults.add(FaultRule::error(FaultError::OtherDevice).on(&[OpKind::Link]).forever());
+    disk.faults.add(FaultRule::error(FaultError::Io).on(&[OpKind::Append]).path("/follower/0"));
+    disk.faults.arm();
+    refused(follower.try_catch_up_with_primary(), Code::IoError, ".dbtmp");
+    assert_eq!(all(&follower), "a=1 b=1 c=1");
+    assert!(disk.files(".dbtmp").is_empty());
+    follower.try_catch_up_with_primary().unwrap();
+    assert_eq!(all(&follower), "a=2 b=2 c=2");
+    drop(follower);
+    // One that a crash left behind goes away.
+    let left = Path::new("/follower/000099.dbtmp");
+    disk.fs.write_all_synced(left, b"half").unwrap();
+    let follower = Db::open_as_follower(&settings, OWN, DIR, families).unwrap();
+    assert!(!disk.exists(left));
+    assert_eq!(all(&follower), "a=2 b=2 c=2");
 }
 
 #[test]
@@ -179,8 +277,9 @@ fn what_it_cannot_do_it_refuses() {
     not_created.db.create_if_missing = false;
     refused(open("/missing", DIR, &not_created), Code::InvalidArgument, "/missing");
     let mut elsewhere = options(&disk);
-    elsewhere.db.db_paths = vec![ironstone::DbPath::new("/tables", 1)];
-    refused(open("/own", DIR, &elsewhere), Code::NotSupported, "db_paths");
+    elsewhere.db.db_paths = vec![DbPath::new("/tables", 1)];
+    refused(open("/tables", DIR, &elsewhere), Code::InvalidArgument, "another directory than its leader");
+    refused(open("/own", DIR, &elsewhere), Code::IoError, "/tables/0");
     // Directories that are somebody else's stay as they are.
     let other = Db::open(&disk.options(), "/other").unwrap();
     other.close().unwrap();
