@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod approximate_sizes;
 mod background;
 mod backup;
 pub mod cassandra;
@@ -75,6 +76,7 @@ mod write_batch;
 mod write_buffer_manager;
 
 pub use admin::{FlushOptions, LiveFile};
+pub use approximate_sizes::{ApproximateMemTableStats, SizeApproximationOptions};
 pub use background::manual::{CompactFilesOptions, CompactRangeOptions};
 pub use backup::{
     BackupEngine, BackupEngineOptions, BackupFileInfo, BackupId, BackupInfo, CreateBackupOptions,

@@ -3,6 +3,7 @@
 mod disk;
 
 mod abort;
+mod approximate_sizes;
 mod atomic_flush;
 mod backup;
 mod backup_restore;
