@@ -249,6 +249,20 @@ impl Db {
         manual::compact_files(self.engine(), cf, files, output_level, options)
     }
 
+    /// Stops the compactions that callers wait for (`compact_range`, `compact_files`), and waits until none runs; what they wrote so
+    /// far is removed. Until [`enable_manual_compaction`](Self::enable_manual_compaction) was called as often they answer
+    /// `Incomplete` with the subcode `ManualCompactionPaused`, as do those that were stopped. What runs by itself goes on.
+    pub fn disable_manual_compaction(&self) {
+        manual::disable(self.engine());
+    }
+    /// Takes one [`disable_manual_compaction`](Self::disable_manual_compaction) back. `InvalidArgument` if there was none.
+    pub fn enable_manual_compaction(&self) -> Result<()> {
+        match manual::enable(self.engine()) {
+            true => Ok(()),
+            false => Err(Error::invalid_argument("manual compaction is not disabled")),
+        }
+    }
+
     /// Asks for the tables of `cf` with keys in `begin..=end` (`None`: unbounded) to be compacted when there is
     /// time, and does not wait: all that do not lie on the last level with tables. Forgotten at closing.
     pub fn suggest_compact_range(

@@ -103,6 +103,8 @@ pub(crate) struct Engine {
     pub(crate) cancelled: AtomicBool,
     /// Of the compactions of all column families.
     pub(crate) aborts: Aborts,
+    /// Whether `State::manual_disabled` is not 0. Relaxed: only promptness depends on it.
+    pub(crate) manual_is_disabled: AtomicBool,
     pub(crate) counters: Counters,
     pub(crate) stats_history: StatsHistory,
     pub(crate) db_id: String,
@@ -150,6 +152,10 @@ pub(crate) struct State {
     pub(crate) compaction_is_pressing: bool,
     /// How many callers keep background work from starting.
     pub(crate) paused: usize,
+    /// How many callers want no manual compaction.
+    pub(crate) manual_disabled: usize,
+    /// How many of those run or wait, on their callers' threads.
+    pub(crate) running_manual: usize,
     /// How many callers keep files from being deleted.
     pub(crate) deletions_disabled: usize,
     pub(crate) closing: bool,

@@ -11,6 +11,7 @@ use ironstone_compaction::{
     BottommostPolicy, CompactionPlan, KeyRange, ManualPick, Refit, drop_file, drop_in_ranges, pick_files,
     promote_level0 as pick_promotion, refit_last_level,
 };
+use ironstone_compress::CompressionKind;
 use ironstone_version::Version;
 
 /// How a key range is compacted.
@@ -39,9 +40,61 @@ pub struct CompactFilesOptions {
     pub max_subcompactions: Option<usize>,
     /// Move files that overlap nothing instead of rewriting them. Default false.
     pub allow_trivial_move: bool,
+    /// By which codec the new tables are compressed; `None`: as the options of the column family say. Its parameters are theirs.
+    pub compression: Option<CompressionKind>,
+    /// At how many bytes a new table ends, about; `None`: one table.
+    pub output_file_size_limit: Option<u64>,
+    /// Stops the compaction soon after it is set; it then answers `Incomplete`.
+    pub canceled: Option<Arc<AtomicBool>>,
     /// Which of `db_paths` or `cf_paths` the tables go to, from 0; `None`: where compactions by themselves would put
     /// them.
     pub output_path_id: Option<u32>,
+}
+
+/// A manual compaction, for as long as it runs or waits.
+struct Manual<'a>(&'a Engine);
+
+impl<'a> Manual<'a> {
+    /// Refused while they are disabled.
+    fn begin(engine: &'a Engine) -> Result<Self> {
+        let mut state = engine.state.lock();
+        if state.manual_disabled > 0 {
+            return Err(manual_compaction_canceled());
+        }
+        state.running_manual += 1;
+        Ok(Self(engine))
+    }
+    /// What tells it to stop: the caller's flag, and that of all manual compactions.
+    fn flags<'b>(&'b self, canceled: &'b Option<Arc<AtomicBool>>) -> Vec<&'b AtomicBool> {
+        canceled.iter().map(|flag| &**flag).chain([&self.0.manual_is_disabled]).collect()
+    }
+}
+
+impl Drop for Manual<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().running_manual -= 1;
+        self.0.progress.notify_all();
+    }
+}
+
+/// Stops manual compactions, and waits until none runs.
+pub(crate) fn disable(engine: &Engine) {
+    let mut state = engine.state.lock();
+    state.manual_disabled += 1;
+    engine.manual_is_disabled.store(true, Ordering::Relaxed);
+    engine.progress.notify_all();
+    while state.running_manual > 0 && !state.closing {
+        engine.progress.wait(&mut state);
+    }
+}
+
+/// Takes one [`disable`] back. Answers whether there was one.
+pub(crate) fn enable(engine: &Engine) -> bool {
+    let mut state = engine.state.lock();
+    let Some(left) = state.manual_disabled.checked_sub(1) else { return false };
+    state.manual_disabled = left;
+    engine.manual_is_disabled.store(left > 0, Ordering::Relaxed);
+    true
 }
 
 /// Compacts the keys in `begin..=end`, on the caller's thread.
@@ -58,6 +111,8 @@ pub(crate) fn compact_range(
         return Err(Error::invalid_argument(what));
     }
     check_path(cf, options.target_path_id)?;
+    let running = Manual::begin(engine)?;
+    let cancel = running.flags(&options.canceled);
     let mut state = engine.state.lock();
     let mut manual = ManualCompaction::new(
         begin,
@@ -69,7 +124,6 @@ pub(crate) fn compact_range(
     if let Some(count) = options.max_subcompactions {
         manual = manual.max_subcompactions(count);
     }
-    let cancel: Vec<&AtomicBool> = options.canceled.iter().map(|flag| &**flag).collect();
     loop {
         check(&state, &cancel)?;
         engine.check_not_aborted(&cf.0)?;
@@ -139,17 +193,22 @@ pub(crate) fn compact_files(
     options: &CompactFilesOptions,
 ) -> Result<()> {
     options.output_path_id.map_or(Ok(()), |path_id| check_path(cf, path_id))?;
+    if let Some(kind) = options.compression.filter(|kind| !kind.is_supported()) {
+        return Err(Error::not_supported(format!("compression {}", kind.option_name())));
+    }
+    let running = Manual::begin(engine)?;
+    let cancel = running.flags(&options.canceled);
     let mut state = engine.state.lock();
-    check(&state, &[])?;
+    check(&state, &cancel)?;
     engine.check_not_aborted(&cf.0)?;
     let context = pick_context(engine);
     let State { families, versions, .. } = &mut *state;
     let family = families.get_mut(&cf.id()).ok_or_else(|| dropped(cf))?;
     let version = versions.column_family(cf.id()).ok_or_else(|| dropped(cf))?.current.clone();
     let named = NamedFilesOptions {
+        output_file_size_limit: options.output_file_size_limit,
         allow_trivial_move: options.allow_trivial_move,
         max_subcompactions: options.max_subcompactions,
-        ..NamedFilesOptions::default()
     };
     let mut plan = pick_files(
         &version,
@@ -163,8 +222,9 @@ pub(crate) fn compact_files(
     if let Some(path_id) = options.output_path_id {
         plan.set_output_path(path_id);
     }
+    plan.compression = options.compression.unwrap_or(plan.compression);
     let claimed = claim(engine, family, version, plan)?;
-    carry_out_unlocked(engine, &mut state, claimed, &[])
+    carry_out_unlocked(engine, &mut state, claimed, &cancel)
 }
 
 /// Moves the tables of level 0 to `target_level`.

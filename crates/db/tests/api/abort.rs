@@ -192,3 +192,71 @@ fn a_database_closes_while_its_compactions_are_aborted() {
     db.wait_for_compact().unwrap();
     assert!(db.live_files().iter().all(|file| file.level > 0), "nobody remembers it");
 }
+
+fn is_disabled(error: &Error) -> bool {
+    (error.code(), error.sub_code()) == (Code::Incomplete, SubCode::ManualCompactionPaused)
+}
+
+#[test]
+fn manual_compactions_stop_while_they_are_disabled() {
+    let stage = Stage::new();
+    let db = stage.disk.open_with(&stage.options);
+    stage.fill(&db);
+    let before: Vec<_> = db.live_files().iter().map(|file| file.number).collect();
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| compact(&db));
+        stage.wait();
+        db.disable_manual_compaction();
+        let seen = stage.slow.seen.load(Ordering::SeqCst);
+        stage.disk.clock_sleep(Duration::from_millis(20));
+        assert_eq!(stage.slow.seen.load(Ordering::SeqCst), seen, "none runs");
+        assert!(is_disabled(&running.join().unwrap().unwrap_err()));
+    });
+    assert_eq!(stage.disk.files(".sst").len(), 2, "what was written is removed");
+    db.disable_manual_compaction();
+    assert!(is_disabled(&compact(&db).unwrap_err()));
+    let named = |canceled| CompactFilesOptions { canceled, ..CompactFilesOptions::default() };
+    let compact_files = |options: &_| db.compact_files(options, db.default_column_family(), &before, 1);
+    assert!(is_disabled(&compact_files(&named(None)).unwrap_err()));
+    assert_eq!(db.live_files().iter().map(|file| file.number).collect::<Vec<_>>(), before);
+    // What is due by itself goes on.
+    stage.slow.fast.store(true, Ordering::SeqCst);
+    db.set_options(&[("disable_auto_compactions", "false")]).unwrap();
+    db.wait_for_compact().unwrap();
+    assert!(db.live_files().iter().all(|file| file.level > 0), "they were compacted");
+    db.enable_manual_compaction().unwrap();
+    assert!(is_disabled(&compact(&db).unwrap_err()), "the first one holds");
+    db.enable_manual_compaction().unwrap();
+    refused(db.enable_manual_compaction(), Code::InvalidArgument, "not disabled");
+    compact(&db).unwrap();
+    assert_eq!(stage.aborted(), 0, "that is something else");
+    db.put("a", "1").unwrap();
+}
+
+#[test]
+fn a_compaction_of_named_files_is_canceled() {
+    let stage = Stage::new();
+    let db = stage.disk.open_with(&stage.options);
+    stage.fill(&db);
+    let files: Vec<_> = db.live_files().iter().map(|file| file.number).collect();
+    let flag = Arc::new(AtomicBool::new(false));
+    let limit = Some(4 << 10);
+    let options = CompactFilesOptions {
+        canceled: Some(Arc::clone(&flag)),
+        output_file_size_limit: limit,
+        ..CompactFilesOptions::default()
+    };
+    let compact = || db.compact_files(&options, db.default_column_family(), &files, 1);
+    std::thread::scope(|scope| {
+        let running = scope.spawn(compact);
+        stage.wait();
+        flag.store(true, Ordering::SeqCst);
+        assert!(is_disabled(&running.join().unwrap().unwrap_err()));
+    });
+    assert!(is_disabled(&compact().unwrap_err()), "it does not begin either");
+    assert_eq!(stage.disk.files(".sst").len(), 2, "what was written is removed");
+    flag.store(false, Ordering::SeqCst);
+    stage.slow.fast.store(true, Ordering::SeqCst);
+    compact().unwrap();
+    assert!(db.live_files().len() > 10);
+}

@@ -4,8 +4,8 @@ use crate::disk::{Disk, all, fresh, get, refused, rewrite_all, shape, table_entr
 use ironstone::vfs::fault::{Fault, FaultError, FaultRule};
 use ironstone::vfs::{Clock, OpKind, SystemClock};
 use ironstone::{
-    BottommostPolicy, Code, CompactFilesOptions, CompactRangeOptions, Db, FileNumber, FlushOptions, Options,
-    SubCode,
+    BottommostPolicy, Code, CompactFilesOptions, CompactRangeOptions, CompressionKind, Db, FileNumber,
+    FlushOptions, Options, SubCode,
 };
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -117,6 +117,37 @@ fn named_files_are_compacted_to_the_level_that_is_asked_for() {
     refused(db.compact_files(&options, cf, &numbers(&db), 99), Code::InvalidArgument, "level");
     refused(db.compact_files(&options, cf, &[], 1), Code::InvalidArgument, "");
     assert_eq!(all(&db), "a=1 b=2 c=1 d=2 x=3");
+}
+
+#[test]
+fn named_files_become_tables_as_they_are_asked_for() {
+    let (_disk, db) = fresh();
+    let cf = db.default_column_family();
+    let fill = |db: &Db| {
+        for number in 0..2000 {
+            db.put(format!("key{number:06}"), format!("{number:0200}")).unwrap();
+        }
+        db.flush().unwrap();
+    };
+    let ask = |compression, output_file_size_limit| {
+        fill(&db);
+        let named =
+            CompactFilesOptions { compression, output_file_size_limit, ..CompactFilesOptions::default() };
+        db.compact_files(&named, cf, &numbers(&db), 2).unwrap();
+        let tables = db.properties_of_all_tables(cf).unwrap();
+        tables.into_values().map(|properties| properties.compression_name).collect::<Vec<_>>()
+    };
+    assert_eq!(ask(None, None), ["LZ4"], "one table, as the options say");
+    assert_eq!(ask(Some(CompressionKind::Zstd), None), ["ZSTD"]);
+    let parts = ask(Some(CompressionKind::None), Some(64 << 10));
+    assert!((6..9).contains(&parts.len()) && parts.iter().all(|part| part == "NoCompression"), "{parts:?}");
+    assert!(db.live_files().iter().all(|file| file.size < 80 << 10));
+    assert_eq!(db.iter().unwrap().entries().count(), 2000);
+    let unbuilt =
+        CompactFilesOptions { compression: Some(CompressionKind::Xpress), ..CompactFilesOptions::default() };
+    let refusal = db.compact_files(&unbuilt, cf, &numbers(&db), 2);
+    refused(refusal, Code::NotSupported, "compression kXpressCompression");
+    fill(&db);
 }
 
 #[test]
