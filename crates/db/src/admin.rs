@@ -20,6 +20,7 @@ use ironstone_base::{Code, ColumnFamilyId, Error, FileNumber, Result, SequenceNu
 use ironstone_compaction::KeyRange;
 use ironstone_version::{ColumnFamilyConfig, FileMetaData, UNKNOWN_FILE_CHECKSUM_FUNC_NAME};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// How memtables are flushed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,6 +36,19 @@ impl Default for FlushOptions {
     fn default() -> Self {
         Self { wait: true, force_atomic_flush: false }
     }
+}
+
+/// How [`Db::wait_for_compact_with`] waits. Names, meanings and defaults are RocksDB's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct WaitForCompactOptions {
+    /// Answer `Aborted` while background work is paused, instead of waiting until it goes on. Default false.
+    pub abort_on_pause: bool,
+    /// Flush all column families that are open first. Default false.
+    pub flush: bool,
+    /// Close the database then. Default false.
+    pub close_db: bool,
+    /// For how long at most, the flush included if there is one, which is not cut short; `None`, the default: as long as it takes.
+    pub timeout: Option<Duration>,
 }
 
 /// A table of the database.
@@ -350,8 +364,37 @@ impl Db {
         manual::delete_tables_in(self.engine(), cf, ranges, include_end)
     }
 
-    /// Waits until no flush and no compaction runs or is due.
+    /// Waits until no flush and no compaction runs or is due. While background work is paused it does not wait.
     pub fn wait_for_compact(&self) -> Result<()> {
+        self.wait_until_idle(|paused| Ok(!paused), None)
+    }
+
+    /// The same as `options` say; while background work is paused it waits.
+    ///
+    /// # Errors
+    /// `Aborted` if background work is paused and `abort_on_pause` is on, `TimedOut` after `timeout`; with `close_db`, the database
+    /// stays open then. Otherwise what stops writes, and what flushing and closing answer.
+    pub fn wait_for_compact_with(&self, options: &WaitForCompactOptions) -> Result<()> {
+        let engine = self.engine();
+        let now = || Duration::from_nanos(engine.env.clock.monotonic_nanos());
+        let deadline = options.timeout.map(|timeout| now().saturating_add(timeout));
+        if options.flush {
+            self.flush_cfs(&FlushOptions::default(), &self.column_families().iter().collect::<Vec<_>>())?;
+        }
+        let goes_on = |paused| match paused && options.abort_on_pause {
+            true => Err(Error::new(Code::Aborted, "background work is paused")),
+            false => Ok(true),
+        };
+        self.wait_until_idle(goes_on, deadline)?;
+        if options.close_db { self.close() } else { Ok(()) }
+    }
+
+    /// Waits until no flush and no compaction runs or is due. `goes_on` says, by whether background work is paused, whether to wait.
+    fn wait_until_idle(
+        &self,
+        goes_on: impl Fn(bool) -> Result<bool>,
+        deadline: Option<Duration>,
+    ) -> Result<()> {
         let engine = self.engine();
         let mut state = engine.state.lock();
         loop {
@@ -366,11 +409,19 @@ impl Db {
                     let automatic = !family.data.settings().options.disable_auto_compactions;
                     (automatic && family.compaction_due) || family.flushing.is_some() || is_due(family)
                 });
-            if !busy || state.paused > 0 {
+            if !goes_on(state.paused > 0)? || !busy {
                 return Ok(());
             }
             engine.wake_workers();
-            engine.progress.wait(&mut state);
+            let Some(deadline) = deadline else {
+                engine.progress.wait(&mut state);
+                continue;
+            };
+            let now = Duration::from_nanos(engine.env.clock.monotonic_nanos());
+            let Some(left) = deadline.checked_sub(now).filter(|left| !left.is_zero()) else {
+                return Err(Error::new(Code::TimedOut, "background work is not done"));
+            };
+            engine.progress.wait_for(&mut state, left);
         }
     }
 

@@ -75,7 +75,7 @@ mod write;
 mod write_batch;
 mod write_buffer_manager;
 
-pub use admin::{FlushOptions, LiveFile};
+pub use admin::{FlushOptions, LiveFile, WaitForCompactOptions};
 pub use approximate_sizes::{ApproximateMemTableStats, SizeApproximationOptions};
 pub use background::manual::{CompactFilesOptions, CompactRangeOptions};
 pub use backup::{

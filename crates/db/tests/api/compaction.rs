@@ -5,7 +5,7 @@ use ironstone::vfs::fault::{Fault, FaultError, FaultRule};
 use ironstone::vfs::{Clock, OpKind, SystemClock};
 use ironstone::{
     BottommostPolicy, Code, CompactFilesOptions, CompactRangeOptions, CompressionKind, Db, FileNumber,
-    FlushOptions, Options, SubCode,
+    FlushOptions, Options, SubCode, WaitForCompactOptions,
 };
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -440,4 +440,55 @@ fn a_read_error_ends_a_compaction_and_loses_nothing() {
         drop(db);
         assert_eq!(all(&disk.open_with(&options)), expected, "read {after}");
     }
+}
+
+#[test]
+fn waiting_for_compactions_has_its_limits() {
+    let disk = Disk::new();
+    let mut settings = disk.options();
+    settings.cf.disable_auto_compactions = false;
+    settings.cf.level0_file_num_compaction_trigger = 2;
+    let db = disk.open_with(&settings);
+    let wait = WaitForCompactOptions::default();
+    db.wait_for_compact_with(&wait).unwrap();
+    db.pause_background_work().unwrap();
+    let soon = Some(Duration::from_millis(5));
+    db.wait_for_compact_with(&WaitForCompactOptions { timeout: soon, ..wait }).expect("nothing is due");
+    let refusal = db.wait_for_compact_with(&WaitForCompactOptions { abort_on_pause: true, ..wait });
+    refused(refusal, Code::Aborted, "paused");
+    db.continue_background_work().unwrap();
+
+    put_and_flush(&db, &["a", "b"], "1");
+    db.put("a", "2").unwrap();
+    db.wait_for_compact_with(&WaitForCompactOptions { flush: true, ..wait }).unwrap();
+    assert!(db.live_files().iter().all(|file| file.level > 0), "the flush made one due");
+    // What is due while nothing may run.
+    db.pause_background_work().unwrap();
+    let other = db.create_column_family("other", &settings.cf).unwrap();
+    std::thread::scope(|scope| {
+        let flush = scope.spawn(|| {
+            db.put_cf(&Default::default(), &other, "k", "v").unwrap();
+            db.flush_cf(&FlushOptions::default(), &other)
+        });
+        disk.wait_until("the flush is due", || {
+            db.int_property_cf(&other, "rocksdb.mem-table-flush-pending") == Some(1)
+        });
+        let refusal = db.wait_for_compact_with(&WaitForCompactOptions { timeout: soon, ..wait });
+        refused(refusal, Code::TimedOut, "not done");
+        let closing = WaitForCompactOptions { timeout: soon, close_db: true, ..wait };
+        refused(db.wait_for_compact_with(&closing), Code::TimedOut, "not done");
+        let waiting = scope.spawn(|| db.wait_for_compact_with(&wait));
+        disk.clock_sleep(Duration::from_millis(5));
+        assert!(!waiting.is_finished(), "it waits until background work goes on");
+        db.continue_background_work().unwrap();
+        waiting.join().unwrap().unwrap();
+        flush.join().unwrap().unwrap();
+    });
+    drop(other);
+    db.put("c", "unflushed").unwrap();
+    db.wait_for_compact_with(&WaitForCompactOptions { close_db: true, ..wait }).unwrap();
+    refused(db.put("d", "1"), Code::ShutdownInProgress, "");
+    refused(db.wait_for_compact_with(&wait), Code::ShutdownInProgress, "");
+    let db = disk.open_families(&settings, &["other"]).unwrap();
+    assert_eq!(all(&db), "a=2 b=1 c=unflushed");
 }
