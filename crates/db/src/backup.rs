@@ -8,7 +8,6 @@
 //! ```
 
 mod meta_file;
-mod parallel;
 mod progress;
 mod restore;
 
@@ -16,6 +15,7 @@ use crate::Db;
 use crate::background::job::write_options;
 use crate::file_copy::{copy_watched, read_through};
 use crate::open::make_durable_dir;
+use crate::parallel::in_parallel;
 use crate::storage_files::{
     Captured, KeptFiles, LiveFilesStorageInfoOptions, StorageFile, capture, check_one_directory,
 };
@@ -27,7 +27,6 @@ use ironstone_sst::{FileChecksumContext, FileChecksumGenerator};
 use ironstone_version::ManifestReader;
 use ironstone_vfs::{Env, FileSystem, RateLimiter, WriteOptions};
 use meta_file::{BackupFile, MetaFile};
-use parallel::in_parallel;
 use progress::Progress;
 pub use restore::{RestoreMode, RestoreOptions};
 use std::collections::{BTreeMap, HashMap, HashSet};

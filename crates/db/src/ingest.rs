@@ -29,6 +29,7 @@ use crate::file_copy::{copy_file, link_or_copy, read_through, sync_file};
 use crate::info_log::{info, warning};
 use crate::listener::{BackgroundErrorReason, ExternalFileIngestionInfo};
 use crate::memtables::{DbMemTable, FlushReason};
+use crate::parallel::in_parallel;
 use crate::read::view::SuperVersion;
 use crate::sst_file_writer::EXTERNAL_VERSION;
 use crate::table_paths::TablePaths;
@@ -41,6 +42,7 @@ use ironstone_base::{
 };
 use ironstone_compaction::{CompactionId, CompactionStyle, LevelShape};
 use ironstone_iter::InternalIterator;
+use ironstone_sst::block_trace::{TableReaderCaller, TracedCall};
 use ironstone_sst::properties::{EXTERNAL_SST_GLOBAL_SEQNO, EXTERNAL_SST_VERSION, UNKNOWN_COLUMN_FAMILY};
 use ironstone_sst::unique_id::unique_id;
 use ironstone_sst::{
@@ -98,6 +100,9 @@ pub struct IngestOptions {
     ///
     /// The tables of an open database are to be linked (`link_files`), not moved.
     pub allow_db_generated_files: bool,
+    /// How many threads open, examine and check the files, the caller's among them. Default 1. (RocksDB opens their tables in these,
+    /// which happens here when they are read.)
+    pub file_opening_threads: usize,
 }
 
 impl Default for IngestOptions {
@@ -115,6 +120,7 @@ impl Default for IngestOptions {
             verify_checksums_before_ingest: false,
             fail_if_not_bottommost_level: false,
             allow_db_generated_files: false,
+            file_opening_threads: 1,
         }
     }
 }
@@ -248,8 +254,11 @@ impl Job {
             Some(_) => family.checksums()?,
             None => Vec::new(),
         };
-        let examine = |path: &PathBuf| ExternalFile::examine(engine, &data, path, &family.options);
-        let files = family.files.iter().map(examine).collect::<Result<Vec<_>>>()?;
+        let examine = |_, path: &PathBuf| {
+            let _call = TracedCall::begin(TableReaderCaller::ExternalSstIngestion); // It is of this thread.
+            ExternalFile::examine(engine, &data, path, &family.options)
+        };
+        let files = in_parallel(family.options.file_opening_threads, &family.files, examine)?;
         let options = family.options.clone();
         let mut job = Self { data, options, files, checksums, overlap_each_other: false, claims: Vec::new() };
         job.compare_files()?;

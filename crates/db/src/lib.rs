@@ -48,6 +48,7 @@ pub mod object_registry;
 mod open;
 mod option_change_migration;
 pub mod options;
+mod parallel;
 mod properties;
 mod read;
 mod repair;

@@ -1,11 +1,11 @@
 //! Restoring: which files a backup needs, where they are, and which of the database's own are as good.
 
 use super::meta_file::{BackupFile, MetaFile};
-use super::parallel::in_parallel;
 use super::{BackupEngine, BackupId, SHARED_CHECKSUM, check_crc, shared_name};
 use crate::background::job::write_options;
 use crate::file_copy::{copy_between, read_through, sync_file};
 use crate::open::make_durable_dir;
+use crate::parallel::in_parallel;
 use ironstone_base::sync::Arc;
 use ironstone_base::{Error, FileKind, FileNumber, Result, UserComparator, file_name};
 use ironstone_sst::{OpenOptions, TableOptions, TableReader};

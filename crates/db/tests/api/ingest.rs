@@ -3,13 +3,15 @@
 use crate::disk::{DIR, Disk, all, fresh, get, get_in, get_with, put_synced, refused, rewrite_all, shape};
 use ironstone::vfs::fault::{Fault, FaultError, FaultRule};
 use ironstone::vfs::mem::CrashPolicy;
-use ironstone::vfs::{FileSystem, OpKind};
+use ironstone::vfs::{Clock, FileSystem, OpKind, SystemClock};
 use ironstone::{
-    Code, ColumnFamily, Db, FileChecksumContext, FileChecksumGenCrc32cFactory, FileChecksumGenFactory,
-    IngestFiles, IngestOptions, Options, ReadOptions, Result, SequenceNumber, SstFileWriter, merge_operators,
+    Code, ColumnFamily, Comparator, Db, FileChecksumContext, FileChecksumGenCrc32cFactory,
+    FileChecksumGenFactory, IngestFiles, IngestOptions, Options, ReadOptions, Result, SequenceNumber,
+    SstFileWriter, UserComparator, merge_operators,
 };
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Writes a file: `key=value` puts, `key-` deletes, `a..b` deletes a range, `key+operand` merges.
@@ -593,4 +595,58 @@ fn a_failure_while_a_sequence_number_is_written_leaves_nothing_behind() {
     }
     db.ingest_external_files(db.default_column_family(), &[&path], &ingest).unwrap();
     assert_eq!(all(&db), "a=1 b=2");
+}
+
+/// Waits, when it is asked for its name, until several threads are there, or for a while.
+#[derive(Default)]
+struct Meeting {
+    is_on: AtomicBool,
+    inside: AtomicUsize,
+}
+
+impl Comparator for Meeting {
+    fn name(&self) -> &str {
+        self.inside.fetch_add(1, Ordering::SeqCst);
+        let clock = SystemClock::new();
+        while self.is_on.load(Ordering::SeqCst) && clock.monotonic_nanos() < 2_000_000_000 {
+            if self.inside.load(Ordering::SeqCst) >= 4 {
+                self.is_on.store(false, Ordering::SeqCst);
+            }
+            clock.sleep(Duration::from_millis(1));
+        }
+        self.inside.fetch_sub(1, Ordering::SeqCst);
+        "test.Meeting"
+    }
+    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        a.cmp(b)
+    }
+}
+
+#[test]
+fn files_are_examined_by_several_threads() {
+    let (disk, meeting) = (Disk::new(), Arc::<Meeting>::default());
+    let mut settings = disk.options();
+    settings.cf.comparator = UserComparator::Custom(meeting.clone());
+    let db = disk.open_with(&settings);
+    let files: Vec<PathBuf> = (0..12)
+        .map(|at| write_file(&settings, &format!("part{at:02}"), &format!("a={at} k{at:02}={at}")))
+        .collect();
+    let options = |file_opening_threads| IngestOptions {
+        file_opening_threads,
+        verify_checksums_before_ingest: true,
+        ..IngestOptions::default()
+    };
+    meeting.is_on.store(true, Ordering::SeqCst);
+    db.ingest_external_files(db.default_column_family(), &files, &options(4)).unwrap();
+    assert!(!meeting.is_on.load(Ordering::SeqCst), "they never were four");
+    assert_eq!(get(&db, "a"), "11", "the last file wins");
+    assert_eq!(db.iter().unwrap().entries().count(), 13);
+    // All or nothing, whoever found what is wrong.
+    disk.fs.corrupt(&files[7], |bytes| bytes[20] ^= 1).unwrap();
+    let before = db.live_files().len();
+    for threads in [0, 1, 3, 100] {
+        let result = db.ingest_external_files(db.default_column_family(), &files, &options(threads));
+        refused(result, Code::Corruption, "/part07.sst");
+        assert_eq!(db.live_files().len(), before);
+    }
 }

@@ -6,7 +6,7 @@ use ironstone_base::sync::{Mutex, thread};
 
 /// Does `work` on each of `items` and its place, by up to `threads` threads, the caller's among them. The answers in the order
 /// of the items, or the error of the first of those that failed; after a failure no further item is begun.
-pub(super) fn in_parallel<T: Sync, R: Send>(
+pub(crate) fn in_parallel<T: Sync, R: Send>(
     threads: usize,
     items: &[T],
     work: impl Fn(usize, &T) -> Result<R> + Sync,
@@ -30,7 +30,7 @@ pub(super) fn in_parallel<T: Sync, R: Send>(
     thread::scope(|scope| {
         for _ in 1..threads.min(items.len()) {
             // Without another thread the work takes longer, that is all.
-            let _ = thread::Builder::new().name("backup".to_owned()).spawn_scoped(scope, run);
+            let _ = thread::Builder::new().name("ironstone".to_owned()).spawn_scoped(scope, run);
         }
         run();
     });
