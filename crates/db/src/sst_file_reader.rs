@@ -74,6 +74,36 @@ impl SstFileReader {
         DbIterator::new(places, bounds, None)
     }
 
+    /// The value of `key` in the table, its merge operands merged. Of `options`, those count that say how blocks are read.
+    pub fn get(&self, options: &ReadOptions, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        let key = key.as_ref();
+        let options = ReadOptions {
+            total_order_seek: true,
+            prefix_same_as_start: false,
+            iterate_lower_bound: None,
+            iterate_upper_bound: None,
+            readahead_size: 0,
+            ..options.clone()
+        };
+        if !self.table.may_match(&options.context(), key)? {
+            return Ok(None);
+        }
+        let mut iter = self.iter(&options);
+        let found = iter.seek(key)? && iter.key().is_some_and(|found| self.is_same(found, key));
+        Ok(iter.value().filter(|_| found).map(<[u8]>::to_vec))
+    }
+    /// The same of several keys, in their order.
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        options: &ReadOptions,
+        keys: &[K],
+    ) -> Vec<Result<Option<Vec<u8>>>> {
+        keys.iter().map(|key| self.get(options, key)).collect()
+    }
+    fn is_same(&self, a: &[u8], b: &[u8]) -> bool {
+        self.options.cf.comparator.compare(a, b).is_eq()
+    }
+
     /// The view of a column family without anything: the iterator brings its table along.
     fn view(&self, comparator: InternalKeyComparator) -> Arc<SuperVersion> {
         let cf = &self.options.cf;

@@ -2,7 +2,7 @@
 
 use crate::disk::{Disk, forward, refused};
 use ironstone::vfs::FileSystem;
-use ironstone::{Code, ReadOptions, SstFileReader, SstFileWriter, merge_operators};
+use ironstone::{Code, ReadOptions, SstFileReader, SstFileWriter, merge_operators, slice_transform};
 use std::path::Path;
 
 const FILE: &str = "/out.sst";
@@ -44,6 +44,49 @@ fn what_is_written_is_read() {
         ..ReadOptions::default()
     };
     assert_eq!(forward(reader.iter(&few)), "key0998=value998 key0999=value999 m=operand");
+}
+
+#[test]
+fn single_keys_of_a_file_are_read() {
+    let disk = Disk::new();
+    for bits in [0, 10] {
+        let mut options = disk.options();
+        options.cf.merge_operator = Some(merge_operators::string_append(","));
+        options.cf.prefix_extractor = Some(slice_transform::fixed_prefix(1));
+        if bits > 0 {
+            options.set("block_based_table_factory", "{filter_policy=bloomfilter:10}").unwrap();
+        }
+        let mut writer = SstFileWriter::new(&options);
+        writer.open(FILE).unwrap();
+        for i in 0..1000 {
+            writer.put(format!("key{i:04}"), format!("value{i}")).unwrap();
+        }
+        writer.merge("m", "operand").unwrap();
+        writer.delete("n").unwrap();
+        writer.delete_range("x", "z").unwrap();
+        writer.finish().unwrap();
+        let reader = SstFileReader::open(&options, FILE).unwrap();
+        // Bounds are for iterators.
+        let read = ReadOptions {
+            iterate_lower_bound: Some(b"key0500".to_vec()),
+            iterate_upper_bound: Some(b"key0600".to_vec()),
+            ..ReadOptions::default()
+        };
+        let text =
+            |value: Option<Vec<u8>>| String::from_utf8(value.unwrap_or_else(|| b"-".to_vec())).unwrap();
+        for i in 0..1000 {
+            assert_eq!(text(reader.get(&read, format!("key{i:04}")).unwrap()), format!("value{i}"));
+        }
+        let keys = ["m", "n", "key0007", "key", "key00070", "a", "y", "zz"];
+        let found: Vec<String> =
+            reader.multi_get(&read, &keys).into_iter().map(|value| text(value.unwrap())).collect();
+        assert_eq!(found, ["operand", "-", "value7", "-", "-", "-", "-", "-"]);
+        drop(reader);
+        disk.fs.corrupt(Path::new(FILE), |bytes| bytes[20] ^= 1).unwrap();
+        let reader = SstFileReader::open(&options, FILE).unwrap();
+        refused(reader.get(&read, "key0000"), Code::Corruption, FILE);
+        assert_eq!(text(reader.get(&read, "key0999").unwrap()), "value999", "of another block");
+    }
 }
 
 #[test]
