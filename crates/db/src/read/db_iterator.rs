@@ -81,6 +81,8 @@ pub struct DbIterator {
     is_special: bool,
     /// Entries passed over by the last move.
     skipped: u64,
+    /// How many a move may pass over.
+    max_skipped: u64,
 }
 
 /// Where an iterator may go.
@@ -169,6 +171,7 @@ impl DbIterator {
         let tailing = source.as_ref().is_some_and(|source| source.options.tailing);
         let refreshes =
             source.as_ref().is_some_and(|source| source.options.auto_refresh_iterator_with_snapshot);
+        let max_skipped = source.as_ref().map_or(0, |source| source.options.max_skippable_internal_keys);
         let statistics = view.statistics.clone().filter(|_| source.is_some());
         let counts = statistics.map(|statistics| Box::new(IteratorCounts::new(statistics)));
         Self {
@@ -185,9 +188,10 @@ impl DbIterator {
             left_key: Vec::new(),
             passed: 0,
             first_passed: Vec::new(),
-            is_special: tailing || refreshes || counts.is_some(),
+            is_special: tailing || refreshes || counts.is_some() || max_skipped > 0,
             counts,
             skipped: 0,
+            max_skipped: if max_skipped > 0 { max_skipped } else { u64::MAX },
             tailing,
             refreshes,
             source,
@@ -286,6 +290,7 @@ impl DbIterator {
     #[cold]
     #[inline(never)]
     fn next_special(&mut self) -> Result<bool> {
+        self.skipped = 0;
         let _reading = self.counts.is_some().then(|| IoActivity::DbIterator.begin());
         let found = match self.tailing && self.valid() {
             true => {
@@ -339,6 +344,7 @@ impl DbIterator {
         if self.tailing {
             return self.finish(Err(backward()));
         }
+        self.skipped = 0;
         let _reading = self.counts.is_some().then(|| IoActivity::DbIterator.begin());
         let found = self.in_view_of_now(Self::step_back);
         let bytes = self.note_arrival();
@@ -531,6 +537,7 @@ impl DbIterator {
         if self.counts.is_some() {
             return self.counted_seek(histogram, seek);
         }
+        self.skipped = 0;
         let _timer = PerfCpuTimer::start(PerfMetric::IterSeekCpuNanos);
         perf::count(PerfMetric::IterSeekCount, 1);
         seek(self)
@@ -735,7 +742,7 @@ impl DbIterator {
                     Ordering::Greater => {}
                     Ordering::Equal => {
                         perf::count(PerfMetric::InternalKeySkippedCount, 1);
-                        self.skipped += 1;
+                        self.count_skip()?;
                         skips += 1;
                         self.skip_hidden(&mut skips)?;
                         continue;
@@ -750,7 +757,7 @@ impl DbIterator {
             }
             if self.tombstones.any() && self.tombstones.hides(user_key, key.sequence())? {
                 perf::count(PerfMetric::InternalKeySkippedCount, 1);
-                self.skipped += 1;
+                self.count_skip()?;
                 self.pass_over();
                 (skipping, skips) = (true, 0);
                 self.skip_covered()?;
@@ -759,7 +766,7 @@ impl DbIterator {
             match entry_type(key)? {
                 ValueType::Deletion | ValueType::SingleDeletion => {
                     perf::count(PerfMetric::InternalDeleteSkippedCount, 1);
-                    self.skipped += 1;
+                    self.count_skip()?;
                     self.pass_over();
                     if self.passed == 0 {
                         self.first_passed.clone_from(&self.saved_key);
@@ -777,6 +784,16 @@ impl DbIterator {
             }
         }
         Ok(Position::Nowhere)
+    }
+
+    /// An entry is passed over. Fails if there were too many.
+    #[inline]
+    fn count_skip(&mut self) -> Result<()> {
+        self.skipped += 1;
+        match self.skipped > self.max_skipped {
+            true => Err(too_many_skipped()),
+            false => Ok(()),
+        }
     }
 
     /// Remembers the user key stood on.
@@ -917,6 +934,9 @@ impl DbIterator {
                 }
             }
             perf::count(PerfMetric::InternalKeySkippedCount, 1);
+            if self.max_skipped < u64::MAX {
+                self.count_skip()?;
+            }
             steps_in_key += 1;
             if steps_in_key > MAX_SKIPS && (has_value || !self.operands.is_empty()) {
                 return self.jump_to_newest();
@@ -968,6 +988,11 @@ impl DbIterator {
         }
         if is_value { Ok(Position::Backward) } else { self.find_backward(true) }
     }
+}
+
+#[cold]
+fn too_many_skipped() -> Error {
+    Error::incomplete("Too many internal keys skipped.")
 }
 
 #[cold]

@@ -43,6 +43,10 @@ pub struct ReadOptions {
     pub iterate_upper_bound: Option<Vec<u8>>,
     /// Iterators read so many bytes ahead, always. 0, the default: automatic, growing while blocks are read in order.
     pub readahead_size: usize,
+    /// How many entries one move of an iterator may pass over (older versions, what is deleted; backward, the versions of the keys that
+    /// it stands on as well) before it gives up with `Incomplete`. It then stands nowhere, and may be sent elsewhere. 0, the
+    /// default: as many as there are.
+    pub max_skippable_internal_keys: u64,
     /// Iterators find every key after a seek, whatever its prefix. Default false: in a column family with a
     /// `prefix_extractor` a seek finds the keys with the prefix of its target, by the prefix filters of tables
     /// and memtables, and beyond that prefix keys may be missing or deleted ones be there. Nothing is missing
@@ -85,6 +89,7 @@ impl Default for ReadOptions {
             iterate_lower_bound: None,
             iterate_upper_bound: None,
             readahead_size: 0,
+            max_skippable_internal_keys: 0,
             total_order_seek: false,
             auto_prefix_mode: false,
             prefix_same_as_start: false,

@@ -428,3 +428,70 @@ fn an_iterator_over_memtables_only_is_refused_by_name() {
     let options = ReadOptions { read_tier: ironstone::ReadTier::Memtable, ..ReadOptions::default() };
     refused(db.iter_cf(&options, db.default_column_family()).map(drop), Code::NotSupported, "memtables");
 }
+
+#[test]
+fn a_move_gives_up_after_too_many_entries() {
+    for flushed in [false, true] {
+        let disk = Disk::new();
+        let mut settings = disk.options();
+        settings.cf.min_tombstones_for_range_conversion = 0;
+        let db = disk.open_with(&settings);
+        for number in 0..300 {
+            db.put(format!("key{number:03}"), "v").unwrap();
+        }
+        let before = db.snapshot();
+        for number in (100..200).chain((200..300).step_by(2)) {
+            db.delete(format!("key{number:03}")).unwrap();
+        }
+        if flushed {
+            db.flush().unwrap();
+        }
+        let iter = |max_skippable_internal_keys| {
+            let options = ReadOptions { max_skippable_internal_keys, ..ReadOptions::default() };
+            db.iter_cf(&options, db.default_column_family()).unwrap()
+        };
+        let mut few = iter(20);
+        let mut count = u32::from(few.seek_to_first().unwrap());
+        let error = loop {
+            match few.next() {
+                Ok(more) => count += u32::from(more),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!((error.code(), count), (Code::Incomplete, 100), "{error}");
+        assert!(error.to_string().contains("Too many internal keys skipped"));
+        assert!(!few.valid() && few.status().is_err());
+        assert_eq!(few.seek("key150").unwrap_err().code(), Code::Incomplete);
+        // From there on no gap is that large.
+        assert!(few.seek("key201").unwrap());
+        let mut rest = 1;
+        while few.next().unwrap() {
+            rest += 1;
+        }
+        assert_eq!(rest, 50);
+        few.status().unwrap();
+        // Backward.
+        assert!(few.seek_to_last().unwrap());
+        let mut rest = 1;
+        let error = loop {
+            match few.prev() {
+                Ok(more) => rest += u32::from(more),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!((error.code(), rest), (Code::Incomplete, 50), "{error}");
+        assert_eq!(few.seek_for_prev("key180").unwrap_err().code(), Code::Incomplete);
+        assert!(few.seek_for_prev("key050").unwrap());
+        // 101 tombstones in a row, with the values that they hide; backward also the entry stood on.
+        assert_eq!(forward(iter(202)), forward(iter(0)));
+        assert_eq!(backward(iter(203)), backward(iter(0)));
+        // What is hidden by nothing is not passed over.
+        let past = ReadOptions {
+            snapshot: Some(before.clone()),
+            max_skippable_internal_keys: 2,
+            ..ReadOptions::default()
+        };
+        let found = db.iter_cf(&past, db.default_column_family()).unwrap();
+        assert_eq!(found.entries().filter(|entry| entry.is_ok()).count(), 300);
+    }
+}
