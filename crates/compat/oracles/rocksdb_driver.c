@@ -174,6 +174,28 @@ static void dump_cf(const struct arguments *a, struct db *db, size_t cf) {
          lookups);
 }
 
+static void print_sizes(const struct arguments *a, struct db *db, size_t cf) {
+  char begins[21][64], ends[21][64];
+  const char *begin[21], *end[21];
+  size_t begin_len[21], end_len[21];
+  uint64_t sizes[21];
+  for (int part = 0; part <= 20; part++) {
+    sprintf(begins[part], "key%08llx", (unsigned long long)(a->keys * part / 10));
+    sprintf(ends[part], "key%08llx", (unsigned long long)(a->keys * (part + 1) / 10));
+  }
+  strcpy(begins[20], "");
+  strcpy(ends[20], "z");
+  for (int part = 0; part <= 20; part++) {
+    begin[part] = begins[part], begin_len[part] = strlen(begin[part]);
+    end[part] = ends[part], end_len[part] = strlen(end[part]);
+  }
+  rocksdb_approximate_sizes_cf(db->db, db->handles[cf], 21, begin, begin_len, end, end_len, sizes, &error);
+  check("sizes");
+  printf("cf %s", db->names[cf]);
+  for (int part = 0; part <= 20; part++) printf(" %llu", (unsigned long long)sizes[part]);
+  printf("\n");
+}
+
 int main(int argc, char **argv) {
   struct arguments a = parse_arguments(argc, argv);
   if (!strcmp(a.command, "repair")) {
@@ -191,6 +213,8 @@ int main(int argc, char **argv) {
     }
   } else if (!strcmp(a.command, "dump")) {
     for (size_t cf = 0; cf < db.cfs; cf++) dump_cf(&a, &db, cf);
+  } else if (!strcmp(a.command, "sizes")) {
+    for (size_t cf = 0; cf < db.cfs; cf++) print_sizes(&a, &db, cf);
   } else if (!strcmp(a.command, "hold")) {
     wait_for_end_of_input();
   } else {

@@ -7,6 +7,7 @@
 //! DRIVER hold  dir=PATH
 //! DRIVER options dir=PATH
 //! DRIVER repair dir=PATH and options and paths
+//! DRIVER sizes dir=PATH keys=N and options and paths
 //! ```
 //!
 //! `write` creates the database and its column families if need be and writes the rounds; ACTIONS says what
@@ -16,10 +17,13 @@
 //! `dump` prints one line for each column family, see [`Digest::line`](crate::workload::Digest::line).
 //! `hold` opens the database, prints `held`, and closes it when its input ends. `options` (RocksDB 11.8 only)
 //! prints what the newest OPTIONS file says. `repair` (Ironstone and RocksDB 7.8 only) makes a database of what is in the directories.
+//! `sizes` (the same two) prints one line for each column family, with about how many bytes are in each twentieth of the keys, by their
+//! numbers, and in all keys; it opens the database for reading only.
 //! `dump` of Ironstone with `follower=PATH` reads through a follower with that directory. All print `ok` at the end,
 //! or a line `error: ..` to standard error and exit with 2, or with 3 for options that the driver cannot
 //! set. The options are RocksDB's option strings; PATHS, which these cannot say, are `PATH:BYTES,PATH:BYTES`.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::io::{BufRead, BufReader, Read};
 use std::ops::Range;
@@ -211,6 +215,25 @@ impl Driver {
     /// Makes a database of what is left in `dir` and in the paths of `options`; [`Self::Ironstone`] and [`Self::RocksDb7`] only.
     pub fn repair(self, dir: &Path, options: Options<'_>) -> Result<(), Failure> {
         self.run(self.command("repair", dir, options)?).map(drop)
+    }
+
+    /// For each column family about how many bytes its tables have in each twentieth of the numbered keys, and in all keys;
+    /// [`Self::Ironstone`] and [`Self::RocksDb7`] only.
+    pub fn sizes(
+        self,
+        dir: &Path,
+        workload: Workload,
+        options: Options<'_>,
+    ) -> Result<BTreeMap<String, Vec<u64>>, Failure> {
+        let mut command = self.command("sizes", dir, options)?;
+        command.args(["read_only=1".to_owned(), format!("keys={}", workload.keys)]);
+        let output = self.run(command)?;
+        let line = |line: &str| {
+            let mut words = line.strip_prefix("cf ")?.split(' ');
+            let name = words.next()?.to_owned();
+            Some((name, words.map(|word| word.parse().ok()).collect::<Option<_>>()?))
+        };
+        Ok(output.lines().filter_map(line).collect())
     }
 
     /// Some of what the newest OPTIONS file in `dir` says; [`Self::RocksDb11`] only.

@@ -188,3 +188,32 @@ fn persisted_statistics() {
         }
     }
 }
+
+/// About how many bytes are in key ranges: both engines read the same from the tables of either.
+#[test]
+fn sizes_of_ranges_are_those_of_rocksdb() {
+    let tables = "write_buffer_size=65536;target_file_size_base=32768;level0_file_num_compaction_trigger=100";
+    let workload = Workload { cfs: 2, keys: 2000, ..WORKLOAD };
+    for (writer, table) in [
+        (Driver::RocksDb7, "format_version=5"),
+        (Driver::RocksDb7, "format_version=5;index_type=kTwoLevelIndexSearch;metadata_block_size=512"),
+        (IRONSTONE, "format_version=5"),
+        (IRONSTONE, "format_version=5;filter_policy=bloomfilter:10;index_type=kBinarySearchWithFirstKey"),
+    ] {
+        let source = Scratch::new();
+        let cf = format!("{tables};block_based_table_factory={{{table}}}");
+        let options = Options { db: "", cf: &cf };
+        let writes = Writes { workload, rounds: 0..3, after: "compact,flush", abrupt: false, options };
+        let Some(()) = ran(writer.write(&source.db(), &writes)) else { return };
+        let Some(theirs) = ran(Driver::RocksDb7.sizes(&source.db(), workload, options)) else { return };
+        let ours = ran(IRONSTONE.sizes(&source.db(), workload, options)).expect("it is here");
+        assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>());
+        let files = files(&source.db(), "", ".sst").len() as u64;
+        for (name, theirs) in theirs {
+            assert!(theirs.len() == 21 && theirs.iter().filter(|size| **size > 0).count() > 15, "{theirs:?}");
+            // They round a double, once for each table.
+            let close = |(a, b): (&u64, &u64)| a.abs_diff(*b) <= files;
+            assert!(ours[&name].iter().zip(&theirs).all(close), "{name}: {:?} and {theirs:?}", ours[&name]);
+        }
+    }
+}

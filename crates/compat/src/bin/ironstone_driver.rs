@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use ironstone::{
     ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db, DbOptions, DbPath,
-    Error, FlushOptions, ReadOptions, Result, WriteBatch, WriteOptions,
+    Error, FlushOptions, ReadOptions, Result, SizeApproximationOptions, WriteBatch, WriteOptions,
 };
 use ironstone_compat::workload::{Digest, Operation, Workload, cf_name};
 
@@ -33,6 +33,7 @@ fn run() -> Result<()> {
     match arguments.command.as_str() {
         "write" => arguments.write(&db)?,
         "dump" => arguments.dump(&db)?,
+        "sizes" => arguments.sizes(&db)?,
         "hold" => hold()?,
         other => return Err(Error::invalid_argument(format!("unknown command {other}"))),
     }
@@ -175,6 +176,18 @@ impl Arguments {
         for name in names {
             let digest = self.digest(db, &column_family(db, &name)?)?;
             println!("{}", digest.line(&name));
+        }
+        Ok(())
+    }
+
+    fn sizes(&self, db: &Db) -> Result<()> {
+        let key = |part: u64| format!("key{:08x}", self.workload.keys * part / 10);
+        let mut ranges: Vec<_> = (0..20).map(|part| key(part)..key(part + 1)).collect();
+        ranges.push(String::new().."z".to_owned());
+        for family in db.column_families() {
+            let sizes = db.approximate_sizes(&SizeApproximationOptions::default(), &family, &ranges)?;
+            let sizes: Vec<String> = sizes.iter().map(u64::to_string).collect();
+            println!("cf {} {}", family.name(), sizes.join(" "));
         }
         Ok(())
     }
