@@ -14,8 +14,9 @@ use crate::random_options::{
 use behind::Touched;
 use ironstone::options::DbOptions;
 use ironstone::{
-    Code, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db, DbIterator,
-    FlushOptions, IoPriority, ReadOptions, SliceTransform, Snapshot, TableFormat, WriteBatch, WriteOptions,
+    Code, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, CompactionStyle,
+    Db, DbIterator, DbPath, FlushOptions, IoPriority, ReadOptions, SliceTransform, Snapshot, TableFormat,
+    WriteBatch, WriteOptions,
 };
 use ironstone_vfs::Env;
 use rand::rngs::StdRng;
@@ -24,7 +25,7 @@ use rand::{Rng, SeedableRng};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::ops::Bound;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A difference between database and model, or an error where there must be none.
@@ -35,6 +36,8 @@ pub struct RandomRun {
     rng: StdRng,
     env: Env,
     dir: PathBuf,
+    /// Where its tables are, if they are elsewhere.
+    paths: Vec<DbPath>,
     db: Option<Db>,
     db_options: DbOptions,
     families: BTreeMap<String, ColumnFamilyOptions>,
@@ -69,16 +72,19 @@ impl RandomRun {
     /// A run of `seed` in `dir` of `env`, which must be empty.
     pub fn new(seed: u64, env: Env, dir: impl Into<PathBuf>) -> Result<Self, Failure> {
         let mut rng = StdRng::seed_from_u64(seed);
-        let db_options = random_db_options(&mut rng, &env);
+        let dir: PathBuf = dir.into();
+        let paths = paths_of(seed, &dir);
+        let db_options = DbOptions { db_paths: paths.clone(), ..random_db_options(&mut rng, &env) };
         let (mut flat, mut cuckoo) = (BTreeSet::new(), BTreeSet::new());
-        let options = new_family_options(&mut rng, &mut flat, &mut cuckoo, "default");
+        let options = new_family_options(&mut rng, &paths, &mut flat, &mut cuckoo, "default");
         let families = BTreeMap::from([("default".to_owned(), options)]);
         let key_count = *[20, 200, 1000].choose(&mut rng).expect("not empty");
         let ingests = rng.random_bool(0.3);
         let mut run = Self {
             rng,
             env,
-            dir: dir.into(),
+            dir,
+            paths,
             db: None,
             db_options,
             families,
@@ -568,15 +574,18 @@ impl RandomRun {
         }
         drop(db);
         self.db_options = random_db_options(&mut self.rng, &self.env);
+        self.db_options.db_paths.clone_from(&self.paths);
         let levels: BTreeMap<String, i32> =
             self.families.iter().map(|(name, options)| (name.clone(), options.num_levels)).collect();
         for (name, options) in &mut self.families {
             let behind = options.cf_allow_ingest_behind && self.rng.random_bool(0.8);
-            *options = match (self.cuckoo.contains(name), self.flat.contains(name)) {
-                (true, _) => random_cuckoo_family_options(&mut self.rng),
-                (false, true) => random_flat_family_options(&mut self.rng),
-                (false, false) => random_family_options(&mut self.rng),
-            };
+            let random: fn(&mut StdRng) -> ColumnFamilyOptions =
+                match (self.cuckoo.contains(name), self.flat.contains(name)) {
+                    (true, _) => random_cuckoo_family_options,
+                    (false, true) => random_flat_family_options,
+                    (false, false) => random_family_options,
+                };
+            *options = fitting(&mut self.rng, &self.paths, random);
             options.cf_allow_ingest_behind |= behind;
             let least = if options.cf_allow_ingest_behind { 3 } else { 1 };
             options.num_levels = options.num_levels.max(levels[name]).max(least);
@@ -638,7 +647,7 @@ impl RandomRun {
         }
         let name = format!("family{}", self.next_family);
         self.next_family += 1;
-        let options = new_family_options(&mut self.rng, &mut self.flat, &mut self.cuckoo, &name);
+        let options = new_family_options(&mut self.rng, &self.paths, &mut self.flat, &mut self.cuckoo, &name);
         self.note(|| format!("create {name}"));
         self.db().create_column_family(&name, &options).map_err(|error| format!("create: {error}"))?;
         self.touched.create(&name, &options);
@@ -867,21 +876,43 @@ pub fn compare(mut iter: DbIterator, model: &Model, family: &str) -> Result<(), 
 }
 
 /// Options of a new column family, which may be noted as one of `flat`, and of `cuckoo` too.
+/// In one run of six tables are in several directories.
+fn paths_of(seed: u64, dir: &Path) -> Vec<DbPath> {
+    let path = |(at, size): (usize, u64)| DbPath::new(dir.with_extension(format!("path{at}")), size);
+    let sizes: &[u64] = if seed % 6 == 1 { &[20_000, 100_000, 0] } else { &[] };
+    sizes.iter().copied().enumerate().map(path).collect()
+}
+
+/// Options by `random` that a database with tables in `paths` takes.
+fn fitting(
+    rng: &mut StdRng,
+    paths: &[DbPath],
+    random: fn(&mut StdRng) -> ColumnFamilyOptions,
+) -> ColumnFamilyOptions {
+    loop {
+        let options = random(rng);
+        if paths.len() < 2 || options.compaction_style != CompactionStyle::Fifo {
+            return options;
+        }
+    }
+}
+
 fn new_family_options(
     rng: &mut StdRng,
+    paths: &[DbPath],
     flat: &mut BTreeSet<String>,
     cuckoo: &mut BTreeSet<String>,
     name: &str,
 ) -> ColumnFamilyOptions {
     if !rng.random_bool(0.35) {
-        return random_family_options(rng);
+        return fitting(rng, paths, random_family_options);
     }
     flat.insert(name.to_owned());
     if rng.random_bool(0.7) {
-        return random_flat_family_options(rng);
+        return fitting(rng, paths, random_flat_family_options);
     }
     cuckoo.insert(name.to_owned());
-    random_cuckoo_family_options(rng)
+    fitting(rng, paths, random_cuckoo_family_options)
 }
 
 /// Key number `number`: some are prefixes of others, one is empty, lengths differ.

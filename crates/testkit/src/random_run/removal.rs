@@ -2,9 +2,10 @@
 
 use super::{Failure, RandomRun};
 use crate::model::{Change, Entries};
-use ironstone::{Code, CompactionStyle, FileNumber, FlushOptions, KeyRange, ReadOptions, WriteOptions};
+use ironstone::{Code, CompactionStyle, FlushOptions, KeyRange, ReadOptions, WriteOptions};
 use rand::Rng;
 use rand::seq::IndexedRandom;
+use std::path::PathBuf;
 
 impl RandomRun {
     /// Removes a table by its name, or the tables of key ranges.
@@ -145,12 +146,11 @@ impl RandomRun {
         drop(db);
         let fs = &self.env.fs;
         let harm = || {
-            for number in new.iter().filter(|_| lose) {
-                let path = self.dir.join(format!("{:06}.sst", number.0));
-                let bytes = fs.read_all(&path)?;
+            for path in new.iter().filter(|_| lose) {
+                let bytes = fs.read_all(path)?;
                 match is_cut {
-                    true => fs.write_all_synced(&path, &bytes[..bytes.len() / 2])?,
-                    false => fs.remove(&path)?,
+                    true => fs.write_all_synced(path, &bytes[..bytes.len() / 2])?,
+                    false => fs.remove(path)?,
                 }
             }
             if lose_current { fs.remove(&self.dir.join("CURRENT")) } else { Ok(()) }
@@ -172,9 +172,9 @@ impl RandomRun {
         self.compare_all()
     }
 
-    fn tables_of(&self, name: &str) -> Vec<FileNumber> {
-        let files = self.db().live_files().into_iter();
-        files.filter(|file| file.column_family == name).map(|file| file.number).collect()
+    fn tables_of(&self, name: &str) -> Vec<PathBuf> {
+        let files = self.db().live_files().into_iter().filter(|file| file.column_family == name);
+        files.map(|file| file.directory.join(format!("{:06}.sst", file.number.0))).collect()
     }
     fn manifests(&self) -> Result<Vec<String>, Failure> {
         let mut names = self.env.fs.list(&self.dir).map_err(|error| format!("list: {error}"))?;
