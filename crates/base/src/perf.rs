@@ -150,6 +150,23 @@ pub fn count_all<const N: usize>(counted: [(PerfMetric, u64); N]) {
         }
     });
 }
+/// Adds what `by` answers, which is only asked if there is something to count.
+#[inline]
+pub fn count_with(metric: PerfMetric, by: impl FnOnce() -> u64) {
+    COUNTS.with(|counts| {
+        if counts.level.get() >= PerfLevel::EnableCount {
+            add(&counts.perf[metric as usize], by());
+        }
+    });
+}
+/// How many of `len` keys in order a binary search looks at.
+#[inline]
+pub fn probes(len: usize) -> u64 {
+    match len.checked_sub(1) {
+        Some(last) => u64::from(usize::BITS - last.leading_zeros()) + 1,
+        None => 0,
+    }
+}
 /// Adds one to a count of this thread, and to that of a level if those are counted.
 #[inline(always)] // As small as `count`, and called where blocks and filters are asked.
 pub fn count_with_level(metric: PerfMetric, of_level: impl FnOnce() -> (LevelMetric, u32)) {
@@ -270,4 +287,35 @@ fn join(counts: impl Iterator<Item = (&'static str, u64)>, exclude_zero: bool) -
         let _ = write!(text, "{comma}{name} = {count}");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn binary_searches_look_at_as_many_keys_as_is_counted() {
+        for len in 0..2000_usize {
+            let all: Vec<usize> = (0..len).collect();
+            for wanted in [0, len / 3, len] {
+                let mut looked_at = 0;
+                let found = all.partition_point(|&one| {
+                    looked_at += 1;
+                    one < wanted
+                });
+                assert_eq!((found, looked_at), (wanted, probes(len)), "of {len}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_counted_is_not_computed() {
+        reset();
+        count_with(PerfMetric::UserKeyComparisonCount, || 3);
+        assert_eq!(get(PerfMetric::UserKeyComparisonCount), 3);
+        set_level(PerfLevel::Disable);
+        count_with(PerfMetric::UserKeyComparisonCount, || unreachable!("nobody wants to know"));
+        set_level(PerfLevel::default());
+        assert_eq!(get(PerfMetric::UserKeyComparisonCount), 3);
+    }
 }

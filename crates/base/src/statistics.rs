@@ -20,12 +20,12 @@ use counts::{BUCKET_COUNT, bucket_of};
 
 /// Declares an enum numbered from 0 whose members have names.
 macro_rules! named_enum {
-    ($(#[$meta:meta])* pub enum $enum:ident { $($member:ident = $name:literal,)* }) => {
+    ($(#[$meta:meta])* pub enum $enum:ident { $($(#[$doc:meta])* $member:ident = $name:literal,)* }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         #[repr(u16)]
         #[allow(missing_docs)]
-        pub enum $enum { $($member,)* }
+        pub enum $enum { $($(#[$doc])* $member,)* }
 
         impl $enum {
             /// All members, in the order of their numbers.

@@ -15,6 +15,7 @@ mod loser_tree;
 mod ranking;
 
 use crate::{BoxedIterator, EmptyIterator, InternalIterator};
+use ironstone_base::perf::{self, PerfMetric};
 use ironstone_base::{InternalKey, InternalKeyBuf, InternalKeyComparator, Result, SequenceNumber, ValueType};
 use loser_tree::{Head, LoserTree};
 use ranking::Ranking;
@@ -112,6 +113,7 @@ impl<I: InternalIterator> MergingIterator<I> {
             None => Head::NONE,
         };
         self.tree.build(children.iter().map(head), |a, b| ranking.break_tie(children, a, b));
+        perf::count_with(PerfMetric::UserKeyComparisonCount, || children.len().saturating_sub(1) as u64);
         self.stand_on_winner()
     }
 
@@ -141,6 +143,7 @@ impl<I: InternalIterator> MergingIterator<I> {
             ties += 1;
             ranking.break_tie(children, a, b)
         });
+        perf::count_with(PerfMetric::UserKeyComparisonCount, || tree.games_of(*current));
         if ties > 0 && ranking.is_worn(ties) {
             return Ok(self.play_all());
         }
@@ -193,7 +196,10 @@ impl<I: InternalIterator> MergingIterator<I> {
             Direction::Backward => Ordering::Greater,
         };
         let comparator = self.ranking.comparator();
-        let side = |child: &I| comparator.compare(child.key(), pivot).then(index.cmp(&current));
+        let side = |child: &I| {
+            perf::count(PerfMetric::UserKeyComparisonCount, 1);
+            comparator.compare(child.key(), pivot).then(index.cmp(&current))
+        };
         if !stands || side(child) != wrong_side {
             return Ok(());
         }
@@ -264,11 +270,14 @@ impl<I: InternalIterator> InternalIterator for MergingIterator<I> {
         debug_assert!(self.valid && self.direction == Direction::Forward, "skips while walking forward");
         self.valid = false; // Until all children are where they belong.
         let comparator = self.ranking.comparator();
-        for child in self.children.iter_mut().skip(child) {
-            if child.valid() && comparator.compare(child.key(), target).is_lt() {
+        let mut compared = 0;
+        for child in self.children.iter_mut().skip(child).filter(|child| child.valid()) {
+            compared += 1;
+            if comparator.compare(child.key(), target).is_lt() {
                 child.seek(target)?;
             }
         }
+        perf::count(PerfMetric::UserKeyComparisonCount, compared);
         Ok(self.play_all())
     }
 }

@@ -20,8 +20,10 @@
 use crate::arena::Arena;
 use crate::entry::{Entry, EntryKey, encoded_len, is_ordered, newest_first};
 use ironstone_base::UserComparator;
+use ironstone_base::perf::{self, PerfMetric};
 use ironstone_base::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
 use ironstone_base::sync::{Mutex, plain};
+use std::cell::Cell;
 use std::cmp::Ordering;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -83,21 +85,29 @@ impl<'a> Node<'a> {
     }
 }
 
-/// What is searched for.
-#[derive(Clone, Copy)]
+/// What is searched for. How often it was compared is counted when the search is over.
 struct Target<'a> {
     user: &'a UserComparator,
     prefix: u64,
     key: EntryKey<'a>,
+    compared: Cell<u64>,
+}
+
+impl Drop for Target<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        perf::count(PerfMetric::UserKeyComparisonCount, self.compared.get());
+    }
 }
 
 impl<'a> Target<'a> {
     fn new(user: &'a UserComparator, key: EntryKey<'a>) -> Self {
-        Self { user, prefix: user.order_prefix(key.user_key), key }
+        Self { user, prefix: user.order_prefix(key.user_key), key, compared: Cell::new(0) }
     }
     /// Where `node` stands relative to the target.
     #[inline]
     fn order_of(&self, node: Node<'_>) -> Ordering {
+        self.compared.set(self.compared.get() + 1);
         node.prefix().cmp(&self.prefix).then_with(|| {
             let key = node.entry().key();
             self.user
@@ -109,7 +119,10 @@ impl<'a> Target<'a> {
     fn is_same_write(&self, node: Node<'_>) -> bool {
         node.prefix() == self.prefix && {
             let key = node.entry().key();
-            key.sequence() == self.key.sequence() && self.user.equal(key.user_key, self.key.user_key)
+            key.sequence() == self.key.sequence() && {
+                self.compared.set(self.compared.get() + 1);
+                self.user.equal(key.user_key, self.key.user_key)
+            }
         }
     }
 }

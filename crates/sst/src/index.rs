@@ -12,6 +12,7 @@ use crate::handle::{BlockHandle, IndexValue};
 use ironstone_base::coding::get_varint32;
 use ironstone_base::comparator::big_endian_prefix;
 use ironstone_base::internal_key::TRAILER_LEN;
+use ironstone_base::perf::{self, PerfMetric};
 use ironstone_base::protection::PROTECTION_LEN;
 use ironstone_base::protection::planted::{self, Place as Planted};
 use ironstone_base::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -275,11 +276,14 @@ impl FlatIndex {
     pub fn find(&self, order: &UserComparator, target: InternalKey<'_>) -> usize {
         let user_key = target.user_key();
         let (mut low, mut high) = (0, self.len());
+        let (mut numbers, mut separators) = (0, 0);
         if self.order != PrefixOrder::Unknown && high > 0 {
             match self.compare_common(user_key) {
-                Ordering::Less => return 0,
-                Ordering::Greater => return high,
                 Ordering::Equal => {}
+                order => {
+                    perf::count(PerfMetric::UserKeyComparisonCount, 1);
+                    return if order.is_lt() { 0 } else { high };
+                }
             }
             let prefix = self.prefix(user_key);
             low = lower_bound(&self.prefixes, prefix);
@@ -288,15 +292,18 @@ impl FlatIndex {
             if high == low + 8 {
                 high = low + self.prefixes[low..].partition_point(|&other| other == prefix);
             }
+            numbers = self.prefixes.len();
         }
         while low < high {
             let middle = low + (high - low) / 2;
+            separators += 1;
             if self.is_before(order, middle, target, user_key) {
                 low = middle + 1;
             } else {
                 high = middle;
             }
         }
+        perf::count_with(PerfMetric::UserKeyComparisonCount, || perf::probes(numbers) + separators);
         low
     }
 

@@ -1,6 +1,7 @@
 //! The tables of one level, laid out for searching.
 
 use crate::file_metadata::FileMetaData;
+use ironstone_base::perf::{self, PerfMetric};
 use ironstone_base::sync::Arc;
 use ironstone_base::{FileNumber, InternalKey, InternalKeyComparator, UserComparator};
 use std::ops::Range;
@@ -165,6 +166,7 @@ impl LevelFiles {
     pub fn find_holder(&self, order: &InternalKeyComparator, key: InternalKey<'_>) -> Option<usize> {
         if let Prefix::Of(prefix) = self.prefix_of(&order.user, key.user_key()) {
             let at = self.largest_prefixes.partition_point(|&largest| largest < prefix);
+            count_search(self.len());
             let (largest, smallest) = (*self.largest_prefixes.get(at)?, self.smallest_prefixes[at]);
             if largest != prefix && smallest != prefix {
                 return (smallest < prefix).then_some(at);
@@ -181,6 +183,7 @@ impl LevelFiles {
             Prefix::Unknown => 0..self.len(),
             Prefix::Of(prefix) => {
                 let low = self.largest_prefixes.partition_point(|&largest| largest < prefix);
+                count_search(self.len());
                 // Usually this is the end of the search: the next file's end has a larger prefix.
                 if self.largest_prefixes.get(low).is_none_or(|&largest| largest > prefix) {
                     return low;
@@ -189,6 +192,7 @@ impl LevelFiles {
             }
         };
         let ends_before = |file: &Arc<FileMetaData>| order.compare(file.largest.as_key(), key).is_lt();
+        count_search(candidates.len());
         candidates.start + self.files[candidates].partition_point(ends_before)
     }
 
@@ -225,6 +229,12 @@ impl LevelFiles {
     }
 }
 
+/// Counts the comparisons of a binary search among `len` files.
+#[inline]
+fn count_search(len: usize) {
+    perf::count_with(PerfMetric::UserKeyComparisonCount, || perf::probes(len));
+}
+
 /// The order of files below level 0.
 pub(crate) fn by_smallest(
     order: &InternalKeyComparator,
@@ -259,6 +269,7 @@ fn shared_start(order: &UserComparator, files: &[Arc<FileMetaData>]) -> Box<[u8]
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ironstone_base::sync::atomic::{AtomicU64, Ordering::Relaxed};
     use ironstone_base::{Comparator, InternalKeyBuf, SequenceNumber, ValueType};
 
     /// Bytewise, by the long way.
@@ -338,6 +349,44 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Bytewise, and counts how often it is asked.
+    struct Counting(AtomicU64);
+    impl Comparator for Counting {
+        fn name(&self) -> &str {
+            "test.Counting"
+        }
+        fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+            self.0.fetch_add(1, Relaxed);
+            a.cmp(b)
+        }
+    }
+
+    #[test]
+    fn searches_count_their_comparisons() {
+        let counting = Arc::new(Counting(AtomicU64::new(0)));
+        let custom = InternalKeyComparator::new(UserComparator::Custom(counting.clone()));
+        let compared = |order: &InternalKeyComparator, files: usize, wanted: &str| {
+            let bounds = |at: usize| (format!("{:03}", 4 * at), format!("{:03}", 4 * at + 2));
+            let files = (0..files).map(|at| {
+                let (smallest, largest) = bounds(at);
+                file(at + 1, smallest.as_bytes(), largest.as_bytes())
+            });
+            let level = LevelFiles::new(order, files.collect());
+            let target = InternalKeyBuf::for_seek(wanted.as_bytes(), SequenceNumber(5));
+            counting.0.store(0, Relaxed);
+            perf::reset();
+            let found = level.find(order, target.as_key());
+            (found, perf::get(PerfMetric::UserKeyComparisonCount), counting.0.load(Relaxed))
+        };
+        for count in [1, 2, 3, 10, 100] {
+            let (_, counted, asked) = compared(&custom, count, "001");
+            assert_eq!((counted, counted), (asked, perf::probes(count)), "{count} files");
+        }
+        assert_eq!(compared(&InternalKeyComparator::default(), 10, "017"), (4, perf::probes(10), 0));
+        let (found, counted, _) = compared(&InternalKeyComparator::default(), 10, "018");
+        assert_eq!((found, counted), (4, perf::probes(10) + 1), "the bound itself: one more, of whole keys");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::pinned_value::PinnedValue;
 use super::read_options::ReadOptions;
 use super::view::{LevelView, SuperVersion};
 use crate::table_cache::TableSlot;
-use ironstone_base::perf::{self, LevelMetric};
+use ironstone_base::perf::{self, LevelMetric, PerfMetric};
 use ironstone_base::statistics::{BlocksRead, Histogram, Ticker};
 use ironstone_base::sync::Arc;
 use ironstone_base::{Error, InternalKeyBuf, Result, SequenceNumber};
@@ -237,6 +237,7 @@ impl SuperVersion {
         for (table, slot) in view.tables.iter().enumerate() {
             let covered = |&at: &usize| !pending[at].is_settled && self.covers(view, table, &pending[at]);
             let keys: Vec<usize> = (0..pending.len()).filter(covered).collect();
+            perf::count_with(PerfMetric::UserKeyComparisonCount, || pending.len() as u64);
             if !keys.is_empty() {
                 keys.iter().for_each(|&at| slot.prefetch(pending[at].hash));
                 self.ask(view, &[Asked { table, keys }], context, pending, results);

@@ -142,6 +142,42 @@ fn steps_in_memtables_are_counted() {
 }
 
 #[test]
+fn searches_count_the_keys_that_they_compare() {
+    use PerfMetric::UserKeyComparisonCount;
+    let compared = |act: &mut dyn FnMut()| counted([UserKeyComparisonCount], act)[0];
+    for (kind, in_memtable) in [(MemTableKind::RadixTree, 0), (MemTableKind::SkipList, 1)] {
+        let disk = Disk::new();
+        let mut options = options(&disk);
+        options.cf.memtable_factory = kind;
+        let db = disk.open_with(&options);
+        db.put("k", "v").unwrap();
+        let get = |key: &str| assert!(db.get(key).unwrap().is_some());
+        assert_eq!(compared(&mut || get("k")), in_memtable, "{kind:?}");
+        db.flush().unwrap();
+        let in_one_table = compared(&mut || get("k"));
+        assert!((3..=4).contains(&in_one_table), "{in_one_table}: the table, its block, its entry");
+        perf::set_level(PerfLevel::Disable);
+        assert_eq!(compared(&mut || get("k")), 0);
+        perf::set_level(PerfLevel::default());
+
+        for number in 0..5000 {
+            db.put(format!("key{number:04}"), [b'v'; 100]).unwrap();
+        }
+        db.flush().unwrap();
+        db.compact_range(&Default::default(), db.default_column_family(), None, None).unwrap();
+        let one = compared(&mut || get("key2345"));
+        // About 130 blocks of about 36 entries, of which hints say about where the key is.
+        assert!((8..30).contains(&one), "{one}");
+        let both = || db.multi_get(&["key2345", "key3456"]).into_iter().for_each(|got| drop(got.unwrap()));
+        assert!((16..60).contains(&compared(&mut { both })));
+        let mut iter = db.iter().unwrap();
+        let sought = compared(&mut || assert!(iter.seek("key2345").unwrap()));
+        assert!((8..30).contains(&sought), "{sought}");
+        assert_eq!(compared(&mut || assert!(iter.next().unwrap())), 1, "a memtable and a level are merged");
+    }
+}
+
+#[test]
 fn times_are_taken_where_the_level_says_so() {
     use PerfMetric::*;
     let disk = Disk::new();

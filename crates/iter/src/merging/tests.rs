@@ -1,5 +1,6 @@
 use super::*;
 use crate::VecIterator;
+use ironstone_base::perf::{self, PerfMetric};
 use ironstone_base::sync::Mutex;
 use ironstone_base::{Comparator, Error, UserComparator};
 use std::sync::Arc;
@@ -410,4 +411,61 @@ fn empty_and_single_merges_work() {
     let mut one = merge(order, vec![Box::new(only)]);
     assert!(one.seek_to_first().unwrap());
     assert_eq!((one.key().user_key(), one.value()), (&b"a"[..], &b"y"[..]));
+}
+
+/// Bytewise, and counts how often it is asked.
+struct Counting(Arc<AtomicU64>);
+
+impl Comparator for Counting {
+    fn name(&self) -> &str {
+        "Counting"
+    }
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        self.0.fetch_add(1, Relaxed);
+        a.cmp(b)
+    }
+}
+
+#[test]
+fn every_comparison_of_an_unknown_order_counts() {
+    let asked = Arc::new(AtomicU64::new(0));
+    let order = InternalKeyComparator::new(UserComparator::Custom(Arc::new(Counting(Arc::clone(&asked)))));
+    // Children that do not end before the last step: of those that have ended no key is compared.
+    let child = |number: u64| {
+        let entries = (0..20).map(|at| entry(format!("{:03}", at * 5 + number).as_bytes(), 1, "")).collect();
+        VecIterator::new(order.clone(), entries)
+    };
+    let mut merged = MergingIterator::new(order.clone(), (0..5).map(child).collect());
+    let mut check = |act: &mut dyn FnMut(&mut MergingIterator<VecIterator>), exactly: Option<u64>| {
+        asked.store(0, Relaxed);
+        perf::reset();
+        act(&mut merged);
+        let counted = perf::get(PerfMetric::UserKeyComparisonCount);
+        assert_eq!(counted, asked.load(Relaxed));
+        assert!(exactly.is_none_or(|exactly| exactly == counted), "{counted}");
+        counted
+    };
+    check(&mut |merged| assert!(merged.seek_to_first().unwrap()), Some(4));
+    let steps = |merged: &mut MergingIterator<VecIterator>, count: usize| {
+        (0..count).for_each(|_| assert!(merged.next().unwrap()));
+    };
+    // Three children have two games on their paths, two have three. Once all play anew, in the hope of ranks that differ.
+    check(&mut |merged| steps(merged, 50), Some(10 * (3 * 2 + 2 * 3) + 4));
+    // The other four are compared with the entry that the walk turns at, then all play.
+    check(&mut |merged| assert!(merged.prev().unwrap()), Some(4 + 4));
+}
+
+#[test]
+fn comparisons_of_ranks_count_as_those_of_keys_do() {
+    let order = InternalKeyComparator::default();
+    let child = |number: u64| {
+        let entries = (0..20).map(|at| entry(format!("{:03}", at * 4 + number).as_bytes(), 1, "")).collect();
+        VecIterator::new(order.clone(), entries)
+    };
+    let mut merged = MergingIterator::new(order.clone(), (0..4).map(child).collect());
+    perf::reset();
+    assert!(merged.seek_to_first().unwrap());
+    assert_eq!(perf::get(PerfMetric::UserKeyComparisonCount), 3);
+    (0..10).for_each(|_| assert!(merged.next().unwrap()));
+    assert_eq!(perf::get(PerfMetric::UserKeyComparisonCount), 3 + 10 * 2);
 }

@@ -526,3 +526,53 @@ fn protected_entries_read_back_and_flipped_ones_are_errors() {
         }
     }
 }
+
+/// Bytewise, and counts how often it is asked.
+struct Counting(AtomicU64);
+
+impl Comparator for Counting {
+    fn name(&self) -> &str {
+        "test.Counting"
+    }
+    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        self.0.fetch_add(1, Relaxed);
+        a.cmp(b)
+    }
+}
+
+#[test]
+fn searches_count_their_comparisons() {
+    for kind in [MemTableKind::SkipList, MemTableKind::Vector] {
+        let counting = Arc::new(Counting(AtomicU64::new(0)));
+        let table = table(kind, &UserComparator::Custom(counting.clone()));
+        let mut iter = table.iter();
+        let mut check = |act: &mut dyn FnMut(&mut MemTableIter)| {
+            counting.0.store(0, Relaxed);
+            perf::reset();
+            act(&mut iter);
+            let counted = perf::get(PerfMetric::UserKeyComparisonCount);
+            (counted, counting.0.load(Relaxed))
+        };
+        for number in 0..100 {
+            let (counted, asked) = check(&mut |_| assert!(add(&table, 1 + number, &format!("{number:03}"), "")));
+            assert_eq!(counted, asked, "{kind:?}");
+            assert_eq!(counted > 0, kind == MemTableKind::SkipList && number > 0, "{kind:?}: {counted}");
+        }
+        assert!(iter.seek_to_first().unwrap()); // The vector sorts.
+        for wanted in ["", "050", "0505", "099", "1"] {
+            let target = InternalKeyBuf::for_seek(wanted.as_bytes(), SequenceNumber(1000));
+            for backward in [false, true] {
+                let (counted, asked) = check(&mut |iter| {
+                    let _ = if backward { iter.seek_for_prev(target.as_key()) } else { iter.seek(target.as_key()) };
+                });
+                assert_eq!(counted, asked, "{kind:?}: {wanted}");
+                assert!(counted > 0 && counted < 100, "{kind:?}: {counted}");
+            }
+        }
+    }
+    let radix = table(MemTableKind::RadixTree, &UserComparator::Bytewise);
+    perf::reset();
+    assert!(add(&radix, 1, "a", "") && add(&radix, 2, "b", ""));
+    assert!(radix.get(b"b", SequenceNumber(9)).is_some());
+    assert_eq!(perf::get(PerfMetric::UserKeyComparisonCount), 0, "it compares no keys");
+}

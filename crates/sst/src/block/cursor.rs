@@ -4,6 +4,7 @@ use super::search_hints::Beginning;
 use super::{Block, Entry, entry_at};
 use crate::prefetch::prefetch;
 use ironstone_base::internal_key::TRAILER_LEN;
+use ironstone_base::perf::{self, PerfMetric};
 use ironstone_base::{Corrupt, InternalKey, InternalKeyComparator};
 
 /// Stands on an entry of a data block, or nowhere. The block is handed to each call, always the same
@@ -136,12 +137,13 @@ impl Cursor {
         while self.next_at < passed {
             self.read_next(block)?;
         }
-        while self.read_next(block)? {
-            if order.compare(self.key(block), target).is_ge() {
-                return Ok(true);
-            }
+        let (mut found, mut compared) = (false, 0);
+        while !found && self.read_next(block)? {
+            found = order.compare(self.key(block), target).is_ge();
+            compared += 1;
         }
-        Ok(false)
+        perf::count(PerfMetric::UserKeyComparisonCount, compared);
+        Ok(found)
     }
 
     /// Moves to the next entry.

@@ -9,6 +9,7 @@ use super::{Block, Cursor, HashedRestart, entry_at};
 use crate::prefetch::prefetch;
 use ironstone_base::comparator::big_endian_prefix;
 use ironstone_base::internal_key::TRAILER_LEN;
+use ironstone_base::perf::{self, PerfMetric};
 use ironstone_base::{Corrupt, InternalKey, InternalKeyComparator, UserComparator};
 use std::cell::Cell;
 use std::cmp::Ordering;
@@ -132,13 +133,16 @@ impl Block {
         is_before: impl Fn(InternalKey<'_>) -> Result<bool, Corrupt>,
     ) -> Result<u32, Corrupt> {
         let (mut low, mut high) = (0, self.restart_count.saturating_sub(1));
+        let mut compared = 0;
         while low < high {
             let middle = low + (high - low).div_ceil(2);
+            compared += 1;
             match is_before(InternalKey::from_bytes(self.restart_key(middle)?)?)? {
                 true => low = middle,
                 false => high = middle - 1,
             }
         }
+        perf::count(PerfMetric::UserKeyComparisonCount, compared);
         Ok(low)
     }
 
@@ -147,7 +151,21 @@ impl Block {
     fn scan<const REVERSE: bool>(
         &self,
         search: &Search<'_, REVERSE>,
+        passed: Passed,
+    ) -> Result<Option<Lookup>, Corrupt> {
+        let mut compared = 0;
+        let found = self.scan_counting(search, passed, &mut compared);
+        perf::count(PerfMetric::UserKeyComparisonCount, compared);
+        found
+    }
+
+    /// The same; adds to `compared` how many keys it compared.
+    #[inline(always)]
+    fn scan_counting<const REVERSE: bool>(
+        &self,
+        search: &Search<'_, REVERSE>,
         mut passed: Passed,
+        compared: &mut u64,
     ) -> Result<Option<Lookup>, Corrupt> {
         let entries = self.entries();
         let target = search.user_key;
@@ -161,6 +179,7 @@ impl Block {
             let unshared = key_len - TRAILER_LEN;
             passed.user_len = shared + unshared;
             if shared <= passed.matched {
+                *compared += 1;
                 if shared < passed.matched {
                     passed.matched = shared; // A restart point, as a rule.
                     start = target_start(target, shared);
@@ -208,7 +227,9 @@ impl Block {
     ) -> Result<Lookup, Corrupt> {
         let mut cursor = SCRATCH.take().unwrap_or_default();
         cursor.reset();
-        let result = self.lookup_with(&mut cursor, order, target, global_sequence);
+        let mut compared = 0;
+        let result = self.lookup_with(&mut cursor, order, target, global_sequence, &mut compared);
+        perf::count(PerfMetric::UserKeyComparisonCount, compared);
         SCRATCH.set(Some(cursor));
         result
     }
@@ -219,6 +240,7 @@ impl Block {
         order: &InternalKeyComparator,
         target: InternalKey<'_>,
         global_sequence: Option<u64>,
+        compared: &mut u64,
     ) -> Result<Lookup, Corrupt> {
         // With a global sequence number the stored ones are 0, so the target would skip nothing.
         let mut more = cursor.seek(self, order, target)?;
@@ -227,6 +249,7 @@ impl Block {
         }
         while more {
             let key = cursor.key(self);
+            *compared += 1;
             if !order.user.equal(key.user_key(), target.user_key()) {
                 return Ok(Lookup::Absent);
             }

@@ -1,8 +1,14 @@
 use super::*;
 use crate::block_builder::BlockBuilder;
-use ironstone_base::{InternalKey, InternalKeyBuf, InternalKeyComparator, SequenceNumber, ValueType};
+use crate::handle::{BlockHandle, IndexValue};
+use crate::index::{FlatIndex, IndexFormat};
+use crate::index_builder::IndexBlockBuilder;
+use ironstone_base::perf::{self, PerfMetric};
+use ironstone_base::sync::Arc;
+use ironstone_base::{Comparator, InternalKey, InternalKeyBuf, InternalKeyComparator, SequenceNumber, ValueType};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use std::cell::Cell;
 
 type Entries = Vec<(InternalKeyBuf, Vec<u8>)>;
 
@@ -172,5 +178,97 @@ fn features_that_are_not_built_are_refused() {
         let at = block.len() - 4;
         block[at..].copy_from_slice(&footer.to_le_bytes());
         assert!(Block::new(block.clone()).is_err());
+    }
+}
+
+thread_local! {
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Bytewise, and counts how often it is asked in this thread. No prefix of a key says anything of its place.
+struct Counting;
+
+impl Comparator for Counting {
+    fn name(&self) -> &str {
+        "test.Counting"
+    }
+    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        CALLS.set(CALLS.get() + 1);
+        a.cmp(b)
+    }
+}
+
+/// The comparisons that `search` counts, and how often the comparator was asked.
+fn compared(search: impl FnOnce()) -> (u64, u64) {
+    CALLS.set(0);
+    perf::reset();
+    search();
+    (perf::get(PerfMetric::UserKeyComparisonCount), CALLS.get())
+}
+
+fn value_key(user_key: &[u8]) -> InternalKeyBuf {
+    InternalKeyBuf::new(user_key, SequenceNumber(7), ValueType::Value)
+}
+
+#[test]
+fn searches_count_every_comparison_of_an_unknown_order() {
+    let order = InternalKeyComparator::new(UserComparator::Custom(Arc::new(Counting)));
+    let mut data = BlockBuilder::new(4, true);
+    let mut index = IndexBlockBuilder::new(1, false, true);
+    for number in 0..100u64 {
+        let key = value_key(format!("key{number:02}").as_bytes());
+        data.add_internal(key.as_bytes(), 5, b"v");
+        let handle = BlockHandle { offset: number * 100, size: 90 };
+        index.add(key.as_bytes(), &IndexValue { handle, first_key: &[] }, false).unwrap();
+    }
+    let data = Block::with_hints(data.finish().clone(), &order.user).unwrap();
+    let format = IndexFormat { user_keys: false, delta_values: false, first_keys: false };
+    let index = Block::new(index.finish()).unwrap();
+    let index = FlatIndex::decode(&index, format, &order.user, 1 << 20).unwrap();
+    for wanted in ["key00", "key30", "key305", "key99", "key999", "a"] {
+        let target = InternalKeyBuf::for_seek(wanted.as_bytes(), SequenceNumber(9));
+        let (counted, asked) = compared(|| drop(data.lookup(&order, target.as_key(), None)));
+        assert_eq!(counted, asked, "lookup of {wanted}");
+        assert!((6..=10).contains(&counted), "{counted} for {wanted}: 25 restart points, then up to 4 entries");
+        let mut cursor = Cursor::default();
+        let (counted, asked) = compared(|| drop(cursor.seek(&data, &order, target.as_key())));
+        assert_eq!(counted, asked, "seek of {wanted}");
+        let (counted, asked) = compared(|| assert!(index.find(&order.user, target.as_key()) <= 100));
+        assert_eq!(counted, asked, "search for the block of {wanted}");
+        assert!((6..=7).contains(&counted), "{counted} for {wanted}");
+    }
+}
+
+#[test]
+fn comparisons_of_numbers_and_of_parts_of_keys_count_too() {
+    let order = InternalKeyComparator::default();
+    let block = |keys: &[&str]| {
+        let mut builder = BlockBuilder::new(16, true);
+        for key in keys {
+            builder.add_internal(value_key(key.as_bytes()).as_bytes(), key.len(), b"");
+        }
+        Block::new(builder.finish().clone()).unwrap()
+    };
+    let counted = |block: &Block, wanted: &str| {
+        let target = InternalKeyBuf::for_seek(wanted.as_bytes(), SequenceNumber(9));
+        compared(|| drop(block.lookup(&order, target.as_key(), None)))
+    };
+    let keys = block(&["key-a", "key-b", "key-c", "key-d"]);
+    assert_eq!(counted(&keys, "key-a"), (1, 0));
+    assert_eq!(counted(&keys, "key-d"), (4, 0));
+    // What shares more with the key before it than that one shares with the target needs no look.
+    assert_eq!(counted(&block(&["kb1", "kb2", "kb3", "kc1"]), "kc1"), (2, 0));
+    let mut builder = IndexBlockBuilder::new(1, false, false);
+    for number in 0..10u8 {
+        let handle = BlockHandle { offset: u64::from(number) * 100, size: 90 };
+        let value = IndexValue { handle, first_key: &[] };
+        builder.add(value_key(&[b'k', number * 2]).as_bytes(), &value, false).unwrap();
+    }
+    let format = IndexFormat { user_keys: true, delta_values: false, first_keys: false };
+    let index = Block::new(builder.finish()).unwrap();
+    let index = FlatIndex::decode(&index, format, &order.user, 1 << 20).unwrap();
+    for (wanted, expected) in [(7, perf::probes(10)), (6, perf::probes(10) + 1)] {
+        let target = InternalKeyBuf::for_seek(&[b'k', wanted], SequenceNumber(9));
+        assert_eq!(compared(|| drop(index.find(&order.user, target.as_key()))), (expected, 0), "{wanted}");
     }
 }

@@ -12,6 +12,7 @@ use crate::flat::{FlatFile, FlatIter, FlatTable};
 use crate::options::OpenOptions;
 use crate::reader::TableEntry;
 use ironstone_base::coding::get_varint32;
+use ironstone_base::perf::{self, PerfMetric};
 use ironstone_base::sync::{Arc, OnceLock};
 use ironstone_base::{
     Corrupt, Error, InternalKey, InternalKeyBuf, Result, SequenceNumber, SliceTransform, ValueType,
@@ -264,8 +265,10 @@ impl PlainTable {
     ) -> Result<usize> {
         let data = self.data();
         let (mut low, mut high) = (0, count);
+        let mut compared = 0;
         while low < high {
             let middle = low + (high - low) / 2;
+            compared += 1;
             if self
                 .key_at(rows, data, get(middle))?
                 .is_some_and(|key| self.file.order.compare(key, target).is_lt())
@@ -275,6 +278,7 @@ impl PlainTable {
                 high = middle;
             }
         }
+        perf::count(PerfMetric::UserKeyComparisonCount, compared);
         Ok(low)
     }
 
@@ -329,14 +333,15 @@ impl PlainTable {
     fn scan(&self, rows: &mut RowReader, mut at: u32, target: InternalKey<'_>) -> Result<Option<(u32, Row)>> {
         let data = self.data();
         rows.clear();
-        while at < self.data_len {
+        let (mut found, mut compared) = (None, 0);
+        while at < self.data_len && found.is_none() {
             let row = self.read(rows, data, at)?;
-            if rows.key().is_some_and(|key| self.file.order.compare(key, target).is_ge()) {
-                return Ok(Some((at, row)));
-            }
+            compared += 1;
+            found = rows.key().filter(|key| self.file.order.compare(*key, target).is_ge()).map(|_| (at, row));
             at = row.end;
         }
-        Ok(None)
+        perf::count(PerfMetric::UserKeyComparisonCount, compared);
+        Ok(found)
     }
 
     /// The first row at or after `target`, for one who wants none with another prefix.
