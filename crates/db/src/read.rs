@@ -15,5 +15,6 @@ pub(crate) mod read_options;
 pub(crate) mod row_cache;
 pub(crate) mod sampler;
 pub(crate) mod source;
+mod timed_memtable;
 mod timed_merge;
 pub(crate) mod view;

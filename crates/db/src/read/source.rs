@@ -6,6 +6,7 @@ use crate::read::level_iter::LevelIter;
 use crate::read::level0_iter::Level0Iter;
 use crate::read::range_tombstones::Covering;
 use crate::read::read_options::ReadOptions;
+use crate::read::timed_memtable::TimedMemTable;
 use crate::read::timed_merge::TimedMerge;
 use crate::read::view::SuperVersion;
 use crate::trace::Tracing;
@@ -97,7 +98,7 @@ impl IteratorSource {
                     }
                     tombstones.add_empty(children.len(), memtable.empty_ranges());
                 }
-                children.push(Box::new(table.iter_by_prefix(self.prefix_seek.clone())));
+                children.push(Box::new(TimedMemTable(table.iter_by_prefix(self.prefix_seek.clone()))));
             }
         }
         let table_options = self.options.table_options(self.prefix_seek.clone());

@@ -241,6 +241,15 @@ fn seeks_and_tables_are_timed() {
         let taken = counted(times, || seek(&db, act)).map(|nanos| nanos > 0);
         assert_eq!(taken, [true, true, true, false, true]);
     }
+    let in_memtables = [SeekOnMemtableTime, SeekOnMemtableCount];
+    for act in [forward, backward] {
+        let [nanos, count] = counted(in_memtables, || seek(&db, act[0]));
+        assert!(nanos > 0 && nanos <= perf::get(SeekChildSeekTime) && count == 1, "{nanos} for {count}");
+        assert_eq!(counted(in_memtables, || seek(&db, act[1])), [0, 0], "to an end");
+    }
+    perf::set_level(PerfLevel::EnableWait);
+    assert_eq!(counted(in_memtables, || seek(&db, forward[0])), [0, 1], "times are not taken");
+    perf::set_level(PerfLevel::EnableTimeExceptForMutex);
 
     let of_levels =
         || [0, 1, 2, 3].map(|level| perf::get_at_level(LevelMetric::GetFromTableNanos, level) > 0);

@@ -1,0 +1,47 @@
+//! An iterator over a memtable, with times of its seeks.
+
+use ironstone_base::perf::PerfMetric;
+use ironstone_base::{InternalKey, Result};
+use ironstone_iter::InternalIterator;
+use ironstone_memtable::MemTableIter;
+use ironstone_vfs::PerfTimer;
+
+/// Takes the times of seeks to a key, as RocksDB does: those to the first and the last entry are not among them.
+pub(super) struct TimedMemTable(pub(super) MemTableIter);
+
+impl InternalIterator for TimedMemTable {
+    #[inline]
+    fn valid(&self) -> bool {
+        self.0.valid()
+    }
+    fn seek_to_first(&mut self) -> Result<bool> {
+        self.0.seek_to_first()
+    }
+    fn seek_to_last(&mut self) -> Result<bool> {
+        self.0.seek_to_last()
+    }
+    fn seek(&mut self, target: InternalKey<'_>) -> Result<bool> {
+        let _timer = PerfTimer::start(PerfMetric::SeekOnMemtableTime);
+        self.0.seek(target)
+    }
+    fn seek_for_prev(&mut self, target: InternalKey<'_>) -> Result<bool> {
+        let _timer = PerfTimer::start(PerfMetric::SeekOnMemtableTime);
+        self.0.seek_for_prev(target)
+    }
+    #[inline]
+    fn next(&mut self) -> Result<bool> {
+        self.0.next()
+    }
+    #[inline]
+    fn prev(&mut self) -> Result<bool> {
+        self.0.prev()
+    }
+    #[inline]
+    fn key(&self) -> InternalKey<'_> {
+        self.0.key()
+    }
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.0.value()
+    }
+}
