@@ -162,14 +162,15 @@ impl Db {
         let view = cf.0.view();
         if let Some((name, level)) = of_level(name).filter(|(name, _)| MAPS.contains(name)) {
             debug_assert_eq!(name, "aggregated-table-properties-at-level");
-            return Some(report::aggregated(std::slice::from_ref(view.levels.get(level)?)));
+            let level = std::slice::from_ref(view.levels.get(level)?);
+            return Some(report::sums_of(&report::aggregated(level)));
         }
         match name {
             "cfstats" => Some(self.engine().column_family_map(&cf.0)),
             "cf-write-stall-stats" => Some(self.engine().stall_map(&cf.0)),
             "dbstats" => Some(self.engine().database_map()),
             "db-write-stall-stats" => Some(self.engine().database_stall_map()),
-            "aggregated-table-properties" => Some(report::aggregated(&view.levels)),
+            "aggregated-table-properties" => Some(report::sums_of(&report::aggregated(&view.levels))),
             "block-cache-entry-stats" | "fast-block-cache-entry-stats" => {
                 let settings = cf.0.settings();
                 Some(report::cache_entries(settings.opener.table.block_cache.as_ref()?))

@@ -37,8 +37,6 @@ macro_rules! properties {
             $( $(#[$tdoc])* pub $text: String, )*
             /// The map from sequence numbers to times, as RocksDB encodes it; empty if there is none.
             pub seqno_to_time_mapping: Vec<u8>,
-            /// The bytes of all data blocks before compression; not stored.
-            pub uncompressed_data_size: u64,
             /// Where in the file the 8 bytes of the global sequence number are; 0 if there is none.
             /// Not stored.
             pub external_sst_file_global_seqno_offset: u64,
@@ -54,7 +52,6 @@ macro_rules! properties {
                     $( $number: $default, )*
                     $( $text: String::new(), )*
                     seqno_to_time_mapping: Vec::new(),
-                    uncompressed_data_size: 0,
                     external_sst_file_global_seqno_offset: 0,
                     user_collected: BTreeMap::new(),
                     readable: BTreeMap::new(),
@@ -109,6 +106,9 @@ properties! {
         original_file_number = "rocksdb.original.file.number", 0, |_, _| true;
         /// The bytes of all data blocks, compressed, with trailers.
         data_size = "rocksdb.data.size", 0, |_, _| true;
+        /// The bytes of all data blocks before compression, without trailers; 0 if unknown, as in tables
+        /// that RocksDB 11.8 and older wrote.
+        uncompressed_data_size = "rocksdb.uncompressed.data.size", 0, |_, _| true;
         /// The bytes of the index, all partitions and the top level together.
         index_size = "rocksdb.index.size", 0, |_, _| true;
         /// How many index partitions there are; 0 for an index in one block.
@@ -202,6 +202,49 @@ properties! {
         /// The parameters of the codec.
         compression_options = "rocksdb.compression_options";
     }
+}
+
+/// Declares which numbers add up over tables: RocksDB's names of the sums are those of the fields.
+macro_rules! sums {
+    ($count:literal: $($field:ident),* $(,)?) => {
+        impl TableProperties {
+            /// The numbers that add up over tables, by the names that RocksDB's aggregated properties have.
+            pub fn sums(&self) -> [(&'static str, u64); $count] {
+                [$((stringify!($field), self.$field)),*]
+            }
+            /// Adds to them those of another table.
+            pub fn add(&mut self, other: &Self) {
+                $(self.$field = self.$field.saturating_add(other.$field);)*
+                // Not among the sums, and yet shown with them: how many tables have such indexes.
+                self.index_key_is_user_key = self.index_key_is_user_key.saturating_add(other.index_key_is_user_key);
+                self.index_value_is_delta_encoded =
+                    self.index_value_is_delta_encoded.saturating_add(other.index_value_is_delta_encoded);
+            }
+        }
+    };
+}
+
+sums! {
+    19:
+    data_size,
+    uncompressed_data_size,
+    index_size,
+    index_partitions,
+    top_level_index_size,
+    filter_size,
+    raw_key_size,
+    raw_value_size,
+    num_data_blocks,
+    num_data_blocks_compression_rejected,
+    num_data_blocks_compression_bypassed,
+    num_uniform_blocks,
+    num_entries,
+    num_filter_entries,
+    num_deletions,
+    num_merge_operands,
+    num_range_deletions,
+    slow_compression_estimated_data_size,
+    fast_compression_estimated_data_size,
 }
 
 const SEQNO_TIME_MAPPING: &str = "rocksdb.seqno.time.map";
@@ -316,6 +359,7 @@ mod tests {
             db_id: "some-db".into(),
             key_largest_seqno: 5,
             user_defined_timestamps_persisted: 0,
+            uncompressed_data_size: 70_000,
             user_collected: [("my.own".to_owned(), vec![0, 255, 7])].into(),
             ..TableProperties::default()
         }
@@ -327,6 +371,45 @@ mod tests {
             let block = Block::new(properties.encode()).unwrap();
             assert_eq!(TableProperties::decode(&block, 0).unwrap(), properties);
         }
+    }
+
+    #[test]
+    fn the_size_before_compression_is_stored_under_its_name() {
+        let block = Block::new(sample().encode()).unwrap();
+        let mut cursor = MetaCursor::new(&block);
+        let mut stored = BTreeMap::new();
+        while let Some((name, _, value)) = cursor.next().unwrap() {
+            stored.insert(text_of(name).into_owned(), value.to_vec());
+        }
+        assert_eq!(stored["rocksdb.uncompressed.data.size"], [0xf0, 0xa2, 0x04], "70,000 as a varint");
+        // Tables of before do not say.
+        let mut older = BlockBuilder::new(u32::MAX, true);
+        older.add(b"rocksdb.data.size", &[5]);
+        let older = Block::new(std::mem::take(older.finish())).unwrap();
+        let older = TableProperties::decode(&older, 0).unwrap();
+        assert_eq!((older.data_size, older.uncompressed_data_size), (5, 0));
+    }
+
+    #[test]
+    fn counts_and_sizes_add_up_under_rocksdb_s_names() {
+        let mut sum = TableProperties { num_entries: 7, ..TableProperties::default() };
+        let one = TableProperties {
+            data_size: 1,
+            uncompressed_data_size: 2,
+            index_size: 3,
+            num_data_blocks_compression_rejected: 4,
+            slow_compression_estimated_data_size: 5,
+            ..sample()
+        };
+        sum.add(&one);
+        sum.add(&one);
+        let sums = BTreeMap::from(sum.sums());
+        assert_eq!(sums["num_entries"], 607);
+        assert_eq!(["data_size", "uncompressed_data_size", "index_size"].map(|name| sums[name]), [2, 4, 6]);
+        assert_eq!(sums["num_data_blocks_compression_rejected"], 8);
+        assert_eq!(sums["slow_compression_estimated_data_size"], 10);
+        assert_eq!((sums["index_partitions"], sums["top_level_index_size"]), (4, 18));
+        assert_eq!(sum.comparator_name, "", "only numbers add up");
     }
 
     #[test]

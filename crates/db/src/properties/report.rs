@@ -8,7 +8,7 @@ use crate::totals::{LevelTotals, StallCounts, Totals};
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::{AtomicU64, Ordering};
 use ironstone_compaction::LevelShape;
-use ironstone_sst::{BlockCache, CachedBlock};
+use ironstone_sst::{BlockCache, CachedBlock, TableProperties};
 use ironstone_version::FileMetaData;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -432,44 +432,51 @@ pub(super) fn compression_ratio(level: &LevelView) -> f64 {
 }
 
 /// Sums over the tables of `levels`, as far as these can be opened.
-pub(super) fn aggregated(levels: &[Arc<LevelView>]) -> Parts {
-    let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+pub(super) fn aggregated(levels: &[Arc<LevelView>]) -> TableProperties {
+    let mut sum = TableProperties::default();
     for slot in levels.iter().flat_map(|level| &level.tables) {
         let Ok(reader) = slot.reader() else { continue };
-        let properties = reader.properties();
-        let one = [
-            ("data_size", properties.data_size),
-            ("index_size", properties.index_size),
-            ("filter_size", properties.filter_size),
-            ("raw_key_size", properties.raw_key_size),
-            ("raw_value_size", properties.raw_value_size),
-            ("num_data_blocks", properties.num_data_blocks),
-            ("num_entries", properties.num_entries),
-            ("num_filter_entries", properties.num_filter_entries),
-            ("num_deletions", properties.num_deletions),
-            ("num_merge_operands", properties.num_merge_operands),
-            ("num_range_deletions", properties.num_range_deletions),
-        ];
-        one.into_iter().for_each(|(name, value)| *sums.entry(name).or_default() += value);
+        sum.add(reader.properties());
     }
-    sums.into_iter().map(|(name, value)| (name.to_owned(), value.to_string())).collect()
+    sum
 }
 
-/// The same as RocksDB prints it.
-pub(super) fn text_of(parts: &Parts) -> String {
-    let names = [
-        ("# data blocks", "num_data_blocks"),
-        ("# entries", "num_entries"),
-        ("# deletions", "num_deletions"),
-        ("# merge operands", "num_merge_operands"),
-        ("# range deletions", "num_range_deletions"),
-        ("raw key size", "raw_key_size"),
-        ("raw value size", "raw_value_size"),
-        ("data block size", "data_size"),
-        ("index block size", "index_size"),
-        ("filter block size", "filter_size"),
-        ("# entries for filter", "num_filter_entries"),
-    ];
-    let value = |key: &str| parts.get(key).map_or("0", String::as_str);
-    names.iter().map(|(name, key)| format!("{name}={}; ", value(key))).collect()
+/// The sums in parts.
+pub(super) fn sums_of(sum: &TableProperties) -> Parts {
+    sum.sums().into_iter().map(|(name, value)| (name.to_owned(), value.to_string())).collect()
+}
+
+/// The same as RocksDB prints it, without what is not added up.
+pub(super) fn text_of(sum: &TableProperties) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: &dyn std::fmt::Display| {
+        let _ = write!(text, "{name}={value}; "); // Writing to a string does not fail.
+    };
+    let average = |bytes: u64| format!("{:.6}", bytes as f64 / sum.num_entries.max(1) as f64);
+    line("# data blocks", &sum.num_data_blocks);
+    line("# data blocks compression rejected", &sum.num_data_blocks_compression_rejected);
+    line("# data blocks compression bypassed", &sum.num_data_blocks_compression_bypassed);
+    line("# uniform blocks", &sum.num_uniform_blocks);
+    line("# entries", &sum.num_entries);
+    line("# deletions", &sum.num_deletions);
+    line("# merge operands", &sum.num_merge_operands);
+    line("# range deletions", &sum.num_range_deletions);
+    line("raw key size", &sum.raw_key_size);
+    line("raw average key size", &average(sum.raw_key_size));
+    line("raw value size", &sum.raw_value_size);
+    line("raw average value size", &average(sum.raw_value_size));
+    line("data block size", &sum.data_size);
+    line("data uncompressed size", &sum.uncompressed_data_size);
+    let (user_keys, deltas) = (sum.index_key_is_user_key, sum.index_value_is_delta_encoded);
+    line(&format!("index block size (user-key? {user_keys}, delta-value? {deltas})"), &sum.index_size);
+    if sum.index_partitions != 0 {
+        line("# index partitions", &sum.index_partitions);
+        line("top-level index size", &sum.top_level_index_size);
+    }
+    line("filter block size", &sum.filter_size);
+    line("# entries for filter", &sum.num_filter_entries);
+    line("(estimated) table size", &sum.data_size.saturating_add(sum.index_size).saturating_add(sum.filter_size));
+    line("slow compression estimated data size", &sum.slow_compression_estimated_data_size);
+    line("fast compression estimated data size", &sum.fast_compression_estimated_data_size);
+    text
 }

@@ -173,7 +173,13 @@ fn tables_of_a_level() {
     let level0 = parts(&db, "aggregated-table-properties-at-level0");
     assert_eq!(part(&level0, "num_entries"), 200.0);
     assert_eq!(level0, parts(&db, "aggregated-table-properties"));
-    assert!(text(&db, "aggregated-table-properties-at-level0").contains("# entries=200;"));
+    let uncompressed = part(&level0, "uncompressed_data_size");
+    assert!(uncompressed > 2.0 * part(&level0, "data_size"), "{level0:?}");
+    let shown = text(&db, "aggregated-table-properties-at-level0");
+    let first = "# data blocks=";
+    assert!(shown.starts_with(first) && shown.contains("# entries=200; "), "{shown}");
+    assert!(shown.contains(&format!("data uncompressed size={uncompressed}; ")), "{shown}");
+    assert_eq!(level0.len(), 19, "as many as RocksDB adds up");
     assert!(text(&db, "aggregated-table-properties-at-level1").contains("# entries=0;"));
     assert!(text(&db, "compression-ratio-at-level0").parse::<f64>().unwrap() > 2.0);
     assert_eq!(text(&db, "compression-ratio-at-level1"), "-1");

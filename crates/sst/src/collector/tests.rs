@@ -167,12 +167,14 @@ fn blocks_are_seen_that_wait_for_a_dictionary() {
     options.compression_options.max_dict_bytes = 1000;
     let names: Vec<String> = (0..50).map(|i| format!("key{i:03}")).collect();
     let entries: Vec<_> = names.iter().map(|name| (name.as_str(), ValueType::Value)).collect();
-    let (built, _) = build(&options, &entries);
+    let (built, read) = build(&options, &entries);
     let seen = scribe.seen();
     let blocks: Vec<u64> =
         seen.iter().filter_map(|line| line.strip_prefix("block ")).map(|len| len.parse().unwrap()).collect();
     assert_eq!(blocks.len() as u64, built.properties.num_data_blocks);
     assert_eq!(blocks.iter().sum::<u64>(), built.properties.uncompressed_data_size);
+    assert_eq!(read.uncompressed_data_size, built.properties.uncompressed_data_size, "it is stored");
+    assert!(read.data_size < read.uncompressed_data_size, "{} by a dictionary", read.data_size);
 }
 
 #[test]
