@@ -10,6 +10,7 @@ use ironstone_base::Corrupt;
 use ironstone_base::coding::{get_varint64, put_varint64};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt::Write;
 
 /// The name of the property that marks files made outside of a database, and their version.
 pub const EXTERNAL_SST_VERSION: &str = "rocksdb.external_sst_file.version";
@@ -332,13 +333,25 @@ impl TableProperties {
         bytes + self.user_collected.iter().map(|(name, value)| name.len() + value.len() + 64).sum::<usize>()
     }
 
-    /// Every property under its stored name, numbers in decimal, for tools.
+    /// Every property under its stored name, for tools: numbers in decimal, texts as they are, and, as RocksDB's `sst_dump` shows
+    /// them, those of collectors and of the table's format in hexadecimal, `0x` before it. They may be anything.
     pub fn listing(&self) -> Vec<(String, String)> {
         let mut lines = Vec::new();
         self.for_each_number(|name, number| lines.push((name.to_owned(), number.to_string())));
         self.for_each_text(|name, text| lines.push((name.to_owned(), text.to_owned())));
+        if !self.seqno_to_time_mapping.is_empty() {
+            lines.push((SEQNO_TIME_MAPPING.to_owned(), hexadecimal(&self.seqno_to_time_mapping)));
+        }
+        lines.extend(self.user_collected.iter().map(|(name, value)| (name.clone(), hexadecimal(value))));
         lines
     }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold("0x".to_owned(), |mut text, byte| {
+        let _ = write!(text, "{byte:02X}"); // Writing to a string does not fail.
+        text
+    })
 }
 
 /// As `String::from_utf8_lossy`, which looks at one byte after the other where this looks at many.
@@ -388,6 +401,25 @@ mod tests {
         let older = Block::new(std::mem::take(older.finish())).unwrap();
         let older = TableProperties::decode(&older, 0).unwrap();
         assert_eq!((older.data_size, older.uncompressed_data_size), (5, 0));
+    }
+
+    #[test]
+    fn a_listing_has_every_property_once() {
+        let mut properties = sample();
+        properties.seqno_to_time_mapping = vec![1, 0xa0];
+        let listing = properties.listing();
+        let listed: BTreeMap<_, _> = listing.iter().cloned().collect();
+        assert_eq!(listed.len(), listing.len());
+        let block = Block::new(properties.encode()).unwrap();
+        let (mut cursor, mut stored) = (MetaCursor::new(&block), Vec::new());
+        while let Some((name, ..)) = cursor.next().unwrap() {
+            stored.push(text_of(name).into_owned());
+        }
+        assert_eq!(listed.keys().cloned().collect::<Vec<_>>(), stored);
+        let shown = |name: &str| listed[name].as_str();
+        assert_eq!(shown("rocksdb.num.entries"), "300");
+        assert_eq!(shown("rocksdb.comparator"), "leveldb.BytewiseComparator");
+        assert_eq!((shown("my.own"), shown(SEQNO_TIME_MAPPING)), ("0x00FF07", "0x01A0"));
     }
 
     #[test]
