@@ -54,6 +54,7 @@ pub fn run_flush(input: FlushInput, context: &JobContext<'_>) -> Result<FlushOut
         level: 0,
         path_id: input.path_id,
         bottommost: false,
+        is_flush: input.reason == TableFileCreationReason::Flush,
         compression: input.compression,
         compression_options: input.compression_options,
         target_file_size: 0,

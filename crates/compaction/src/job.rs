@@ -301,6 +301,7 @@ fn output_settings(
         level: plan.output_level,
         path_id: plan.output_path_id,
         bottommost: plan.bottommost,
+        is_flush: false,
         compression: plan.compression,
         compression_options: plan.compression_options.clone(),
         target_file_size: plan.target_file_size,

@@ -156,6 +156,7 @@ impl ColumnFamilyOptions {
             statistics: db.statistics.as_ref().map(Arc::clone),
             read_latencies,
             last_level: (self.num_levels - 1).max(0) as u32,
+            has_levels: self.compaction_style != CompactionStyle::Fifo,
             collectors: self.table_properties_collector_factories.clone(),
             ..TableOptions::default()
         })

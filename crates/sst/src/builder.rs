@@ -106,7 +106,7 @@ impl BlockBasedBuilder {
         }
         let filter = match options.skip_filters {
             true => None,
-            false => FilterBlockBuilder::new(&table, options.level, file.path()),
+            false => FilterBlockBuilder::new(&table, options.filter_level(), file.path()),
         };
         let (file, file_checksum) = watched(file, &options);
         let id = unique_id(&options.db_id, &options.db_session_id, options.file_number.0);

@@ -156,7 +156,7 @@ impl Collectors {
         let named = options.column_family_id.0 != crate::properties::UNKNOWN_COLUMN_FAMILY as u32;
         let context = CollectorContext {
             column_family_id: named.then_some(options.column_family_id),
-            level_at_creation: options.level.and_then(|level| u32::try_from(level).ok()),
+            level_at_creation: options.level,
             num_levels: options.table.last_level + 1,
             last_level_inclusive_max_seqno_threshold: SequenceNumber::MAX,
         };

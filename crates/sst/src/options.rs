@@ -184,6 +184,8 @@ pub struct TableOptions {
     pub read_latencies: Option<Arc<LevelHistograms>>,
     /// The deepest level that there is: seeks on it are counted apart.
     pub last_level: u32,
+    /// Levels say how old the data of a table is. Not so with FIFO compaction: filters know of no level then.
+    pub has_levels: bool,
     /// What makes collectors of properties, one of each for every table that is built.
     pub collectors: Vec<Arc<dyn TablePropertiesCollectorFactory>>,
 }
@@ -237,6 +239,7 @@ impl Default for TableOptions {
             statistics: None,
             read_latencies: None,
             last_level: 6,
+            has_levels: true,
             collectors: Vec::new(),
         }
     }
@@ -255,9 +258,12 @@ pub struct BuildOptions {
     pub column_family_id: ColumnFamilyId,
     /// Its name.
     pub column_family_name: String,
-    /// The level that the table goes to, -1 for a flush, `None` outside of a database; filters may
+    /// The level that the table goes to, 0 for a flush; `None` outside of a database. Collectors are told, and filters may
     /// depend on it.
-    pub level: Option<i32>,
+    pub level: Option<u32>,
+    /// The table is a flush of an open database, which filters take for a level before 0
+    /// ([`FilterContext::level`](crate::filter::FilterContext::level)). What recovery writes is none.
+    pub is_flush: bool,
     /// Leave the filter out, as `optimize_filters_for_hits` does at the bottom.
     pub skip_filters: bool,
     /// Goes into the properties; with the two below it makes the table's unique id.
@@ -298,6 +304,7 @@ impl BuildOptions {
             column_family_id: ColumnFamilyId::DEFAULT,
             column_family_name: "default".to_owned(),
             level: None,
+            is_flush: false,
             skip_filters: false,
             db_id: String::new(),
             db_session_id: String::new(),
@@ -312,6 +319,17 @@ impl BuildOptions {
             merge_operator_name: "nullptr".to_owned(),
             file_checksum: None,
             checksum_handoff: false,
+        }
+    }
+}
+
+impl BuildOptions {
+    /// The level as filters count it.
+    pub(crate) fn filter_level(&self) -> Option<i32> {
+        match self.is_flush {
+            _ if !self.table.has_levels => None,
+            true => Some(-1),
+            false => self.level.and_then(|level| i32::try_from(level).ok()),
         }
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct OutputSettings {
     pub(crate) compression: CompressionKind,
     pub(crate) compression_options: CompressionOptions,
     pub(crate) target_file_size: u64,
+    /// What is written are memtables of an open database.
+    pub(crate) is_flush: bool,
     pub(crate) epoch_number: u64,
     pub(crate) oldest_ancester_time: u64,
     pub(crate) oldest_key_time: u64,
@@ -176,7 +178,8 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
         BuildOptions {
             compression: settings.compression,
             compression_options: settings.compression_options.clone(),
-            level: i32::try_from(settings.level).ok(),
+            level: u32::try_from(settings.level).ok(),
+            is_flush: settings.is_flush,
             skip_filters: settings.bottommost && self.context.skip_filters_at_bottom,
             file_number: number,
             creation_time: settings.oldest_ancester_time,

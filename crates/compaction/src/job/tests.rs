@@ -579,6 +579,30 @@ fn tombstones_mark_a_file_for_compaction() {
 }
 
 #[test]
+fn flushes_have_other_filters_than_what_recovery_and_compactions_write() {
+    let mut store = Store::new();
+    let mut table = (*store.build.table).clone();
+    // By default Ribbon for all but flushes.
+    table.filter_policy = Some(ironstone_sst::FilterPolicy::ribbon(10.0, 0));
+    store.build.table = Arc::new(table);
+    let entries = || vec![(0..2000).map(|n| entry(&format!("{n:05}"), 7, ValueType::Value, "v")).collect()];
+    // Ribbon is the smaller one.
+    let filter_size = |store: &Store, file: &FileMetaData| store.open(file, 0).unwrap().properties().filter_size;
+    let mut of_flush = |reason| {
+        let input = FlushInput { reason, ..store.flush_input(entries()) };
+        let file = run_flush(input, &store.context()).unwrap().file.unwrap();
+        filter_size(&store, &file)
+    };
+    let (bloom, ribbon) = (of_flush(TableFileCreationReason::Flush), of_flush(TableFileCreationReason::Recovery));
+    assert!(ribbon < bloom * 9 / 10, "{ribbon} and {bloom}");
+    store.flush(entries(), &[]);
+    let options = CompactionOptions { target_file_size_base: 1 << 20, ..options() };
+    let plan = CompactionPlan { kind: PlanKind::Rewrite, ..store.plan_all(&options) };
+    let compacted = run_compaction(&plan, &store.context()).unwrap();
+    assert_eq!(filter_size(&store, &compacted.files[0]), ribbon);
+}
+
+#[test]
 fn range_tombstones_are_dropped_at_the_bottom_with_what_they_hide() {
     let mut store = Store::new();
     let number = store.new_file_number();

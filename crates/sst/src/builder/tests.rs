@@ -1,5 +1,5 @@
 use super::*;
-use crate::BlockCache;
+use crate::{BlockCache, FilterPolicy};
 use crate::options::{OpenOptions, ReadContext, TableReadOptions};
 use crate::table::{TableBuilder, TableReader};
 use ironstone_base::FileNumber;
@@ -115,7 +115,7 @@ fn partitioned_indexes_and_filters_stand_gaps_between_blocks() {
         index_type: IndexType::TwoLevel,
         partition_filters: true,
         metadata_block_size: 512,
-        filter_policy: Some(crate::FilterPolicy::bloom(10.0)),
+        filter_policy: Some(FilterPolicy::bloom(10.0)),
         ..TableOptions::default()
     };
     for value_len in [100, 400, 1500] {
@@ -179,4 +179,33 @@ fn readers_share_a_cache() {
     }
     // Without a session id nobody can tell that it is the same file: each has blocks of its own.
     assert_eq!(cache.entry_count() as u64, 2 * one.properties().num_data_blocks);
+}
+
+#[test]
+fn ribbon_filters_are_for_tables_from_their_level_on_and_flushes_come_before_all() {
+    let is_ribbon = |policy: FilterPolicy, level, is_flush, has_levels| {
+        let fs = MemFileSystem::new();
+        let table = TableOptions { filter_policy: Some(policy), has_levels, ..TableOptions::default() };
+        let options = BuildOptions { level, is_flush, ..BuildOptions::new(Arc::new(table)) };
+        let mut builder = builder(&fs, &options);
+        (0..2000).for_each(|i| builder.add(key(i).as_key(), b"v").unwrap());
+        builder.finish(false).unwrap();
+        let reader = open(&fs, &options.table);
+        let (_, filter) =
+            reader.meta_blocks().iter().find(|(name, _)| name.starts_with(FULL_FILTER_PREFIX)).unwrap().clone();
+        let file = fs.read_all(Path::new(PATH)).unwrap();
+        match file[filter.end() as usize - 5] {
+            0xff => false, // Where legacy filters have the number of probes.
+            0xfe => true,
+            other => panic!("{other:#x} is the kind of no filter"),
+        }
+    };
+    let ribbon = |before| FilterPolicy::ribbon(10.0, before);
+    assert!(!is_ribbon(ribbon(0), Some(0), true, true), "a flush");
+    assert!(is_ribbon(ribbon(0), Some(0), false, true), "a table of level 0 that is no flush");
+    assert!(is_ribbon(ribbon(-1), Some(0), true, true));
+    assert!(!is_ribbon(ribbon(3), Some(2), false, true) && is_ribbon(ribbon(3), Some(3), false, true));
+    assert!(is_ribbon(ribbon(3), None, false, true), "a file from outside may go to the bottom");
+    assert!(is_ribbon(ribbon(3), Some(0), true, false), "levels without age");
+    assert!(!is_ribbon(ribbon(i32::MAX), Some(0), true, false));
 }

@@ -142,7 +142,8 @@ pub fn build_options(rng: &mut SmallRng, mut table: TableOptions) -> BuildOption
         options.db_session_id = format!("ABCDEFGHIJ{:010}", rng.random_range(0..1_000_000));
     }
     options.file_number = FileNumber(7);
-    options.level = one_of(rng, &[None, Some(-1), Some(0), Some(3)]);
+    (options.level, options.is_flush) =
+        one_of(rng, &[(None, false), (Some(0), true), (Some(0), false), (Some(3), false)]);
     options.user_properties = vec![("test.property".into(), vec![1, 2, 3])];
     options
 }
