@@ -157,6 +157,7 @@ impl ColumnFamilyOptions {
             read_latencies,
             last_level: (self.num_levels - 1).max(0) as u32,
             has_levels: self.compaction_style != CompactionStyle::Fifo,
+            sample_for_compression: self.sample_for_compression,
             collectors: self.table_properties_collector_factories.clone(),
             ..TableOptions::default()
         })

@@ -9,6 +9,7 @@
 //! Each block is followed by a byte with its compression type and 4 bytes of checksum.
 //! Format reference: docs/format/sst.md.
 
+mod compression_samples;
 mod dictionary;
 mod writer;
 
@@ -24,6 +25,8 @@ use crate::index_builder::{FinishedIndex, IndexBuilder};
 use crate::options::{BuildOptions, DataBlockIndexType, IndexType, TableOptions};
 use crate::properties::{self, TableProperties};
 use crate::unique_id::unique_id;
+use compression_samples::CompressionSamples;
+pub(crate) use compression_samples::SampledSizes;
 use dictionary::DictionarySampler;
 use ironstone_base::internal_key::TRAILER_LEN;
 use ironstone_base::sync::Arc;
@@ -54,6 +57,8 @@ pub(crate) struct BlockBasedBuilder {
     filter: Option<FilterBlockBuilder>,
     /// Holds data blocks back until there is a dictionary to compress them with.
     sampler: Option<DictionarySampler>,
+    /// `None` if nobody wants to know what codecs would make of the data.
+    compression_samples: Option<CompressionSamples>,
     properties: TableProperties,
     /// `None` if nobody collects properties.
     collectors: Option<Collectors>,
@@ -118,6 +123,7 @@ impl BlockBasedBuilder {
             index: IndexBuilder::new(&table),
             filter,
             sampler: DictionarySampler::new(&options),
+            compression_samples: CompressionSamples::new(&options)?,
             properties: initial_properties(&options),
             collectors: Collectors::new(&options),
             smallest_sequence: SequenceNumber::MAX,
@@ -296,8 +302,12 @@ impl BlockBasedBuilder {
             return Err(self.refuse("a data block exceeds 4 GiB"));
         }
         let block = self.data_block.finish();
+        let sizes = match &mut self.compression_samples {
+            Some(samples) => samples.see(block)?,
+            None => None,
+        };
         if let Some(collectors) = &mut self.collectors {
-            collectors.add_block(block.len() as u64);
+            collectors.add_block(block.len() as u64, sizes.unwrap_or_default());
         }
         if let Some(sampler) = &mut self.sampler {
             sampler.keep(std::mem::take(block));
@@ -413,6 +423,11 @@ impl BlockBasedBuilder {
         properties.num_data_blocks_compression_rejected = blocks.rejected;
         properties.num_data_blocks_compression_bypassed = blocks.bypassed;
         properties.tail_start_offset = tail_start;
+        if let Some(samples) = &self.compression_samples {
+            let SampledSizes { fast, slow } = samples.estimate();
+            properties.fast_compression_estimated_data_size = fast;
+            properties.slow_compression_estimated_data_size = slow;
+        }
         if properties.num_entries > 0 {
             properties.key_largest_seqno = self.largest_sequence.0;
             properties.key_smallest_seqno = self.smallest_sequence.0;

@@ -7,6 +7,7 @@ mod compact_on_deletion;
 
 pub use compact_on_deletion::CompactOnDeletionCollectorFactory;
 
+use crate::builder::SampledSizes;
 use crate::options::BuildOptions;
 use crate::properties::TableProperties;
 use ironstone_base::sync::Arc;
@@ -79,9 +80,9 @@ pub struct CollectedEntry<'a> {
 pub struct CollectedBlock {
     /// Its bytes before compression.
     pub uncompressed_bytes: u64,
-    /// Its bytes under a fast codec, by sampling; 0: unknown, as always here (`sample_for_compression` has no effect).
+    /// Its bytes under a fast codec (LZ4), if it is one of the samples that `sample_for_compression` asks for; 0: it is none.
     pub sampled_fast_bytes: u64,
-    /// The same under a slow codec.
+    /// The same under a slow codec (Zstandard). RocksDB 11.12 hands over these two the other way round.
     pub sampled_slow_bytes: u64,
 }
 
@@ -185,8 +186,9 @@ impl Collectors {
 
     /// Shows them a block.
     #[cold]
-    pub fn add_block(&mut self, uncompressed_bytes: u64) {
-        let block = CollectedBlock { uncompressed_bytes, sampled_fast_bytes: 0, sampled_slow_bytes: 0 };
+    pub fn add_block(&mut self, uncompressed_bytes: u64, sampled: SampledSizes) {
+        let SampledSizes { fast: sampled_fast_bytes, slow: sampled_slow_bytes } = sampled;
+        let block = CollectedBlock { uncompressed_bytes, sampled_fast_bytes, sampled_slow_bytes };
         for collecting in &mut self.0 {
             collecting.collector.add_block(&block);
         }

@@ -186,6 +186,8 @@ pub struct TableOptions {
     pub last_level: u32,
     /// Levels say how old the data of a table is. Not so with FIFO compaction: filters know of no level then.
     pub has_levels: bool,
+    /// One data block in so many is compressed by a fast and by a slow codec, to tell what these would make of the data. 0: none.
+    pub sample_for_compression: u64,
     /// What makes collectors of properties, one of each for every table that is built.
     pub collectors: Vec<Arc<dyn TablePropertiesCollectorFactory>>,
 }
@@ -240,6 +242,7 @@ impl Default for TableOptions {
             read_latencies: None,
             last_level: 6,
             has_levels: true,
+            sample_for_compression: 0,
             collectors: Vec::new(),
         }
     }

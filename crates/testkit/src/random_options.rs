@@ -237,6 +237,7 @@ pub fn random_family_options(rng: &mut impl Rng) -> ColumnFamilyOptions {
     if options.cf_allow_ingest_behind {
         options.num_levels = options.num_levels.max(3);
     }
+    options.sample_for_compression = *[0, 0, 0, 1, 5].choose(rng).expect("not empty");
     options
 }
 

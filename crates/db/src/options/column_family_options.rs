@@ -151,6 +151,11 @@ option_struct! {
         /// An index entry has so many bytes: 1, 2, 4 or 8; a data block has 8 in all. Holds for tables that are opened
         /// from then on. Filters have none.
         block_protection_bytes_per_key: u8 = 0, Mutable, Later;
+        /// One data block in so many is compressed by LZ4 and by Zstandard, whatever it is stored in: tables say what their data
+        /// would take under each (`TableProperties::fast_compression_estimated_data_size` and
+        /// `slow_compression_estimated_data_size`), and collectors hear of each sample. 0: none. Holds for tables that are made
+        /// from then on; plain and cuckoo tables have no samples.
+        sample_for_compression: u64 = 0, Mutable, V7;
         /// Only files go to the column family, by ingestion and import: writes to it are `InvalidArgument`, and no part of a batch
         /// with one takes effect. Not for `default`. May differ from one opening to the next; opening fails where a WAL still holds
         /// writes to the column family.
@@ -191,7 +196,6 @@ option_struct! {
         ignored("blob_cache", "Cache", "nullptr", Change::Fixed, Since::Later, "only blob files use it");
         ignored("blob_direct_write_partitions", "uint32", "1", Change::Fixed, Since::Later, "only blob files use it");
         ignored("blob_direct_write_partition_strategy", "BlobFilePartitionStrategy", "nullptr", Change::Fixed, Since::Later, "only blob files use it");
-        ignored("sample_for_compression", "uint64", "0", Change::Mutable, Since::V7, "only statistics depend on it");
         ignored("experimental_mempurge_threshold", "double", "0.000000", Change::Mutable, Since::V7, "memtables are always flushed");
         ignored("bottommost_file_compaction_delay", "uint32", "0", Change::Mutable, Since::Later, "it only puts work off");
         ignored("uncache_aggressiveness", "uint32", "0", Change::Mutable, Since::Later, "only the cache's hit rate depends on it");

@@ -340,3 +340,29 @@ fn manual_compactions_of_some_keys_collect_per_table() {
         assert_eq!(census_of(properties), expected);
     }
 }
+
+#[test]
+fn samples_for_compression_are_taken_from_then_on() {
+    let disk = Disk::new();
+    let db = disk.open();
+    let estimates = || {
+        (0..1000).for_each(|key| db.put(format!("{key:05}"), "v".repeat(100)).unwrap());
+        db.flush().unwrap();
+        let tables = db.properties_of_all_tables(db.default_column_family()).unwrap();
+        let newest = tables.into_values().next_back().unwrap();
+        (
+            newest.slow_compression_estimated_data_size,
+            newest.fast_compression_estimated_data_size,
+            newest.uncompressed_data_size,
+        )
+    };
+    let (slow, fast, _) = estimates();
+    assert_eq!((slow, fast), (0, 0));
+    db.set_options(&[("sample_for_compression", "1")]).unwrap();
+    let (slow, fast, uncompressed) = estimates();
+    assert!(0 < slow && slow < fast && fast < uncompressed / 2, "{slow} {fast} {uncompressed}");
+    let sums = db.map_property("rocksdb.aggregated-table-properties").unwrap();
+    assert_eq!(sums["slow_compression_estimated_data_size"], slow.to_string());
+    db.set_options(&[("sample_for_compression", "0")]).unwrap();
+    assert_eq!(estimates().0, 0);
+}

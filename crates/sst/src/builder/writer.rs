@@ -14,7 +14,7 @@ use ironstone_vfs::{StatsTimer, WritableFile};
 use std::path::Path;
 
 /// Blocks of this size and more are not given to a codec.
-const COMPRESSION_LIMIT: usize = i32::MAX as usize;
+pub(super) const COMPRESSION_LIMIT: usize = i32::MAX as usize;
 
 /// The file behind a table builder, and what it takes to write blocks to it.
 pub(super) struct BlockWriter {

@@ -47,7 +47,11 @@ impl TablePropertiesCollector for Scribe {
         }
     }
     fn add_block(&mut self, block: &CollectedBlock) {
-        self.seen.lock().push(format!("block {}", block.uncompressed_bytes));
+        let CollectedBlock { uncompressed_bytes, sampled_fast_bytes, sampled_slow_bytes } = *block;
+        self.seen.lock().push(match (sampled_fast_bytes, sampled_slow_bytes) {
+            (0, 0) => format!("block {uncompressed_bytes}"),
+            (fast, slow) => format!("sample {uncompressed_bytes} {fast} {slow}"),
+        });
     }
     fn finish(&mut self) -> Result<BTreeMap<String, Vec<u8>>> {
         let own = self.properties.take().ok_or_else(|| Error::invalid_argument("no ink"))?;
@@ -175,6 +179,62 @@ fn blocks_are_seen_that_wait_for_a_dictionary() {
     assert_eq!(blocks.iter().sum::<u64>(), built.properties.uncompressed_data_size);
     assert_eq!(read.uncompressed_data_size, built.properties.uncompressed_data_size, "it is stored");
     assert!(read.data_size < read.uncompressed_data_size, "{} by a dictionary", read.data_size);
+}
+
+/// The properties of a table of 20,000 keys whose blocks are sampled, and the sizes of the samples.
+fn sampled(one_in: u64, compression: CompressionKind) -> (TableProperties, Vec<[u64; 3]>) {
+    let scribe = Scribe::new("scribe", &[]);
+    let mut options =
+        options(TableOptions { sample_for_compression: one_in, ..TableOptions::default() }, &[&scribe]);
+    options.compression = compression;
+    let names: Vec<String> = (0..20_000).map(|i| format!("key{i:08}")).collect();
+    let entries: Vec<_> = names.iter().map(|name| (name.as_str(), ValueType::Value)).collect();
+    let (built, read) = build(&options, &entries);
+    assert_eq!(built.properties.slow_compression_estimated_data_size, read.slow_compression_estimated_data_size);
+    let seen = scribe.seen();
+    let blocks = seen.iter().filter(|line| line.starts_with("block ") || line.starts_with("sample "));
+    assert_eq!(blocks.count() as u64, read.num_data_blocks);
+    let sizes = |line: &str| {
+        let numbers: Vec<u64> = line.split(' ').map(|number| number.parse().unwrap()).collect();
+        <[u64; 3]>::try_from(numbers).unwrap()
+    };
+    (read, seen.iter().filter_map(|line| line.strip_prefix("sample ")).map(sizes).collect())
+}
+
+#[test]
+fn samples_tell_what_codecs_would_make_of_the_data() {
+    for compression in [CompressionKind::None, CompressionKind::Snappy] {
+        let (all, samples) = sampled(1, compression);
+        assert_eq!(samples.len() as u64, all.num_data_blocks, "each block is taken");
+        for [raw, fast, slow] in &samples[..samples.len() - 1] {
+            assert!(0 < *slow && slow < fast && fast < raw, "{raw} {fast} {slow}");
+        }
+        let sum = |which: usize| samples.iter().map(|sizes| sizes[which]).sum::<u64>();
+        let trailers = 5 * all.num_data_blocks;
+        assert_eq!(all.uncompressed_data_size, sum(0));
+        assert_eq!(all.fast_compression_estimated_data_size, sum(1) + trailers);
+        assert_eq!(all.slow_compression_estimated_data_size, sum(2) + trailers);
+        let (some, samples) = sampled(4, compression);
+        let share = samples.len() as f64 / some.num_data_blocks as f64;
+        assert!((0.15..0.35).contains(&share), "{share}");
+        for (estimated, whole) in [
+            (some.fast_compression_estimated_data_size, all.fast_compression_estimated_data_size),
+            (some.slow_compression_estimated_data_size, all.slow_compression_estimated_data_size),
+        ] {
+            assert!(estimated.abs_diff(whole) < whole / 20, "{estimated} is about {whole}");
+        }
+        assert_eq!(some.data_size, all.data_size, "what is stored is the same");
+    }
+    let (unlucky, samples) = sampled(u64::MAX, CompressionKind::None);
+    assert_eq!(samples.len(), 0);
+    for estimated in
+        [unlucky.fast_compression_estimated_data_size, unlucky.slow_compression_estimated_data_size]
+    {
+        assert_eq!(estimated, unlucky.uncompressed_data_size + 5 * unlucky.num_data_blocks, "as it is");
+    }
+    let (unasked, samples) = sampled(0, CompressionKind::None);
+    assert_eq!((samples.len(), unasked.fast_compression_estimated_data_size), (0, 0));
+    assert!(!unasked.listing().iter().any(|(name, _)| name.contains("sample_for_compression")), "not stored");
 }
 
 #[test]
