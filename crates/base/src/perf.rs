@@ -134,6 +134,12 @@ fn settle() {
     });
 }
 
+/// Whether anything is counted for this thread: to be asked where there are several counts, or one that takes work.
+#[inline]
+pub fn is_counting() -> bool {
+    level() >= PerfLevel::EnableCount
+}
+
 /// Adds to a count of this thread, unless its level is `Disable`.
 #[inline]
 pub fn count(metric: PerfMetric, by: u64) {

@@ -414,7 +414,7 @@ impl Db {
             }
             engine.wake_workers();
             let Some(deadline) = deadline else {
-                engine.progress.wait(&mut state);
+                engine.wait_for_progress(&mut state);
                 continue;
             };
             let now = Duration::from_nanos(engine.env.clock.monotonic_nanos());
@@ -432,7 +432,7 @@ impl Db {
         let mut state = engine.state.lock();
         state.paused += 1;
         while state.running_flushes + state.running_compactions > 0 {
-            engine.progress.wait(&mut state);
+            engine.wait_for_progress(&mut state);
         }
         Ok(())
     }

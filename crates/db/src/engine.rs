@@ -22,16 +22,17 @@ use crate::write::commit::{CommitPipeline, EarlierWrites, LogLevel};
 use crate::write::controller::{Debt, StallState, WriteController};
 use crate::write::stalls::{DatabaseStalls, StallClock};
 use crate::write_buffer_manager::{MemTableMemory, WriteBufferManager};
+use ironstone_base::perf::PerfMetric;
 use ironstone_base::statistics::Ticker;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use ironstone_base::sync::{Arc, Condvar, Mutex, Swap, SwapGuard};
+use ironstone_base::sync::{Arc, Condvar, Mutex, MutexGuard, Swap, SwapGuard};
 use ironstone_base::{
     Code, ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity, Statistics, SubCode,
 };
 use ironstone_compaction::{CompactionStyle, LevelShape, RunningCompactions, sorted_run_count};
 use ironstone_sst::{ReadContext, ReadTier};
 use ironstone_version::{Installed, ManifestWriter, VersionEdit, VersionSet, WalAddition};
-use ironstone_vfs::{Env, FileLock, TickerTimer};
+use ironstone_vfs::{Env, FileLock, PerfTimer, TickerTimer};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 
@@ -457,6 +458,12 @@ impl Engine {
         self.flushes_run.store(state.running_flushes > 0, Ordering::Relaxed);
     }
 
+    /// Waits until background work has got on. How long is counted where time under locks is wanted.
+    pub(crate) fn wait_for_progress(&self, state: &mut MutexGuard<'_, State>) {
+        let _timer = PerfTimer::lock(PerfMetric::DbConditionWaitNanos);
+        self.progress.wait(state);
+    }
+
     /// Waits while a flush runs, unless compaction is behind itself or a compaction of `data` is to stop, and answers for
     /// how many nanoseconds: writers wait for a flush sooner than for a compaction.
     pub(crate) fn give_way_to_flushes(&self, data: &ColumnFamilyData) -> u64 {
@@ -472,7 +479,7 @@ impl Engine {
                 && !self.is_aborted(data)
         };
         while waits(&state) {
-            self.progress.wait(&mut state);
+            self.wait_for_progress(&mut state);
         }
         self.env.clock.monotonic_nanos() - started
     }

@@ -3,9 +3,10 @@
 //! Lines look as RocksDB's: `2026/01/31-12:00:00.123456 7 [place] text`, and events are JSON behind
 //! `EVENT_LOG_v1`. A LOG that cannot be written never fails the database.
 
+use ironstone_base::perf::{IoMetric, PerfMetric};
 use ironstone_base::sync::{Arc, Mutex};
 use ironstone_base::{Result, file_name};
-use ironstone_vfs::{Env, WritableFile, WriteOptions};
+use ironstone_vfs::{Env, PerfTimer, WritableFile, WriteOptions};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -64,6 +65,7 @@ impl InfoLog {
     }
 
     fn start(&self) -> Result<()> {
+        let _timer = PerfTimer::start(PerfMetric::EnvNewLoggerNanos);
         let path = file_name::info_log(&self.dir);
         if self.env.fs.exists(&path)? {
             let aside = file_name::old_info_log(&self.dir, self.env.clock.now_micros());
@@ -103,6 +105,7 @@ impl InfoLog {
         if !self.wants(level) {
             return;
         }
+        let _timer = PerfTimer::io(IoMetric::LoggerNanos);
         let mut guard = self.current.lock();
         let Some(current) = guard.as_mut() else { return };
         let mark = match level {

@@ -726,6 +726,7 @@ fn place(engine: &Arc<Engine>, jobs: &mut [Job]) -> Result<()> {
     let visible = engine.pipeline.visible();
     let count = jobs.iter().map(|job| job.sequences(visible)).max().unwrap_or(0).max(1);
     let mut reserved = engine.pipeline.reserve_beside_log(count)?;
+    let _timer = PerfTimer::start(PerfMetric::FileIngestionBlockingLiveWritesNanos);
     engine.pipeline.wait_applied(SequenceNumber(reserved.first.0 - 1));
     let ids = overlapping(engine, jobs, reserved.first)?;
     if !ids.is_empty() {

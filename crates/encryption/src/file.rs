@@ -3,13 +3,22 @@
 use crate::stream::{PREFIX, Stream};
 use ironstone_base::Result;
 use ironstone_base::checksum::crc32c;
-use ironstone_vfs::{RandomAccessFile, ReadRequest, SequentialFile, WritableFile, check_handed_over};
+use ironstone_base::perf::PerfMetric;
+use ironstone_vfs::{
+    PerfTimer, RandomAccessFile, ReadRequest, SequentialFile, WritableFile, check_handed_over,
+};
 use std::path::Path;
 use std::time::Duration;
 
 /// Where a place of the contents is in the file.
 fn beyond_prefix(offset: u64) -> u64 {
     offset.saturating_add(PREFIX as u64)
+}
+
+/// Decrypts what was read at `offset` of the contents.
+fn decrypt(stream: &Stream, offset: u64, data: &mut [u8]) {
+    let _timer = PerfTimer::start(PerfMetric::DecryptDataNanos);
+    stream.apply(offset, data);
 }
 
 pub(crate) struct Sequential {
@@ -23,7 +32,7 @@ impl SequentialFile for Sequential {
     fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
         let Some(stream) = &self.stream else { return Ok(0) };
         let count = self.inner.read(buf)?;
-        stream.apply(self.at, &mut buf[..count]);
+        decrypt(stream, self.at, &mut buf[..count]);
         self.at += count as u64;
         Ok(count)
     }
@@ -49,13 +58,13 @@ impl RandomAccessFile for Random {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let Some(stream) = &self.stream else { return Ok(0) };
         let count = self.inner.read_at(beyond_prefix(offset), buf)?;
-        stream.apply(offset, &mut buf[..count]);
+        decrypt(stream, offset, &mut buf[..count]);
         Ok(count)
     }
     fn read_within(&self, offset: u64, buf: &mut [u8], timeout: Duration) -> Result<usize> {
         let Some(stream) = &self.stream else { return Ok(0) };
         let count = self.inner.read_within(beyond_prefix(offset), buf, timeout)?;
-        stream.apply(offset, &mut buf[..count]);
+        decrypt(stream, offset, &mut buf[..count]);
         Ok(count)
     }
     fn read_many(&self, requests: &mut [ReadRequest<'_>]) {
@@ -69,7 +78,7 @@ impl RandomAccessFile for Random {
         for (request, offset) in requests.iter_mut().zip(offsets) {
             request.offset = offset;
             if let Ok(count) = request.result {
-                stream.apply(request.offset, &mut request.buf[..count]);
+                decrypt(stream, request.offset, &mut request.buf[..count]);
             }
         }
     }
@@ -94,12 +103,20 @@ pub(crate) struct Writable {
 /// So much is encrypted at a time.
 const CHUNK: usize = 1 << 16;
 
+impl Writable {
+    /// Leaves `part`, which is to be appended, encrypted in `scratch`.
+    fn encrypt(&mut self, part: &[u8]) {
+        let _timer = PerfTimer::start(PerfMetric::EncryptDataNanos);
+        self.scratch.clear();
+        self.scratch.extend_from_slice(part);
+        self.stream.apply(self.size(), &mut self.scratch);
+    }
+}
+
 impl WritableFile for Writable {
     fn append(&mut self, data: &[u8]) -> Result<()> {
         for part in data.chunks(CHUNK) {
-            self.scratch.clear();
-            self.scratch.extend_from_slice(part);
-            self.stream.apply(self.size(), &mut self.scratch);
+            self.encrypt(part);
             self.inner.append(&self.scratch)?;
         }
         Ok(())
@@ -108,9 +125,7 @@ impl WritableFile for Writable {
     fn append_checked(&mut self, data: &[u8], expected: u32) -> Result<()> {
         check_handed_over(self.path(), self.size(), data, expected)?;
         for part in data.chunks(CHUNK) {
-            self.scratch.clear();
-            self.scratch.extend_from_slice(part);
-            self.stream.apply(self.size(), &mut self.scratch);
+            self.encrypt(part);
             self.inner.append_checked(&self.scratch, crc32c(&self.scratch))?;
         }
         Ok(())

@@ -199,3 +199,22 @@ fn rocksdb_reads_and_writes_the_same_files() {
         assert_eq!(db.get(key).unwrap().unwrap(), value);
     }
 }
+
+#[test]
+fn encryption_and_decryption_are_timed() {
+    use ironstone::perf::{self, PerfLevel, PerfMetric};
+    let inner = MemFileSystem::new();
+    let fs = aes(&inner, 1);
+    let times = |level| {
+        perf::set_level(level);
+        perf::reset();
+        fs.write_all_synced(Path::new("/file"), &[1; 100_000]).unwrap();
+        let encrypting = perf::get(PerfMetric::EncryptDataNanos);
+        assert_eq!(perf::get(PerfMetric::DecryptDataNanos), 0);
+        assert_eq!(fs.read_all(Path::new("/file")).unwrap(), [1; 100_000]);
+        (encrypting > 0, perf::get(PerfMetric::DecryptDataNanos) > 0)
+    };
+    assert_eq!(times(PerfLevel::EnableCount), (false, false));
+    assert_eq!(times(PerfLevel::EnableTimeExceptForMutex), (true, true));
+    perf::set_level(PerfLevel::default());
+}

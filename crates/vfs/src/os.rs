@@ -158,20 +158,8 @@ impl FileSystem for OsFileSystem {
     }
 
     fn create_dir_all(&self, path: &Path) -> Result<()> {
-        match retry_on_intr(|| rustix::fs::mkdir(path, DIRECTORY_MODE)) {
-            Ok(()) => Ok(()),
-            Err(Errno::EXIST) if is_directory(path) => Ok(()),
-            Err(Errno::NOENT) => {
-                let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-                let parent = parent.ok_or_else(|| failed(path, "create directory", Errno::NOENT))?;
-                self.create_dir_all(parent)?; // Ends: each parent is a shorter path.
-                match retry_on_intr(|| rustix::fs::mkdir(path, DIRECTORY_MODE)) {
-                    Err(Errno::EXIST) if is_directory(path) => Ok(()), // Somebody else was faster.
-                    made => made.map_err(|errno| failed(path, "create directory", errno)),
-                }
-            }
-            Err(errno) => Err(failed(path, "create directory", errno)),
-        }
+        let _timer = PerfTimer::start(PerfMetric::EnvCreateDirIfMissingNanos);
+        create_dir_all(path)
     }
 
     fn remove_dir(&self, path: &Path) -> Result<()> {
@@ -233,6 +221,23 @@ impl FileSystem for OsFileSystem {
     fn truncate(&self, path: &Path, size: u64) -> Result<()> {
         let (fd, _) = open_regular(path, OFlags::WRONLY)?;
         retry_on_intr(|| rustix::fs::ftruncate(&fd, size)).map_err(|errno| failed(path, "truncate", errno))
+    }
+}
+
+fn create_dir_all(path: &Path) -> Result<()> {
+    match retry_on_intr(|| rustix::fs::mkdir(path, DIRECTORY_MODE)) {
+        Ok(()) => Ok(()),
+        Err(Errno::EXIST) if is_directory(path) => Ok(()),
+        Err(Errno::NOENT) => {
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            let parent = parent.ok_or_else(|| failed(path, "create directory", Errno::NOENT))?;
+            create_dir_all(parent)?; // Ends: each parent is a shorter path.
+            match retry_on_intr(|| rustix::fs::mkdir(path, DIRECTORY_MODE)) {
+                Err(Errno::EXIST) if is_directory(path) => Ok(()), // Somebody else was faster.
+                made => made.map_err(|errno| failed(path, "create directory", errno)),
+            }
+        }
+        Err(errno) => Err(failed(path, "create directory", errno)),
     }
 }
 

@@ -19,6 +19,16 @@ enum Counted {
     Io(IoMetric),
 }
 
+impl Counted {
+    #[inline]
+    fn add(self, nanos: u64) {
+        match self {
+            Self::Perf(metric) => perf::count(metric, nanos),
+            Self::Io(metric) => perf::count_io(metric, nanos),
+        }
+    }
+}
+
 impl PerfTimer {
     /// Counts the time of work.
     #[inline]
@@ -62,10 +72,7 @@ impl Drop for PerfTimer {
     fn drop(&mut self) {
         if let Some((counted, start)) = self.running {
             let nanos = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            match counted {
-                Counted::Perf(metric) => perf::count(metric, nanos),
-                Counted::Io(metric) => perf::count_io(metric, nanos),
-            }
+            counted.add(nanos);
         }
     }
 }
@@ -99,23 +106,32 @@ impl Drop for LevelTimer {
 #[must_use]
 #[derive(Debug)]
 pub struct PerfCpuTimer {
-    running: Option<(PerfMetric, u64)>,
+    running: Option<(Counted, u64)>,
 }
 
 impl PerfCpuTimer {
     /// Counts processor time.
     #[inline]
     pub fn start(metric: PerfMetric) -> Self {
+        Self::counting(Counted::Perf(metric))
+    }
+    /// Counts the processor time of input or output.
+    #[inline]
+    pub fn io(metric: IoMetric) -> Self {
+        Self::counting(Counted::Io(metric))
+    }
+    #[inline]
+    fn counting(counted: Counted) -> Self {
         let is_on = perf::level() >= PerfLevel::EnableTimeAndCpuTimeExceptForMutex;
-        Self { running: is_on.then(|| (metric, cpu_nanos())) }
+        Self { running: is_on.then(|| (counted, cpu_nanos())) }
     }
 }
 
 impl Drop for PerfCpuTimer {
     #[inline]
     fn drop(&mut self) {
-        if let Some((metric, start)) = self.running {
-            perf::count(metric, cpu_nanos().saturating_sub(start));
+        if let Some((counted, start)) = self.running {
+            counted.add(cpu_nanos().saturating_sub(start));
         }
     }
 }
@@ -273,6 +289,7 @@ mod tests {
                 (PerfTimer::start(PerfMetric::WriteWalTime), PerfTimer::wait(PerfMetric::WriteDelayTime));
             let (_cpu, _io) =
                 (PerfCpuTimer::start(PerfMetric::GetCpuNanos), PerfTimer::io(IoMetric::ReadNanos));
+            let _io_cpu = PerfCpuTimer::io(IoMetric::CpuReadNanos);
             assert_ne!((0..100_000_u64).map(std::hint::black_box).sum::<u64>(), 0);
         };
         let counted = |level| {
@@ -285,13 +302,14 @@ mod tests {
                 perf::get(PerfMetric::WriteWalTime),
                 perf::get_io(IoMetric::ReadNanos),
                 perf::get(PerfMetric::GetCpuNanos),
+                perf::get_io(IoMetric::CpuReadNanos),
             ]
             .map(|nanos| nanos > 0)
         };
-        assert_eq!(counted(PerfLevel::Disable), [false; 4]);
-        assert_eq!(counted(PerfLevel::EnableCount), [false; 4]);
-        assert_eq!(counted(PerfLevel::EnableWait), [true, false, false, false]);
-        assert_eq!(counted(PerfLevel::EnableTimeExceptForMutex), [true, true, true, false]);
-        assert_eq!(counted(PerfLevel::EnableTime), [true; 4]);
+        assert_eq!(counted(PerfLevel::Disable), [false; 5]);
+        assert_eq!(counted(PerfLevel::EnableCount), [false; 5]);
+        assert_eq!(counted(PerfLevel::EnableWait), [true, false, false, false, false]);
+        assert_eq!(counted(PerfLevel::EnableTimeExceptForMutex), [true, true, true, false, false]);
+        assert_eq!(counted(PerfLevel::EnableTime), [true; 5]);
     }
 }

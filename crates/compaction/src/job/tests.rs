@@ -587,13 +587,15 @@ fn flushes_have_other_filters_than_what_recovery_and_compactions_write() {
     store.build.table = Arc::new(table);
     let entries = || vec![(0..2000).map(|n| entry(&format!("{n:05}"), 7, ValueType::Value, "v")).collect()];
     // Ribbon is the smaller one.
-    let filter_size = |store: &Store, file: &FileMetaData| store.open(file, 0).unwrap().properties().filter_size;
+    let filter_size =
+        |store: &Store, file: &FileMetaData| store.open(file, 0).unwrap().properties().filter_size;
     let mut of_flush = |reason| {
         let input = FlushInput { reason, ..store.flush_input(entries()) };
         let file = run_flush(input, &store.context()).unwrap().file.unwrap();
         filter_size(&store, &file)
     };
-    let (bloom, ribbon) = (of_flush(TableFileCreationReason::Flush), of_flush(TableFileCreationReason::Recovery));
+    let (bloom, ribbon) =
+        (of_flush(TableFileCreationReason::Flush), of_flush(TableFileCreationReason::Recovery));
     assert!(ribbon < bloom * 9 / 10, "{ribbon} and {bloom}");
     store.flush(entries(), &[]);
     let options = CompactionOptions { target_file_size_base: 1 << 20, ..options() };

@@ -44,7 +44,7 @@ impl Engine {
     fn wait_for_aborted(&self, state: &mut MutexGuard<'_, State>, runs: impl Fn(&State) -> bool) {
         self.progress.notify_all();
         while runs(state) && !state.closing {
-            self.progress.wait(state);
+            self.wait_for_progress(state);
         }
     }
     fn go_on_compacting(&self, state: &mut State) {

@@ -261,7 +261,7 @@ pub(crate) fn flush_all_at_once(engine: &Engine) -> Result<()> {
     let all: Vec<Taken> = {
         let mut state = engine.state.lock();
         while state.running_flushes > 0 {
-            engine.progress.wait(&mut state);
+            engine.wait_for_progress(&mut state);
         }
         engine.flush_begins(&mut state);
         let State { families, versions, .. } = &mut *state;
@@ -510,6 +510,6 @@ pub(crate) fn wait_flushed(engine: &Arc<Engine>, ids: &[ColumnFamilyId]) -> Resu
             return Err(ironstone_base::Error::shutdown());
         }
         engine.wake_workers();
-        engine.progress.wait(&mut state);
+        engine.wait_for_progress(&mut state);
     }
 }

@@ -333,7 +333,7 @@ fn wait_for_others(engine: &Engine, state: &mut MutexGuard<'_, State>, cf: &Colu
     if let Some(family) = state.families.get_mut(&cf.id()) {
         family.exclusive_waits += exclusive;
     }
-    engine.progress.wait(state);
+    engine.wait_for_progress(state);
     if let Some(family) = state.families.get_mut(&cf.id()) {
         family.exclusive_waits -= exclusive;
     }

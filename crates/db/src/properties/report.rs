@@ -475,7 +475,10 @@ pub(super) fn text_of(sum: &TableProperties) -> String {
     }
     line("filter block size", &sum.filter_size);
     line("# entries for filter", &sum.num_filter_entries);
-    line("(estimated) table size", &sum.data_size.saturating_add(sum.index_size).saturating_add(sum.filter_size));
+    line(
+        "(estimated) table size",
+        &sum.data_size.saturating_add(sum.index_size).saturating_add(sum.filter_size),
+    );
     line("slow compression estimated data size", &sum.slow_compression_estimated_data_size);
     line("fast compression estimated data size", &sum.fast_compression_estimated_data_size);
     text

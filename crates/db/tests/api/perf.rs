@@ -1,11 +1,11 @@
 //! What the counts of a thread say about its own reads and writes.
 
 use crate::disk::Disk;
-use ironstone::perf::{self, LevelMetric, PerfLevel, PerfMetric};
+use ironstone::perf::{self, IoMetric, LevelMetric, PerfLevel, PerfMetric};
 use ironstone::statistics::{StatsLevel, Ticker};
 use ironstone::{
-    CompactRangeOptions, Db, DbIterator, FilterPolicy, IndexType, MemTableKind, Options, ReadOptions,
-    Statistics, WriteOptions, merge_operators, slice_transform,
+    CompactRangeOptions, Db, DbIterator, FilterPolicy, IndexType, IngestOptions, MemTableKind, Options,
+    ReadOptions, SstFileWriter, Statistics, WriteOptions, merge_operators, slice_transform,
 };
 use std::sync::Arc;
 
@@ -73,6 +73,14 @@ fn blocks_are_counted_by_what_they_hold() {
     assert_eq!(data + index + filter + others, all);
     let hits = [BlockCacheIndexHitCount, BlockCacheFilterHitCount, BlockCacheHitCount];
     assert_eq!(counted(hits, || drop(db.get(b"k").unwrap())), [1, 1, 3]);
+    let of_hits = [BlockCacheIndexReadByte, BlockCacheFilterReadByte, BlockCacheReadByte];
+    let [index, filter, all] = counted(of_hits, || drop(db.get(b"k").unwrap()));
+    assert!(index > 0 && filter > 0 && all > index + filter, "{index} {filter} {all}");
+    let cached = db.property("rocksdb.block-cache-usage").unwrap().parse::<u64>().unwrap();
+    assert!(all <= cached, "{all} of {cached}");
+    perf::set_level(PerfLevel::Disable);
+    assert_eq!(counted(of_hits, || drop(db.get(b"k").unwrap())), [0; 3]);
+    perf::set_level(PerfLevel::default());
 }
 
 #[test]
@@ -274,6 +282,39 @@ fn seeks_and_tables_are_timed() {
     let read = || drop(cold.get_cf(&reads, cold.default_column_family(), "of level 3").unwrap());
     assert!(counted([BlockReadCpuTime, FindTableNanos], read)[0] > 0);
     perf::set_level(PerfLevel::EnableCount);
+}
+
+#[test]
+fn logging_ingestion_and_waits_are_timed() {
+    use PerfMetric::*;
+    let disk = Disk::new();
+    let options = options(&disk);
+    perf::set_level(PerfLevel::EnableTimeExceptForMutex);
+    perf::reset();
+    perf::reset_io();
+    let db = disk.open_with(&options);
+    assert!(perf::get(EnvNewLoggerNanos) > 0 && perf::get_io(IoMetric::LoggerNanos) > 0);
+
+    let mut writer = SstFileWriter::new(&options);
+    writer.open("/outside.sst").unwrap();
+    writer.put("k", "v").unwrap();
+    writer.finish().unwrap();
+    let ingest = || {
+        let cf = db.default_column_family();
+        db.ingest_external_files(cf, &["/outside.sst"], &IngestOptions::default()).unwrap();
+    };
+    let [all, blocking] = counted([FileIngestionNanos, FileIngestionBlockingLiveWritesNanos], ingest);
+    assert!(0 < blocking && blocking < all, "{blocking} of {all}");
+
+    let flush = || {
+        db.put("k", "w").unwrap();
+        db.flush().unwrap();
+    };
+    assert_eq!(counted([DbConditionWaitNanos], flush), [0], "times under locks are not taken");
+    perf::set_level(PerfLevel::EnableTime);
+    // The flush may be done before anybody waits for it.
+    assert!((0..1000).any(|_| counted([DbConditionWaitNanos], flush)[0] > 0));
+    perf::set_level(PerfLevel::default());
 }
 
 #[test]

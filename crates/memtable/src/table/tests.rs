@@ -554,16 +554,21 @@ fn searches_count_their_comparisons() {
             (counted, counting.0.load(Relaxed))
         };
         for number in 0..100 {
-            let (counted, asked) = check(&mut |_| assert!(add(&table, 1 + number, &format!("{number:03}"), "")));
+            let (counted, asked) =
+                check(&mut |_| assert!(add(&table, 1 + number, &format!("{number:03}"), "")));
             assert_eq!(counted, asked, "{kind:?}");
             assert_eq!(counted > 0, kind == MemTableKind::SkipList && number > 0, "{kind:?}: {counted}");
         }
-        assert!(iter.seek_to_first().unwrap()); // The vector sorts.
+        check(&mut |iter| assert!(iter.seek_to_first().unwrap())); // The vector sorts.
         for wanted in ["", "050", "0505", "099", "1"] {
             let target = InternalKeyBuf::for_seek(wanted.as_bytes(), SequenceNumber(1000));
             for backward in [false, true] {
                 let (counted, asked) = check(&mut |iter| {
-                    let _ = if backward { iter.seek_for_prev(target.as_key()) } else { iter.seek(target.as_key()) };
+                    let _ = if backward {
+                        iter.seek_for_prev(target.as_key())
+                    } else {
+                        iter.seek(target.as_key())
+                    };
                 });
                 assert_eq!(counted, asked, "{kind:?}: {wanted}");
                 assert!(counted > 0 && counted < 100, "{kind:?}: {counted}");

@@ -1,7 +1,7 @@
 use super::*;
-use crate::{BlockCache, FilterPolicy};
 use crate::options::{OpenOptions, ReadContext, TableReadOptions};
 use crate::table::{TableBuilder, TableReader};
+use crate::{BlockCache, FilterPolicy};
 use ironstone_base::FileNumber;
 use ironstone_iter::InternalIterator;
 use ironstone_vfs::fault::FaultFileSystem;
@@ -191,10 +191,14 @@ fn ribbon_filters_are_for_tables_from_their_level_on_and_flushes_come_before_all
         (0..2000).for_each(|i| builder.add(key(i).as_key(), b"v").unwrap());
         builder.finish(false).unwrap();
         let reader = open(&fs, &options.table);
-        let (_, filter) =
-            reader.meta_blocks().iter().find(|(name, _)| name.starts_with(FULL_FILTER_PREFIX)).unwrap().clone();
+        let (_, filter) = reader
+            .meta_blocks()
+            .iter()
+            .find(|(name, _)| name.starts_with(FULL_FILTER_PREFIX))
+            .unwrap()
+            .clone();
         let file = fs.read_all(Path::new(PATH)).unwrap();
-        match file[filter.end() as usize - 5] {
+        match file[(filter.offset + filter.size) as usize - 5] {
             0xff => false, // Where legacy filters have the number of probes.
             0xfe => true,
             other => panic!("{other:#x} is the kind of no filter"),

@@ -190,7 +190,10 @@ fn sampled(one_in: u64, compression: CompressionKind) -> (TableProperties, Vec<[
     let names: Vec<String> = (0..20_000).map(|i| format!("key{i:08}")).collect();
     let entries: Vec<_> = names.iter().map(|name| (name.as_str(), ValueType::Value)).collect();
     let (built, read) = build(&options, &entries);
-    assert_eq!(built.properties.slow_compression_estimated_data_size, read.slow_compression_estimated_data_size);
+    assert_eq!(
+        built.properties.slow_compression_estimated_data_size,
+        read.slow_compression_estimated_data_size
+    );
     let seen = scribe.seen();
     let blocks = seen.iter().filter(|line| line.starts_with("block ") || line.starts_with("sample "));
     assert_eq!(blocks.count() as u64, read.num_data_blocks);

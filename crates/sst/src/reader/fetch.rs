@@ -700,11 +700,15 @@ impl BlockBasedReader {
         if self.is_watched.load(Relaxed) {
             self.tell_hit(context, tickers, handle, block);
         }
-        perf::count_with_level(PerfMetric::BlockCacheHitCount, || {
-            (LevelMetric::BlockCacheHitCount, self.level)
-        });
-        if let Some(metric) = tickers.metric {
-            perf::count(metric, 1);
+        if perf::is_counting() {
+            let bytes = block.memory_usage() as u64;
+            perf::count_with_level(PerfMetric::BlockCacheHitCount, || {
+                (LevelMetric::BlockCacheHitCount, self.level)
+            });
+            perf::count(PerfMetric::BlockCacheReadByte, bytes);
+            if let Some([hits, read]) = tickers.perf {
+                perf::count_all([(hits, 1), (read, bytes)]);
+            }
         }
         if let Some(statistics) = self.statistics() {
             statistics.record(Ticker::BlockCacheHit, 1);
@@ -727,7 +731,7 @@ impl BlockBasedReader {
         self.trace(context, tickers, handle, true, size, block.restart_count());
     }
     fn simulate_hit(&self, simulated: &SimCache, tickers: &RoleTickers, handle: BlockHandle, charge: usize) {
-        let priority = if tickers.metric.is_some() { self.meta_priority() } else { Priority::Low };
+        let priority = if tickers.perf.is_some() { self.meta_priority() } else { Priority::Low };
         simulated.look_up(&self.cache_key(handle), Some((charge, priority)), self.statistics());
     }
     pub(super) fn count_miss(&self, tickers: &RoleTickers, handle: BlockHandle) {
@@ -820,8 +824,8 @@ pub(super) struct RoleTickers {
     add: Ticker,
     redundant: Ticker,
     bytes: Ticker,
-    /// Of hits, where these are counted apart.
-    metric: Option<PerfMetric>,
+    /// Of hits, and of their bytes, where these are counted apart.
+    perf: Option<[PerfMetric; 2]>,
 }
 
 pub(super) static DATA_TICKERS: RoleTickers = RoleTickers {
@@ -831,7 +835,7 @@ pub(super) static DATA_TICKERS: RoleTickers = RoleTickers {
     add: Ticker::BlockCacheDataAdd,
     redundant: Ticker::BlockCacheDataAddRedundant,
     bytes: Ticker::BlockCacheDataBytesInsert,
-    metric: None,
+    perf: None,
 };
 static INDEX_TICKERS: RoleTickers = RoleTickers {
     traced: TracedBlock::Index,
@@ -840,7 +844,7 @@ static INDEX_TICKERS: RoleTickers = RoleTickers {
     add: Ticker::BlockCacheIndexAdd,
     redundant: Ticker::BlockCacheIndexAddRedundant,
     bytes: Ticker::BlockCacheIndexBytesInsert,
-    metric: Some(PerfMetric::BlockCacheIndexHitCount),
+    perf: Some([PerfMetric::BlockCacheIndexHitCount, PerfMetric::BlockCacheIndexReadByte]),
 };
 static FILTER_TICKERS: RoleTickers = RoleTickers {
     traced: TracedBlock::Filter,
@@ -849,5 +853,5 @@ static FILTER_TICKERS: RoleTickers = RoleTickers {
     add: Ticker::BlockCacheFilterAdd,
     redundant: Ticker::BlockCacheFilterAddRedundant,
     bytes: Ticker::BlockCacheFilterBytesInsert,
-    metric: Some(PerfMetric::BlockCacheFilterHitCount),
+    perf: Some([PerfMetric::BlockCacheFilterHitCount, PerfMetric::BlockCacheFilterReadByte]),
 };

@@ -8,6 +8,8 @@
 
 use super::FILE_MODE;
 use crate::file::{FileLock, failed};
+use crate::timer::PerfTimer;
+use ironstone_base::perf::PerfMetric;
 use ironstone_base::sync::Mutex;
 use ironstone_base::sync::atomic::{AtomicUsize, Ordering};
 use ironstone_base::{Error, Result};
@@ -90,6 +92,7 @@ impl FileLock for OsFileLock {}
 
 impl Drop for OsFileLock {
     fn drop(&mut self) {
+        let _timer = PerfTimer::start(PerfMetric::EnvUnlockFileNanos);
         let mut taken = TAKEN.lock();
         self.fd = None; // Closing lets go of the lock.
         if let Some(at) = taken.iter().position(|other| *other == self.holding) {

@@ -2,7 +2,7 @@
 
 use super::aligned::{AlignedBuffer, PAGE, is_aligned, page_floor};
 use crate::file::*;
-use crate::timer::PerfTimer;
+use crate::timer::{PerfCpuTimer, PerfTimer};
 use ironstone_base::Result;
 use ironstone_base::perf::{self, IoMetric};
 use rustix::fd::OwnedFd;
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// Reads until `buf` is full or the file ends.
 #[inline]
 fn read_fully(fd: &OwnedFd, path: &Path, offset: u64, buf: &mut [u8]) -> Result<usize> {
-    let _timer = PerfTimer::io(IoMetric::ReadNanos);
+    let _timers = (PerfTimer::io(IoMetric::ReadNanos), PerfCpuTimer::io(IoMetric::CpuReadNanos));
     let mut done = 0;
     while done < buf.len() {
         match pread(fd, &mut buf[done..], offset + done as u64) {
@@ -138,7 +138,7 @@ impl OsRandomAccessFile {
     /// the file, an error, a file system that cannot tell.
     fn read_cached(&self, offset: u64, buf: &mut [u8]) -> Option<usize> {
         let wanted = buf.len();
-        let _timer = PerfTimer::io(IoMetric::ReadNanos);
+        let _timers = (PerfTimer::io(IoMetric::ReadNanos), PerfCpuTimer::io(IoMetric::CpuReadNanos));
         let read = preadv2(&self.fd, &mut [IoSliceMut::new(buf)], offset, ReadWriteFlags::NOWAIT);
         let read = read.ok().filter(|&count| count == wanted);
         perf::count_io(IoMetric::BytesRead, read.unwrap_or(0) as u64);
@@ -174,7 +174,7 @@ impl DirectRandomAccessFile {
 
     /// Reads whole pages into aligned memory, until it is full or the file ends.
     fn read_pages(&self, offset: u64, pages: &mut [u8]) -> Result<usize> {
-        let _timer = PerfTimer::io(IoMetric::ReadNanos);
+        let _timers = (PerfTimer::io(IoMetric::ReadNanos), PerfCpuTimer::io(IoMetric::CpuReadNanos));
         let mut done = 0;
         // The file ends within a page, so a count that is no whole number of pages was the last;
         // to read on from there would be unaligned.

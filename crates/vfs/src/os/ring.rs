@@ -13,7 +13,7 @@
 
 use super::aligned::{AlignedBuffer, PAGE, page_floor};
 use crate::file::ReadRequest;
-use crate::timer::PerfTimer;
+use crate::timer::{PerfCpuTimer, PerfTimer};
 use io_uring::{IoUring, opcode, types};
 use ironstone_base::perf::{self, IoMetric};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -147,12 +147,12 @@ pub fn read_together(files: &[RingFile<'_>], requests: &mut [ReadRequest<'_>]) {
             let Some(usable) = ring else { return };
             let mut wave = Wave::default();
             next = fill(&mut wave, files, requests, next);
-            let timer = PerfTimer::io(IoMetric::ReadNanos);
+            let timers = (PerfTimer::io(IoMetric::ReadNanos), PerfCpuTimer::io(IoMetric::CpuReadNanos));
             if usable.complete(&mut wave).is_err() {
                 *ring = None;
                 return;
             }
-            drop(timer);
+            drop(timers);
             let read = wave.reads.iter().map(|read| u64::try_from(read.result).unwrap_or(0)).sum();
             perf::count_io(IoMetric::BytesRead, read);
             copy_out(&wave, usable.slab.as_slice(), requests);

@@ -198,3 +198,39 @@ fn a_mapped_file_is_read_from_memory_and_outlives_its_name() {
     other.write_all_synced(Path::new("/a"), b"bytes").unwrap();
     assert!(other.open_mapped(Path::new("/a")).unwrap().is_none());
 }
+
+#[test]
+fn what_the_system_does_is_timed() {
+    use ironstone_base::perf::{self, IoMetric, PerfLevel, PerfMetric};
+    let dir = tempfile::tempdir().unwrap();
+    let fs = OsFileSystem::new();
+    let times = |level: PerfLevel, round: &str| {
+        perf::set_level(level);
+        perf::reset();
+        perf::reset_io();
+        let below = dir.path().join(round).join("below");
+        fs.create_dir_all(&below).unwrap();
+        drop(fs.lock(&below.join("LOCK")).unwrap());
+        let mut file = fs.create(&below.join("000001.log"), WriteOptions::default()).unwrap();
+        file.allocate(0, 1 << 20).unwrap();
+        file.append(&vec![7; 1 << 20]).unwrap();
+        file.close().unwrap();
+        assert_eq!(fs.read_all(&below.join("000001.log")).unwrap().len(), 1 << 20);
+        let work = [PerfMetric::EnvCreateDirIfMissingNanos, PerfMetric::EnvUnlockFileNanos].map(perf::get);
+        let io = [
+            IoMetric::PrepareWriteNanos,
+            IoMetric::AllocateNanos,
+            IoMetric::CpuWriteNanos,
+            IoMetric::CpuReadNanos,
+        ];
+        (work, io.map(perf::get_io))
+    };
+    assert_eq!(times(PerfLevel::EnableWait, "counts"), ([0; 2], [0; 4]));
+    let (work, io) = times(PerfLevel::EnableTimeExceptForMutex, "times");
+    assert!(work.iter().all(|nanos| *nanos > 0), "{work:?}");
+    assert!(io[1] > 0 && io[0] >= io[1], "allocating is the most of preparing: {io:?}");
+    assert_eq!(io[2..], [0, 0], "no processor times");
+    let (_, io) = times(PerfLevel::EnableTimeAndCpuTimeExceptForMutex, "cpu");
+    assert!(io[2] > 0 && io[3] > 0, "{io:?}");
+    perf::set_level(PerfLevel::default());
+}

@@ -7,7 +7,7 @@ use super::aligned::{AlignedBuffer, PAGE, page_floor};
 use super::range_sync::start_write_back;
 use crate::append_buffer::AppendBuffer;
 use crate::file::*;
-use crate::timer::PerfTimer;
+use crate::timer::{PerfCpuTimer, PerfTimer};
 use ironstone_base::perf::{self, IoMetric};
 use ironstone_base::{Error, Result};
 use rustix::fd::{AsFd, OwnedFd};
@@ -69,7 +69,7 @@ impl Target {
 
     /// Writes all of `data` at `offset`.
     fn write_at(&mut self, mut data: &[u8], mut offset: u64) -> Result<()> {
-        let _timer = PerfTimer::io(IoMetric::WriteNanos);
+        let _timers = (PerfTimer::io(IoMetric::WriteNanos), PerfCpuTimer::io(IoMetric::CpuWriteNanos));
         self.dirty = true;
         while !data.is_empty() {
             match pwrite(self.fd()?, data, offset) {
@@ -124,6 +124,7 @@ impl Target {
     }
 
     fn allocate(&mut self, offset: u64, len: u64) -> Result<()> {
+        let _timer = PerfTimer::io(IoMetric::PrepareWriteNanos);
         self.fd()?;
         if len == 0 || offset.saturating_add(len) <= self.allocated_end {
             return Ok(());
