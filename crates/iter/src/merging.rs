@@ -113,7 +113,7 @@ impl<I: InternalIterator> MergingIterator<I> {
             None => Head::NONE,
         };
         self.tree.build(children.iter().map(head), |a, b| ranking.break_tie(children, a, b));
-        perf::count_with(PerfMetric::UserKeyComparisonCount, || children.len().saturating_sub(1) as u64);
+        perf::count(PerfMetric::UserKeyComparisonCount, children.len().saturating_sub(1) as u64);
         self.stand_on_winner()
     }
 
@@ -143,7 +143,6 @@ impl<I: InternalIterator> MergingIterator<I> {
             ties += 1;
             ranking.break_tie(children, a, b)
         });
-        perf::count_with(PerfMetric::UserKeyComparisonCount, || tree.games_of(*current));
         if ties > 0 && ranking.is_worn(ties) {
             return Ok(self.play_all());
         }

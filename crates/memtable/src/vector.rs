@@ -13,7 +13,7 @@
 use crate::arena::Arena;
 use crate::entry::{Entry, EntryKey, encoded_len, is_ordered, newest_first, shared_len};
 use ironstone_base::UserComparator;
-use ironstone_base::perf::{self, PerfMetric};
+use ironstone_base::perf;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use ironstone_base::sync::{Arc, Mutex, OnceLock};
 use std::cmp::Ordering;
@@ -193,7 +193,7 @@ impl Sorted {
     /// The index of the first entry whose order relative to `key` is not `before`.
     fn partition(&self, user: &UserComparator, key: EntryKey<'_>, before: fn(Ordering) -> bool) -> usize {
         let Some(first) = self.entry(0) else { return 0 };
-        perf::count_with(PerfMetric::UserKeyComparisonCount, || perf::probes(self.len()));
+        perf::count_search(self.len(), 0);
         let start = &first.user_key()[..self.shared];
         if let Some(rest) = key.user_key.strip_prefix(start) {
             let prefix = user.order_prefix(rest);

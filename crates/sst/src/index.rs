@@ -303,7 +303,7 @@ impl FlatIndex {
                 high = middle;
             }
         }
-        perf::count_with(PerfMetric::UserKeyComparisonCount, || perf::probes(numbers) + separators);
+        perf::count_search(numbers, separators);
         low
     }
 

@@ -1,7 +1,7 @@
 //! The tables of one level, laid out for searching.
 
 use crate::file_metadata::FileMetaData;
-use ironstone_base::perf::{self, PerfMetric};
+use ironstone_base::perf;
 use ironstone_base::sync::Arc;
 use ironstone_base::{FileNumber, InternalKey, InternalKeyComparator, UserComparator};
 use std::ops::Range;
@@ -166,7 +166,6 @@ impl LevelFiles {
     pub fn find_holder(&self, order: &InternalKeyComparator, key: InternalKey<'_>) -> Option<usize> {
         if let Prefix::Of(prefix) = self.prefix_of(&order.user, key.user_key()) {
             let at = self.largest_prefixes.partition_point(|&largest| largest < prefix);
-            count_search(self.len());
             let (largest, smallest) = (*self.largest_prefixes.get(at)?, self.smallest_prefixes[at]);
             if largest != prefix && smallest != prefix {
                 return (smallest < prefix).then_some(at);
@@ -183,7 +182,7 @@ impl LevelFiles {
             Prefix::Unknown => 0..self.len(),
             Prefix::Of(prefix) => {
                 let low = self.largest_prefixes.partition_point(|&largest| largest < prefix);
-                count_search(self.len());
+                perf::count_search(self.len(), 0);
                 // Usually this is the end of the search: the next file's end has a larger prefix.
                 if self.largest_prefixes.get(low).is_none_or(|&largest| largest > prefix) {
                     return low;
@@ -192,7 +191,7 @@ impl LevelFiles {
             }
         };
         let ends_before = |file: &Arc<FileMetaData>| order.compare(file.largest.as_key(), key).is_lt();
-        count_search(candidates.len());
+        perf::count_search(candidates.len(), 0);
         candidates.start + self.files[candidates].partition_point(ends_before)
     }
 
@@ -229,12 +228,6 @@ impl LevelFiles {
     }
 }
 
-/// Counts the comparisons of a binary search among `len` files.
-#[inline]
-fn count_search(len: usize) {
-    perf::count_with(PerfMetric::UserKeyComparisonCount, || perf::probes(len));
-}
-
 /// The order of files below level 0.
 pub(crate) fn by_smallest(
     order: &InternalKeyComparator,
@@ -269,6 +262,7 @@ fn shared_start(order: &UserComparator, files: &[Arc<FileMetaData>]) -> Box<[u8]
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ironstone_base::perf::PerfMetric;
     use ironstone_base::sync::atomic::{AtomicU64, Ordering::Relaxed};
     use ironstone_base::{Comparator, InternalKeyBuf, SequenceNumber, ValueType};
 

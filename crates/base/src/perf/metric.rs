@@ -5,11 +5,12 @@ use crate::statistics::named_enum;
 named_enum! {
     /// What is counted of the work of a thread. Names and order are those of RocksDB 11.8's `PerfContext`.
     pub enum PerfMetric {
-        /// Comparisons of a key with another one by which searches and merges find their way: in blocks of tables, among the
-        /// tables of a level, in skip-list and vector memtables, and between the children of a merge. Where the first 8 bytes
-        /// that tell keys apart lie beside the keys as a number, looking at that is one, too. A radix tree compares no keys, so
-        /// gets and seeks in memtables of that kind add nothing; nor do hints of data blocks, of which all are looked at,
-        /// cuckoo tables, range tombstones, bounds of iterators, and sorting.
+        /// Comparisons of a key with another one by which searches find their way: in blocks of tables, among the tables of a
+        /// level, in skip-list and vector memtables, and between the children of a merge. Where the first 8 bytes that tell
+        /// keys apart lie beside the keys as a number, looking at that is one, too. But in the steps of a merge, and where
+        /// point reads search a level below 0, only those count that go on to the keys, since every step and every get would
+        /// pay for more. A radix tree compares no keys, so gets and seeks in memtables of that kind add nothing; nor do hints
+        /// of data blocks, of which all are looked at, cuckoo tables, range tombstones, bounds of iterators, and sorting.
         UserKeyComparisonCount = "user_key_comparison_count",
         BlockCacheHitCount = "block_cache_hit_count",
         BlockReadCount = "block_read_count",

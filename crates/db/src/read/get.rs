@@ -219,7 +219,7 @@ impl SuperVersion {
             if level == 0 {
                 let holds = |&index: &usize| files.may_hold(index, &self.comparator.user, user_key);
                 candidates.extend((0..files.len()).filter(holds).map(|index| (view, index)));
-                perf::count_with(PerfMetric::UserKeyComparisonCount, || files.len() as u64);
+                perf::count(PerfMetric::UserKeyComparisonCount, files.len() as u64);
                 continue;
             }
             let mut holder = files.find_holder(&self.comparator, target.as_key());

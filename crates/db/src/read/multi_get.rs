@@ -237,7 +237,7 @@ impl SuperVersion {
         for (table, slot) in view.tables.iter().enumerate() {
             let covered = |&at: &usize| !pending[at].is_settled && self.covers(view, table, &pending[at]);
             let keys: Vec<usize> = (0..pending.len()).filter(covered).collect();
-            perf::count_with(PerfMetric::UserKeyComparisonCount, || pending.len() as u64);
+            perf::count(PerfMetric::UserKeyComparisonCount, pending.len() as u64);
             if !keys.is_empty() {
                 keys.iter().for_each(|&at| slot.prefetch(pending[at].hash));
                 self.ask(view, &[Asked { table, keys }], context, pending, results);

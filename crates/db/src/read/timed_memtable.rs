@@ -1,6 +1,6 @@
 //! An iterator over a memtable, with times of its seeks.
 
-use ironstone_base::perf::PerfMetric;
+use ironstone_base::perf::{self, PerfLevel, PerfMetric};
 use ironstone_base::{InternalKey, Result};
 use ironstone_iter::InternalIterator;
 use ironstone_memtable::MemTableIter;
@@ -8,6 +8,12 @@ use ironstone_vfs::PerfTimer;
 
 /// Takes the times of seeks to a key, as RocksDB does: those to the first and the last entry are not among them.
 pub(super) struct TimedMemTable(pub(super) MemTableIter);
+
+#[cold]
+fn timed(seek: impl FnOnce() -> Result<bool>) -> Result<bool> {
+    let _timer = PerfTimer::start(PerfMetric::SeekOnMemtableTime);
+    seek()
+}
 
 impl InternalIterator for TimedMemTable {
     #[inline]
@@ -21,11 +27,15 @@ impl InternalIterator for TimedMemTable {
         self.0.seek_to_last()
     }
     fn seek(&mut self, target: InternalKey<'_>) -> Result<bool> {
-        let _timer = PerfTimer::start(PerfMetric::SeekOnMemtableTime);
+        if perf::level() >= PerfLevel::EnableTimeExceptForMutex {
+            return timed(|| self.0.seek(target));
+        }
         self.0.seek(target)
     }
     fn seek_for_prev(&mut self, target: InternalKey<'_>) -> Result<bool> {
-        let _timer = PerfTimer::start(PerfMetric::SeekOnMemtableTime);
+        if perf::level() >= PerfLevel::EnableTimeExceptForMutex {
+            return timed(|| self.0.seek_for_prev(target));
+        }
         self.0.seek_for_prev(target)
     }
     #[inline]

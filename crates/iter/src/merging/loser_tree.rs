@@ -53,12 +53,6 @@ impl LoserTree {
         }
     }
 
-    /// How many games are on the path of `child`, one of those that the tree was built of.
-    #[inline]
-    pub(super) fn games_of(&self, child: usize) -> u64 {
-        u64::from((self.nodes.len() + child).ilog2())
-    }
-
     /// Gives the winner a new rank and plays its path again.
     #[inline]
     pub(super) fn replace_winner(&mut self, rank: u64, mut wins_tie: impl FnMut(u32, u32) -> bool) {

@@ -11,6 +11,7 @@
 
 use super::Direction;
 use crate::InternalIterator;
+use ironstone_base::perf::{self, PerfMetric};
 use ironstone_base::{InternalKeyComparator, UserComparator};
 use std::cmp::Ordering;
 
@@ -87,8 +88,9 @@ impl Ranking {
     }
 
     /// Counts ties, and answers whether there were so many that a new start is worth a try.
-    #[inline]
+    #[inline(never)] // Steps as a rule have none.
     pub(super) fn is_worn(&mut self, ties: u32) -> bool {
+        perf::count(PerfMetric::UserKeyComparisonCount, u64::from(ties));
         self.ties += ties;
         self.ties > self.patience
     }

@@ -456,7 +456,7 @@ fn every_comparison_of_an_unknown_order_counts() {
 }
 
 #[test]
-fn comparisons_of_ranks_count_as_those_of_keys_do() {
+fn of_ranks_only_those_of_seeks_count() {
     let order = InternalKeyComparator::default();
     let child = |number: u64| {
         let entries = (0..20).map(|at| entry(format!("{:03}", at * 4 + number).as_bytes(), 1, "")).collect();
@@ -467,5 +467,5 @@ fn comparisons_of_ranks_count_as_those_of_keys_do() {
     assert!(merged.seek_to_first().unwrap());
     assert_eq!(perf::get(PerfMetric::UserKeyComparisonCount), 3);
     (0..10).for_each(|_| assert!(merged.next().unwrap()));
-    assert_eq!(perf::get(PerfMetric::UserKeyComparisonCount), 3 + 10 * 2);
+    assert_eq!(perf::get(PerfMetric::UserKeyComparisonCount), 3, "the steps would pay for it");
 }
