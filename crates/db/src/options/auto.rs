@@ -57,7 +57,6 @@ impl Options {
         let mut options = Self::default();
         options.db.increase_parallelism(threads.max(1));
         options.db.max_subcompactions = u32::try_from(threads.max(2) / 2).unwrap_or(1);
-        options.db.bytes_per_sync = 1 << 20;
         options.db.write_buffer_manager =
             Some(WriteBufferManager::new(as_size(part), Some(cache.clone()), true));
 

@@ -55,12 +55,14 @@ option_struct! {
         max_total_wal_size: u64 = 0, Mutable, V7;
         /// How many table files may be open at once; -1: all of them.
         max_open_files: i32 = -1, Mutable, V7;
-        /// Start writing back table files after each so many bytes; 0 leaves it to the system.
-        bytes_per_sync: u64 = 0, Mutable, V7;
+        /// Start writing back table files after each so many bytes; 0 leaves it to the system. The larger, the longer reads
+        /// wait behind a piece.
+        bytes_per_sync: u64 = 256 << 10, Mutable, V7;
         /// The same for WALs.
         wal_bytes_per_sync: u64 = 0, Mutable, V7;
-        /// Compactions read so many bytes at a time.
-        compaction_readahead_size: usize = 2 << 20, Mutable, V7;
+        /// Compactions read so many bytes of each table ahead. The larger, the longer other reads wait behind a piece; a disk
+        /// that takes milliseconds for one needs more.
+        compaction_readahead_size: usize = 256 << 10, Mutable, V7;
         /// A MANIFEST that is larger is replaced by a new one.
         max_manifest_file_size: u64 = 1 << 30, Mutable, V7;
         /// Closing reads the MANIFEST back and compares it with what was written. If it is not that, a new one is written.
