@@ -72,7 +72,7 @@ impl Covering {
             self.in_others = true;
         }
     }
-    /// Where a memtable and everything older have nothing.
+    /// Where a memtable and everything older have nothing. Comes before the tombstones of that memtable.
     pub(crate) fn add_empty(&mut self, child: usize, ranges: &EmptyRanges) {
         for (range, since) in ranges.of_reads_at(self.at) {
             self.places.push(Place { child, tombstones: Tombstones::Empty(range, since) });
@@ -164,6 +164,9 @@ impl Covering {
                 // What the place itself has may be newer.
                 let hides_itself = matches!(place.tombstones, Tombstones::Empty(..));
                 known.hides_from = known.hides_from.min(place.child + usize::from(!hides_itself));
+                if hides_itself {
+                    break; // All places from here on have nothing to say.
+                }
             }
         }
         Ok(known)

@@ -93,10 +93,10 @@ impl IteratorSource {
             for memtable in view.memtables() {
                 let table = memtable.table();
                 if table.has_range_tombstones() {
+                    tombstones.add_empty(children.len(), memtable.empty_ranges());
                     for fragments in table.range_tombstone_fragments()? {
                         tombstones.add(children.len(), &fragments);
                     }
-                    tombstones.add_empty(children.len(), memtable.empty_ranges());
                 }
                 children.push(Box::new(TimedMemTable(table.iter_by_prefix(self.prefix_seek.clone()))));
             }
