@@ -43,6 +43,40 @@ pub trait InternalIterator: Send {
     fn note_use(&mut self) {}
 }
 
+/// The methods of [`InternalIterator`] that an iterator around another, its field named, leaves to that one: everything but
+/// `valid` and the seeks. A method with a default in the trait is not forgotten by those who use this.
+#[macro_export]
+macro_rules! leave_steps_to_iterator_below {
+    ($field:tt) => {
+        #[inline]
+        fn next(&mut self) -> ::ironstone_base::Result<bool> {
+            self.$field.next()
+        }
+        #[inline]
+        fn prev(&mut self) -> ::ironstone_base::Result<bool> {
+            self.$field.prev()
+        }
+        #[inline]
+        fn key(&self) -> ::ironstone_base::InternalKey<'_> {
+            self.$field.key()
+        }
+        #[inline]
+        fn value(&self) -> &[u8] {
+            self.$field.value()
+        }
+        fn skip_older_children(
+            &mut self,
+            child: usize,
+            target: ::ironstone_base::InternalKey<'_>,
+        ) -> ::ironstone_base::Result<bool> {
+            self.$field.skip_older_children(child, target)
+        }
+        fn note_use(&mut self) {
+            self.$field.note_use();
+        }
+    };
+}
+
 /// An iterator of any kind.
 pub type BoxedIterator = Box<dyn InternalIterator>;
 

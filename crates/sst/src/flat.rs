@@ -39,7 +39,7 @@ use ironstone_base::{
     Corrupt, Error, FragmentedTombstones, InternalKey, InternalKeyBuf, InternalKeyComparator, PrefixSeek,
     Result, SliceTransform,
 };
-use ironstone_iter::{EmptyIterator, InternalIterator};
+use ironstone_iter::{EmptyIterator, InternalIterator, leave_steps_to_iterator_below};
 use ironstone_vfs::{FileBytes, RandomAccessFile};
 use std::path::{Path, PathBuf};
 
@@ -374,16 +374,5 @@ impl InternalIterator for FilteredIter {
     fn seek_for_prev(&mut self, target: InternalKey<'_>) -> Result<bool> {
         Ok(!self.is_ruled_out(target, Direction::Backward)? && self.iter.seek_for_prev(target)?)
     }
-    fn next(&mut self) -> Result<bool> {
-        self.iter.next()
-    }
-    fn prev(&mut self) -> Result<bool> {
-        self.iter.prev()
-    }
-    fn key(&self) -> InternalKey<'_> {
-        self.iter.key()
-    }
-    fn value(&self) -> &[u8] {
-        self.iter.value()
-    }
+    leave_steps_to_iterator_below!(iter);
 }

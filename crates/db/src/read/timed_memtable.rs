@@ -2,7 +2,7 @@
 
 use ironstone_base::perf::{self, PerfLevel, PerfMetric};
 use ironstone_base::{InternalKey, Result};
-use ironstone_iter::InternalIterator;
+use ironstone_iter::{InternalIterator, leave_steps_to_iterator_below};
 use ironstone_memtable::MemTableIter;
 use ironstone_vfs::PerfTimer;
 
@@ -38,20 +38,5 @@ impl InternalIterator for TimedMemTable {
         }
         self.0.seek_for_prev(target)
     }
-    #[inline]
-    fn next(&mut self) -> Result<bool> {
-        self.0.next()
-    }
-    #[inline]
-    fn prev(&mut self) -> Result<bool> {
-        self.0.prev()
-    }
-    #[inline]
-    fn key(&self) -> InternalKey<'_> {
-        self.0.key()
-    }
-    #[inline]
-    fn value(&self) -> &[u8] {
-        self.0.value()
-    }
+    leave_steps_to_iterator_below!(0);
 }

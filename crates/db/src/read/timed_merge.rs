@@ -2,7 +2,9 @@
 
 use ironstone_base::perf::{self, PerfLevel, PerfMetric};
 use ironstone_base::{InternalKey, Result};
-use ironstone_iter::{BoxedIterator, Direction, InternalIterator, MergingIterator};
+use ironstone_iter::{
+    BoxedIterator, Direction, InternalIterator, MergingIterator, leave_steps_to_iterator_below,
+};
 use ironstone_vfs::PerfTimer;
 
 /// A merge that takes the times of what RocksDB calls seeks of children, and heaps: here a tree.
@@ -56,26 +58,5 @@ impl InternalIterator for TimedMerge {
     fn seek_for_prev(&mut self, target: InternalKey<'_>) -> Result<bool> {
         self.start(Direction::Backward, |child| child.seek_for_prev(target))
     }
-    #[inline]
-    fn next(&mut self) -> Result<bool> {
-        self.0.next()
-    }
-    #[inline]
-    fn prev(&mut self) -> Result<bool> {
-        self.0.prev()
-    }
-    #[inline]
-    fn key(&self) -> InternalKey<'_> {
-        self.0.key()
-    }
-    #[inline]
-    fn value(&self) -> &[u8] {
-        self.0.value()
-    }
-    fn note_use(&mut self) {
-        self.0.note_use();
-    }
-    fn skip_older_children(&mut self, child: usize, target: InternalKey<'_>) -> Result<bool> {
-        self.0.skip_older_children(child, target)
-    }
+    leave_steps_to_iterator_below!(0);
 }
