@@ -56,10 +56,6 @@ struct ToPass {
     deletes_before: u64,
 }
 
-fn is_tombstone(kind: ValueType) -> bool {
-    matches!(kind, ValueType::Deletion | ValueType::SingleDeletion | ValueType::RangeDeletion)
-}
-
 /// A memtable takes no more range tombstones from iterators than this: each read of it asks them.
 const MAX_KNOWN_RANGES: u64 = 1000;
 
@@ -235,14 +231,14 @@ impl DbMemTable {
         existing: impl FnOnce() -> Result<Option<PinnedValue>>,
     ) -> Result<bool> {
         let kind = ValueType::Value;
-        if self.empty.any() {
-            self.empty.note_write(&self.table.comparator().user, key, sequence);
-        }
         let Some(callback) = &self.inplace_callback else {
             let protection = protection.unwrap_or_else(|| Protection::new(kind, key, value));
             let add = || self.table.add_protected(sequence, kind, key, value, protection);
             return Ok(!self.add_by(sequence, kind, key, value, None, add) && self.table.updates_in_place());
         };
+        if self.empty.any() {
+            self.empty.note_write(&self.table.comparator().user, key, sequence);
+        }
         let update = |old: &mut Vec<u8>| {
             let status = callback.update(Some(old), value);
             (status == UpdateStatus::UpdatedInPlace, status)
@@ -294,7 +290,7 @@ impl DbMemTable {
         protection: Option<Protection>,
         add_entry: impl FnOnce() -> bool,
     ) -> bool {
-        if self.empty.any() && !is_tombstone(kind) {
+        if self.empty.any() && !kind.is_tombstone() && kind != ValueType::RangeDeletion {
             self.empty.note_write(&self.table.comparator().user, key, sequence);
         }
         let mut is_new = true;

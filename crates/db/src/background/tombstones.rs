@@ -147,7 +147,7 @@ fn run_around(memtable: &DbMemTable, at: SequenceNumber, key: &[u8], most: u64) 
         }
         let is_older = len > 0 && order.equal(entry.user_key(), &last);
         if entry.sequence() <= at && !is_older {
-            if !is_tombstone(entry) {
+            if !entry.value_type().is_ok_and(ValueType::is_tombstone) {
                 break None;
             }
             len += 1;
@@ -186,7 +186,7 @@ fn run_around(memtable: &DbMemTable, at: SequenceNumber, key: &[u8], most: u64) 
         }
         if entry.sequence() <= at {
             let key = candidate.take().map_or_else(|| entry.user_key().to_vec(), |(key, _)| key);
-            candidate = Some((key, is_tombstone(entry)));
+            candidate = Some((key, entry.value_type().is_ok_and(ValueType::is_tombstone)));
         }
         iter.prev()?;
     };
@@ -199,8 +199,4 @@ fn run_around(memtable: &DbMemTable, at: SequenceNumber, key: &[u8], most: u64) 
         unknown: (unknown_begin.to_vec(), unknown_end.to_vec()),
         len: len + passed,
     }))
-}
-
-fn is_tombstone(entry: InternalKey<'_>) -> bool {
-    matches!(entry.value_type(), Ok(ValueType::Deletion | ValueType::SingleDeletion))
 }
