@@ -875,8 +875,7 @@ pub fn compare(mut iter: DbIterator, model: &Model, family: &str) -> Result<(), 
     }
 }
 
-/// Options of a new column family, which may be noted as one of `flat`, and of `cuckoo` too.
-/// In one run of six tables are in several directories.
+/// The directories of tables, several in one run of six.
 fn paths_of(seed: u64, dir: &Path) -> Vec<DbPath> {
     let path = |(at, size): (usize, u64)| DbPath::new(dir.with_extension(format!("path{at}")), size);
     let sizes: &[u64] = if seed % 6 == 1 { &[20_000, 100_000, 0] } else { &[] };
@@ -897,6 +896,7 @@ fn fitting(
     }
 }
 
+/// Options of a new column family, which may be noted as one of `flat`, and of `cuckoo` too.
 fn new_family_options(
     rng: &mut StdRng,
     paths: &[DbPath],
