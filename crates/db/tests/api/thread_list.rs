@@ -129,6 +129,11 @@ fn without_the_option_there_is_no_list() {
     refused(disk.open().thread_list(), Code::InvalidArgument, "enable_thread_tracking");
 }
 
+/// The number of the job that a thread works in.
+fn job(thread: &ThreadStatus) -> Option<u64> {
+    thread.properties.iter().find(|(name, _)| *name == "JobID").map(|(_, number)| *number)
+}
+
 /// Notes which threads compact, until two of them do at once.
 struct Meets {
     db: OnceLock<Weak<Db>>,
@@ -145,8 +150,10 @@ impl CompactionFilter for Meets {
         while self.seen.lock().is_empty() && clock.monotonic_nanos() < 10_000_000_000 {
             let mut threads = db.thread_list().unwrap();
             threads.retain(|thread| thread.operation == ThreadOperation::Compaction);
-            // A thread is listed a moment before it says what it does.
-            if threads.len() >= 3 && threads.iter().all(|thread| thread.stage != ThreadStage::Unknown) {
+            // A thread is listed a moment before it says what it does, and in which job.
+            let says_all =
+                |thread: &ThreadStatus| thread.stage != ThreadStage::Unknown && job(thread).is_some();
+            if threads.len() >= 3 && threads.iter().all(says_all) {
                 *self.seen.lock() = threads;
             }
         }
@@ -173,7 +180,6 @@ fn the_threads_that_a_compaction_divides_itself_among_are_listed() {
     rewrite_all(&db);
     let seen = std::mem::take(&mut *filter.seen.lock());
     assert_eq!(seen.len(), 3, "the caller's and two more: {seen:?}");
-    let job = |thread: &ThreadStatus| thread.properties.iter().find(|(name, _)| *name == "JobID").copied();
     for thread in &seen {
         assert_eq!((&*thread.cf_name, thread.stage), ("default", ThreadStage::CompactionProcessKv));
         assert!(job(thread).is_some() && job(thread) == job(&seen[0]), "{thread:?}");
