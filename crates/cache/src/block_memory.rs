@@ -141,9 +141,11 @@ fn fill_class(layout: Layout) -> Option<Layout> {
 }
 
 impl Part {
-    /// Takes another extent from the system.
+    /// Takes another extent from the system. The front of the first is on small pages: a cache that is hardly used takes
+    /// little memory, and its first blocks do not wait for whole huge pages.
     fn grow(&mut self, extent: usize) -> Option<()> {
-        let extent = Extent::map(extent)?;
+        let on_small_pages = if self.extents.is_empty() { HUGE_PAGE } else { 0 };
+        let extent = Extent::map(extent, on_small_pages)?;
         let all = NonNull::slice_from_raw_parts(extent.start, extent.len);
         // SAFETY: nobody else uses the extent, and it stays until the part goes (1).
         unsafe { self.free.insert_free_block_ptr(all) }?;
@@ -256,13 +258,13 @@ struct Extent {
 
 impl Extent {
     #[cfg(not(all(target_os = "linux", not(miri))))]
-    fn map(_len: usize) -> Option<Self> {
+    fn map(_len: usize, _on_small_pages: usize) -> Option<Self> {
         None // Nothing is gained: blocks stay where they are.
     }
 
-    /// Maps `len` bytes, whole huge pages, which come as they are touched.
+    /// Maps `len` bytes, whole huge pages but for the first `on_small_pages`, which come as they are touched.
     #[cfg(all(target_os = "linux", not(miri)))]
-    fn map(len: usize) -> Option<Self> {
+    fn map(len: usize, on_small_pages: usize) -> Option<Self> {
         use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: a fresh anonymous mapping replaces nothing.
@@ -277,7 +279,9 @@ impl Extent {
             }
         }
         // SAFETY: advice about the pages of the mapping, which a kernel may refuse.
-        let _ = unsafe { madvise(start.cast(), len, Advice::LinuxHugepage) };
+        let _ = unsafe {
+            madvise(start.wrapping_add(on_small_pages).cast(), len - on_small_pages, Advice::LinuxHugepage)
+        };
         Some(Self { start: NonNull::new(start)?, len })
     }
 }
