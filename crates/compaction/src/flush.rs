@@ -88,7 +88,7 @@ pub fn run_flush(input: FlushInput, context: &JobContext<'_>) -> Result<FlushOut
         reason: input.reason,
     };
     let filter = PartFilter::new(context.filter, &filter_context)?;
-    let watch = Watch { context: *context, failed: None, filter, level: 0 };
+    let watch = Watch { context: *context, failed: None, filter, turns: None, level: 0 };
     let mut entries = CompactionIterator::new(merged, options, BelowLevels::unknown(), watch)?;
     let kept = KeptTombstones::all(&tombstones);
     let mut writer = OutputWriter::new(*context, &settings, &created, None, kept);

@@ -333,6 +333,10 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
     pub fn input_bytes(&self) -> u64 {
         self.input_bytes
     }
+    /// The rules that it goes by.
+    pub fn rules(&self) -> &R {
+        &self.rules
+    }
     /// What was dropped so far.
     pub fn counts(&self) -> &DropCounts {
         &self.counts

@@ -231,6 +231,8 @@ pub struct CompactionStats {
     pub micros: u64,
     /// How much processor time its parts took.
     pub cpu_micros: u64,
+    /// How long its parts left the disk to readers ([`ironstone_sst::disk_share`]).
+    pub rested_micros: u64,
     /// Entries that were not written, by reason.
     pub drops: DropCounts,
 }
@@ -271,6 +273,7 @@ pub fn run_compaction(plan: &CompactionPlan, context: &JobContext<'_>) -> Result
         output.stats.output_raw_bytes += part.written.raw_bytes;
         output.stats.drops.add(&part.drops);
         output.stats.cpu_micros += part.cpu_micros;
+        output.stats.rested_micros += part.rested_micros;
         output.files.extend(part.written.files);
     }
     if context.verify_record_count && output.stats.drops.skipped_ranges == 0 {

@@ -7,7 +7,9 @@ use crate::background::flush::Flushing;
 use crate::background::resume::may_pass;
 use crate::column_family::ColumnFamilyData;
 use crate::info_log::InfoLog;
-use crate::listener::{BackgroundErrorReason, Event, Listeners, WriteStallCondition, WriteStallInfo};
+use crate::listener::{
+    BackgroundErrorReason, Event, Listeners, WriteStallCause, WriteStallCondition, WriteStallInfo,
+};
 use crate::memtables::{DbMemTable, ImmutableMemTable};
 use crate::open::follower::Follower;
 use crate::options::{DbOptions, OptionsFile};
@@ -396,6 +398,9 @@ impl Engine {
             debts.extend(behind);
             pressing |= limits.is_pressing(now);
         }
+        let waits_for_compaction =
+            |debt: &Debt| debt.cause != WriteStallCause::MemtableLimit && debt.amount >= 1.0;
+        self.place.disk_share.set_urgent(debts.iter().any(waits_for_compaction));
         self.controller.set_debts(debts);
         if pressing && !state.compaction_is_pressing {
             self.wake_workers();

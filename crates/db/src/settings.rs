@@ -16,6 +16,7 @@ use ironstone_cache::CacheOptions;
 use ironstone_compaction::CompactionOptions;
 use ironstone_sst::BlockCache;
 use ironstone_sst::block_trace::BlockCacheWatch;
+use ironstone_sst::disk_share::DiskShare;
 use ironstone_vfs::FileSystem;
 use std::path::{Path, PathBuf};
 
@@ -39,6 +40,8 @@ pub(crate) struct TablePlace {
     pub(crate) dirs: Arc<Mutex<Vec<PathBuf>>>,
     /// For the column families that have no block cache of their own. Made for the first of them.
     pub(crate) block_cache: Arc<OnceLock<Arc<BlockCache>>>,
+    /// What readers and compactions know of each other.
+    pub(crate) disk_share: Arc<DiskShare>,
     /// Hears of what is asked of block caches.
     pub(crate) watch: Option<Arc<dyn BlockCacheWatch>>,
 }
@@ -51,6 +54,7 @@ impl TablePlace {
             tables,
             dirs: Arc::new(Mutex::new(vec![dir.to_owned()])),
             block_cache: Arc::default(),
+            disk_share: Arc::default(),
             watch: None,
         }
     }
@@ -115,6 +119,7 @@ impl Settings {
         place.note(&paths);
         let mut table = options.table_options(db, || place.block_cache(), read_latencies)?;
         table.watch.clone_from(&place.watch);
+        table.disk_share = Some(Arc::clone(&place.disk_share));
         let opener = Arc::new(TableOpener {
             fs: Arc::clone(&place.fs),
             paths,

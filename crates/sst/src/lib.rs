@@ -12,6 +12,7 @@ pub mod builder;
 pub mod cached_block;
 pub mod collector;
 pub mod cuckoo;
+pub mod disk_share;
 pub mod file_checksum;
 pub mod filter;
 pub mod filter_block;

@@ -4,6 +4,7 @@ use crate::block_trace::BlockCacheWatch;
 use crate::cached_block::BlockCache;
 use crate::collector::TablePropertiesCollectorFactory;
 use crate::cuckoo::CuckooOptions;
+use crate::disk_share::DiskShare;
 use crate::file_checksum::FileChecksumGenFactory;
 use crate::filter::FilterPolicy;
 use crate::flush_block_policy::FlushBlockPolicyFactory;
@@ -160,6 +161,9 @@ pub struct TableOptions {
     pub persistent_cache: Option<Arc<dyn PersistentCache>>,
     /// Told of it too, for traces. Who sets it sets it for all tables of a database.
     pub watch: Option<Arc<dyn BlockCacheWatch>>,
+    /// Where reads of the file are noted that wait for the disk, for compactions to leave them their share of it. Who sets it
+    /// sets it for all tables of a database.
+    pub disk_share: Option<Arc<DiskShare>>,
     /// Do without a cache, whatever `block_cache` says.
     pub no_block_cache: bool,
     /// Not 0: blocks in memory have checksums, which every read of one compares. Entries of indexes have so many bytes: 1,
@@ -230,6 +234,7 @@ impl Default for TableOptions {
             sim_cache: None,
             persistent_cache: None,
             watch: None,
+            disk_share: None,
             no_block_cache: false,
             block_protection_bytes_per_key: 0,
             max_auto_readahead_size: 256 << 10,

@@ -112,17 +112,20 @@ impl TableReader {
     /// a table without blocks is read whole.
     pub fn open(file: Box<dyn RandomAccessFile>, file_size: u64, options: OpenOptions) -> Result<Self> {
         let table = &options.table;
-        let file: Box<dyn RandomAccessFile> =
-            match table.read_latencies.is_some() || table.statistics.is_some() {
-                true => Box::new(TimedFile {
-                    file,
-                    latencies: table.read_latencies.clone(),
-                    statistics: table.statistics.clone(),
-                    level: options.level,
-                    is_last_level: options.level >= table.last_level,
-                }),
-                false => file,
-            };
+        let timed =
+            table.read_latencies.is_some() || table.statistics.is_some() || table.disk_share.is_some();
+        let file: Box<dyn RandomAccessFile> = match timed {
+            true => Box::new(TimedFile {
+                file,
+                disk_share: table.disk_share.clone(),
+                clock: Arc::clone(&table.clock),
+                latencies: table.read_latencies.clone(),
+                statistics: table.statistics.clone(),
+                level: options.level,
+                is_last_level: options.level >= table.last_level,
+            }),
+            false => file,
+        };
         let tail = reader::read_tail(&*file, file_size, options.tail_size)?;
         let format = match TableFormat::of_tail(&tail.0) {
             TableFormat::BlockBased => Format::BlockBased(reader::open(file, file_size, &options, tail)?),

@@ -13,6 +13,7 @@ use ironstone_base::sync::atomic::{AtomicBool, Ordering};
 use ironstone_base::sync::{Arc, Mutex};
 use ironstone_base::{Error, FragmentedTombstones, Result};
 use ironstone_sst::TableReader;
+use ironstone_sst::disk_share::CompactionTurns;
 use ironstone_vfs::cpu_nanos;
 
 /// A table is cut in at most so many pieces when places for cuts are looked for.
@@ -25,6 +26,7 @@ pub(super) struct PartOutput {
     pub(super) input_records: u64,
     pub(super) drops: DropCounts,
     pub(super) cpu_micros: u64,
+    pub(super) rested_micros: u64,
 }
 
 /// The key ranges of the parts: about equal bytes in each, and at least a file's worth.
@@ -137,7 +139,9 @@ fn run_part<'a>(
     };
     let filter =
         PartFilter::new(context.filter, &FilterContext::of_plan(plan, context.build.column_family_id))?;
-    let watch = Watch { context: *context, failed: Some(failed), filter, level: plan.start_level() };
+    let share = context.build.table.disk_share.as_ref();
+    let turns = share.map(|share| CompactionTurns::start(share, &context.env.clock));
+    let watch = Watch { context: *context, failed: Some(failed), filter, turns, level: plan.start_level() };
     let input = merged_inputs(context, plan, range)?;
     let mut entries = CompactionIterator::new(input, options, below_levels(plan), watch)?;
     let cutter = (plan.output_level > 0).then(|| Cutter::new(&context.comparator.user, plan));
@@ -148,6 +152,7 @@ fn run_part<'a>(
         writer.add(entries.key(), entries.value(), entries.starts_key())?;
         entries.next()?;
     }
+    let rested_micros = entries.rules().rested() / 1000;
     let (input_records, drops) =
         (entries.input_records(), DropCounts { obsolete_ranges, ..*entries.counts() });
     let written = writer.finish()?;
@@ -155,5 +160,5 @@ fn run_part<'a>(
     if let Some(statistics) = context.statistics() {
         statistics.record(Ticker::CompactionCpuTotalTime, cpu_micros);
     }
-    Ok(PartOutput { written, input_records, drops, cpu_micros })
+    Ok(PartOutput { written, input_records, drops, cpu_micros, rested_micros })
 }

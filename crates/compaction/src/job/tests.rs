@@ -16,6 +16,7 @@ use ironstone_base::{
     ValueType,
 };
 use ironstone_iter::{BoxedIterator, InternalIterator, VecIterator};
+use ironstone_sst::disk_share::DiskShare;
 use ironstone_sst::{
     BuildOptions, CompressionKind, CompressionOptions, OpenOptions, TableOptions, TableReadOptions,
     TableReader,
@@ -23,11 +24,14 @@ use ironstone_sst::{
 use ironstone_version::{FileMetaData, Version, VersionBuilder, VersionEdit};
 use ironstone_vfs::fault::{FaultError, FaultFileSystem, FaultRule};
 use ironstone_vfs::mem::MemFileSystem;
-use ironstone_vfs::{Env, FileSystem, IoPriority, ManualClock, OpKind, OpenHints, RateLimiter, WriteOptions};
+use ironstone_vfs::{
+    Clock, Env, FileSystem, IoPriority, ManualClock, OpKind, OpenHints, RateLimiter, WriteOptions,
+};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 type Entry = (InternalKeyBuf, Vec<u8>);
 
@@ -39,6 +43,7 @@ fn entry(user: &str, sequence: u64, value_type: ValueType, value: &str) -> Entry
 struct Store {
     fs: Arc<FaultFileSystem>,
     env: Env,
+    clock: Arc<ManualClock>,
     order: InternalKeyComparator,
     build: BuildOptions,
     next_number: AtomicU64,
@@ -92,8 +97,9 @@ impl Store {
         build.db_id = "store".to_owned();
         build.db_session_id = "ABCDEFGHIJ0123456789".to_owned();
         Self {
-            env: Env { fs: fs.clone(), clock },
+            env: Env { fs: fs.clone(), clock: clock.clone() },
             fs,
+            clock,
             version: Arc::new(Version::empty(order.clone(), 7)),
             order,
             build,
@@ -562,6 +568,45 @@ fn the_rate_limiter_hears_of_every_byte() {
     let output =
         run_compaction(&plan, &JobContext { rate_limiter: Some(&limiter), ..store.context() }).unwrap();
     assert_eq!(total(IoPriority::Low), output.stats.bytes_written);
+}
+
+#[test]
+fn compactions_leave_readers_their_share_of_the_disk_and_flushes_do_not() {
+    let mut store = Store::new();
+    let share = Arc::new(DiskShare::default());
+    let table = TableOptions { disk_share: Some(share.clone()), ..(*store.build.table).clone() };
+    store.build.table = Arc::new(table);
+    let clock = store.clock.clone();
+    let micros = || clock.now_micros();
+    // At each tick ten milliseconds have passed, in all of which a reader waited.
+    let ticks = AtomicU64::new(0);
+    let tick = || {
+        ticks.fetch_add(1, Ordering::Relaxed);
+        clock.advance(Duration::from_millis(10));
+        share.note_read(10_000_000);
+        Ok(())
+    };
+    let rested = |since: u64| micros() - since - ticks.swap(0, Ordering::Relaxed) * 10_000;
+
+    let entries = (1..=20_000).map(|number| entry(&format!("{number:05}"), number, ValueType::Value, "v"));
+    let (start, input) = (micros(), store.flush_input(vec![entries.collect()]));
+    let flushed = run_flush(input, &JobContext { cancelled: &tick, ..store.context() }).unwrap();
+    assert_eq!(rested(start), 0, "writers wait for a flush");
+    let new_files = vec![(0, Arc::new(flushed.file.unwrap()))];
+    store.apply(&VersionEdit { new_files, ..VersionEdit::default() });
+
+    let plan = CompactionPlan { kind: PlanKind::Rewrite, ..store.plan_all(&options()) };
+    for is_urgent in [false, true] {
+        share.set_urgent(is_urgent);
+        let start = micros();
+        let context = JobContext { cancelled: &tick, ..store.context() };
+        let stats = run_compaction(&plan, &context).unwrap().stats;
+        let worked = ticks.load(Ordering::Relaxed) * 10_000;
+        let rested = rested(start);
+        assert!(stats.rested_micros.abs_diff(rested) < 100, "rounded at each rest");
+        assert!(worked > 100_000 && rested < worked, "{rested} of {worked}");
+        assert_eq!(rested > worked / 2, !is_urgent, "{rested} of {worked}");
+    }
 }
 
 #[test]

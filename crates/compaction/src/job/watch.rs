@@ -6,6 +6,7 @@ use crate::job::{JobContext, subcompaction};
 use ironstone_base::statistics::{StatsLevel, Ticker};
 use ironstone_base::sync::atomic::{AtomicBool, Ordering};
 use ironstone_base::{Result, Statistics};
+use ironstone_sst::disk_share::CompactionTurns;
 use ironstone_vfs::TickerTimer;
 
 /// Counts progress, looks whether to stop, and asks the compaction filter.
@@ -14,11 +15,17 @@ pub(crate) struct Watch<'a> {
     /// Set when another part of the same compaction has failed.
     pub(crate) failed: Option<&'a AtomicBool>,
     pub(crate) filter: Option<PartFilter<'a>>,
+    /// Of a compaction, which shares the disk with readers.
+    pub(crate) turns: Option<CompactionTurns>,
     /// What the filter is told.
     pub(crate) level: usize,
 }
 
 impl<'a> Watch<'a> {
+    /// For how many nanoseconds it has left the disk to readers.
+    pub(crate) fn rested(&self) -> u64 {
+        self.turns.as_ref().map_or(0, CompactionTurns::rested)
+    }
     /// Times the filter, if detailed timers are wanted.
     fn filter_timer(&self) -> TickerTimer<'a> {
         let detailed = |statistics: &&'a Statistics| statistics.enabled(StatsLevel::ExceptTimeForMutex);
@@ -33,6 +40,9 @@ impl EntryRules for Watch<'_> {
         }
         if self.failed.is_some_and(|failed| failed.load(Ordering::Relaxed)) {
             return Err(subcompaction::stopped());
+        }
+        if let Some(turns) = &mut self.turns {
+            turns.rest();
         }
         (self.context.cancelled)()
     }

@@ -417,7 +417,8 @@ fn log_end(
         "compaction_time_micros": nanos / 1000, "output_level": plan.output_level,
         "num_output_files": outputs.len(), "output_files": outputs, "total_output_size": stats.bytes_written,
         "num_input_records": stats.input_records, "num_output_records": stats.output_records,
-        "num_subcompactions": stats.num_subcompactions, "lsm_state": shape });
+        "num_subcompactions": stats.num_subcompactions, "rested_for_readers_micros": stats.rested_micros,
+        "lsm_state": shape });
     engine.log.event("compaction_finished", event);
     let manual = if plan.reason == CompactionReason::ManualCompaction { " (manual)" } else { "" };
     info!(
