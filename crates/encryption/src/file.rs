@@ -5,7 +5,7 @@ use ironstone_base::Result;
 use ironstone_base::checksum::crc32c;
 use ironstone_base::perf::PerfMetric;
 use ironstone_vfs::{
-    PerfTimer, RandomAccessFile, ReadRequest, SequentialFile, WritableFile, check_handed_over,
+    PerfTimer, RandomAccessFile, RangeSync, ReadRequest, SequentialFile, WritableFile, check_handed_over,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -157,6 +157,10 @@ impl WritableFile for Writable {
     }
     fn close(&mut self) -> Result<()> {
         self.inner.close()
+    }
+    fn take_range_sync(&mut self) -> Option<RangeSync> {
+        let range = self.inner.take_range_sync()?;
+        Some(RangeSync { offset: range.offset.saturating_sub(PREFIX as u64), ..range })
     }
     fn path(&self) -> &Path {
         self.inner.path()

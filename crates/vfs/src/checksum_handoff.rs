@@ -52,7 +52,8 @@ mod tests {
     use crate::fault::{Fault, FaultFileSystem, FaultRule};
     use crate::mem::MemFileSystem;
     use crate::traced::{IoCall, IoWatch, TracedFileSystem};
-    use crate::{FileSystem, WriteOptions};
+    use crate::watched::{FileOperationInfo, FileOperationWatch, WatchedFileSystem};
+    use crate::{FileSystem, SystemClock, WriteOptions};
     use ironstone_base::sync::Arc;
 
     struct Deaf(bool);
@@ -63,6 +64,10 @@ mod tests {
         fn note(&self, _call: &IoCall<'_>) {}
     }
 
+    impl FileOperationWatch for Deaf {
+        fn finished(&self, _operation: &FileOperationInfo<'_>) {}
+    }
+
     #[test]
     fn what_changes_on_the_way_is_refused_below() {
         let path = Path::new("/f");
@@ -70,8 +75,10 @@ mod tests {
             let mem = MemFileSystem::new();
             let faults = FaultFileSystem::new(Arc::new(mem.clone()));
             let traced = TracedFileSystem::new(Arc::new(faults.clone()), Arc::new(Deaf(watched)));
+            let clock = Arc::new(SystemClock::new());
+            let told = WatchedFileSystem::new(Arc::new(traced), clock, Arc::new(Deaf(true)));
             let create = |wished: bool| {
-                ChecksumHandoff::over(traced.create(path, WriteOptions::default()).unwrap(), wished)
+                ChecksumHandoff::over(told.create(path, WriteOptions::default()).unwrap(), wished)
             };
             let flip = || faults.add(FaultRule::new(Fault::FlipWrittenBit(12)));
             let mut file = create(true);

@@ -563,6 +563,9 @@ impl WritableFile for FaultWritableFile {
         self.check(OpKind::Close)?;
         self.inner.close()
     }
+    fn take_range_sync(&mut self) -> Option<RangeSync> {
+        self.inner.take_range_sync()
+    }
     fn path(&self) -> &Path {
         self.inner.path()
     }

@@ -150,8 +150,32 @@ pub trait WritableFile: Send {
     fn truncate(&mut self, size: u64) -> Result<()>;
     /// Flushes and closes; does not sync. Fine to call twice; nothing else may follow.
     fn close(&mut self) -> Result<()>;
+    /// What the operating system was asked to begin writing back since this was last called
+    /// ([`bytes_per_sync`](WriteOptions::bytes_per_sync)): for who tells of it.
+    fn take_range_sync(&mut self) -> Option<RangeSync> {
+        None
+    }
     /// Where the file is.
     fn path(&self) -> &Path;
+}
+
+/// A part of a file that the operating system was asked to begin writing back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RangeSync {
+    /// Where it begins.
+    pub offset: u64,
+    /// How many bytes it has.
+    pub len: u64,
+    /// How long asking took.
+    pub nanos: u64,
+}
+
+impl RangeSync {
+    /// With what was asked for before, if there is something: the one goes on where the other ends.
+    pub(crate) fn after(self, before: Option<Self>) -> Self {
+        let Some(before) = before else { return self };
+        Self { offset: before.offset, len: before.len + self.len, nanos: before.nanos + self.nanos }
+    }
 }
 
 /// What a [`WritableFile`] leaves to the one that it stands before, its field `file`: all but the way of the data.
@@ -169,6 +193,9 @@ macro_rules! leave_to_file_below {
         }
         fn close(&mut self) -> ::ironstone_base::Result<()> {
             self.file.close()
+        }
+        fn take_range_sync(&mut self) -> ::std::option::Option<$crate::RangeSync> {
+            self.file.take_range_sync()
         }
         fn path(&self) -> &::std::path::Path {
             self.file.path()

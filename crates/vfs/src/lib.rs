@@ -16,12 +16,13 @@ pub mod os;
 pub mod rate_limiter;
 pub mod timer;
 pub mod traced;
+pub mod watched;
 
 pub use checksum_handoff::{ChecksumHandoff, check_handed_over};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use file::{
-    Directory, FileBytes, FileLock, FileSystem, OpenHints, RandomAccessFile, ReadRequest, SequentialFile,
-    WritableFile, WriteOptions,
+    Directory, FileBytes, FileLock, FileSystem, OpenHints, RandomAccessFile, RangeSync, ReadRequest,
+    SequentialFile, WritableFile, WriteOptions,
 };
 
 pub use op::OpKind;

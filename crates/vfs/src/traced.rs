@@ -328,6 +328,9 @@ impl WritableFile for TracedWritableFile {
     fn close(&mut self) -> Result<()> {
         self.noted("Close", Extent::default(), |file| file.close())
     }
+    fn take_range_sync(&mut self) -> Option<RangeSync> {
+        self.inner.take_range_sync()
+    }
     fn path(&self) -> &Path {
         self.inner.path()
     }

@@ -3,10 +3,13 @@
 #[path = "suite/conformance.rs"]
 mod suite;
 
+use ironstone_base::sync::Mutex;
 use ironstone_vfs::fault::FaultFileSystem;
 use ironstone_vfs::mem::MemFileSystem;
 use ironstone_vfs::os::{OsFileSystem, RingFile, read_together};
-use ironstone_vfs::{FileSystem, OpenHints, RandomAccessFile, ReadRequest, WriteOptions};
+use ironstone_vfs::traced::{IoCall, IoWatch, TracedFileSystem};
+use ironstone_vfs::watched::{FileOperationInfo, FileOperationType, FileOperationWatch, WatchedFileSystem};
+use ironstone_vfs::{FileSystem, OpenHints, RandomAccessFile, ReadRequest, SystemClock, WriteOptions};
 use std::path::Path;
 use std::sync::Arc;
 use suite::*;
@@ -39,6 +42,67 @@ fn fault_conforms_while_it_injects_nothing() {
     check_all(&fs, Path::new("/db"));
     fs.disarm();
     check_all(&fs, Path::new("/db"));
+}
+
+#[test]
+fn watched_conforms_and_passes_on_what_is_asked_for() {
+    let mem = MemFileSystem::new();
+    mem.create_dir_all(Path::new("/db")).unwrap();
+    check_all(&watched(&mem, &Arc::default()), Path::new("/db"));
+}
+
+/// Counts range syncs.
+#[derive(Default)]
+struct RangeSyncs(Mutex<Vec<(u64, u64)>>);
+
+impl FileOperationWatch for RangeSyncs {
+    fn finished(&self, info: &FileOperationInfo<'_>) {
+        if info.operation == FileOperationType::RangeSync {
+            assert!(info.status.is_ok());
+            self.0.lock().push((info.offset, info.length));
+        }
+    }
+}
+
+fn watched(fs: &(impl FileSystem + Clone + 'static), watch: &Arc<RangeSyncs>) -> WatchedFileSystem {
+    WatchedFileSystem::new(Arc::new(fs.clone()), Arc::new(SystemClock::new()), watch.clone())
+}
+
+/// Skipped where the file system cannot begin to write back.
+#[test]
+fn range_syncs_are_told_once_and_leave_nothing_out() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let told = Arc::<RangeSyncs>::default();
+    let nobody_looks = TracedFileSystem::new(Arc::new(OsFileSystem::new()), Arc::new(Blind));
+    let fs = WatchedFileSystem::new(
+        Arc::new(FaultFileSystem::new(Arc::new(nobody_looks))),
+        Arc::new(SystemClock::new()),
+        told.clone(),
+    );
+    let options = WriteOptions { bytes_per_sync: 8192, buffer_bytes: 4096, ..WriteOptions::default() };
+    let mut file = fs.create(&dir.path().join("f"), options).unwrap();
+    (0..10).for_each(|salt| file.append(&pattern(5000, salt)).unwrap());
+    file.append(&pattern(100_000, 10)).unwrap();
+    file.close().unwrap();
+    let told = told.0.lock();
+    if told.is_empty() {
+        println!("SKIP: no range syncs here");
+        return;
+    }
+    assert_eq!(told[0].0, 0);
+    assert!(told.windows(2).all(|pair| pair[0].0 + pair[0].1 == pair[1].0), "{told:?}");
+    assert!(told.iter().all(|(_, len)| *len >= 8192), "{told:?}");
+    let (offset, len) = *told.last().unwrap();
+    assert!((150_000 - 8192 - 4096..=150_000).contains(&(offset + len)), "{told:?}");
+}
+
+struct Blind;
+
+impl IoWatch for Blind {
+    fn is_on(&self) -> bool {
+        false
+    }
+    fn note(&self, _call: &IoCall<'_>) {}
 }
 
 /// Direct I/O gives the same bytes. Skipped where the file system refuses it.

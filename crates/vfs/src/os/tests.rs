@@ -234,3 +234,26 @@ fn what_the_system_does_is_timed() {
     assert!(io[2] > 0 && io[3] > 0, "{io:?}");
     perf::set_level(PerfLevel::default());
 }
+
+#[test]
+fn what_is_being_written_back_is_told_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (fs, path) = (OsFileSystem::new(), dir.path().join("000001.sst"));
+    let options = WriteOptions { bytes_per_sync: 8192, ..WriteOptions::default() };
+    let mut file = fs.create(&path, options).unwrap();
+    assert_eq!(file.take_range_sync(), None);
+    file.append(&[1; 10_000]).unwrap();
+    let Some(first) = file.take_range_sync() else {
+        println!("SKIP: this file system does not begin to write back");
+        return;
+    };
+    assert_eq!((first.offset, first.len), (0, 8192));
+    assert_eq!(file.take_range_sync(), None, "once");
+    file.append(&[2; 9000]).unwrap();
+    file.append(&[3; 20_000]).unwrap();
+    let both = file.take_range_sync().unwrap();
+    assert_eq!((both.offset, both.len), (8192, 36_864 - 8192), "up to the last whole page");
+    file.append(&[4; 10]).unwrap();
+    assert_eq!(file.take_range_sync(), None);
+    file.close().unwrap();
+}

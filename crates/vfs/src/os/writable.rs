@@ -7,7 +7,7 @@ use super::aligned::{AlignedBuffer, PAGE, page_floor};
 use super::range_sync::start_write_back;
 use crate::append_buffer::AppendBuffer;
 use crate::file::*;
-use crate::timer::{PerfCpuTimer, PerfTimer};
+use crate::timer::{PerfCpuTimer, PerfTimer, stopwatch_nanos};
 use ironstone_base::perf::{self, IoMetric};
 use ironstone_base::{Error, Result};
 use rustix::fd::{AsFd, OwnedFd};
@@ -34,6 +34,8 @@ struct Target {
     allocated_end: u64,
     /// Up to where write-back was started.
     write_back_started: u64,
+    /// What of that nobody has asked for yet.
+    range_sync: Option<RangeSync>,
 }
 
 impl Target {
@@ -46,6 +48,7 @@ impl Target {
             broken: false,
             allocated_end: 0,
             write_back_started: page_floor(start),
+            range_sync: None,
         }
     }
 
@@ -96,11 +99,15 @@ impl Target {
             return Ok(());
         }
         let timer = PerfTimer::io(IoMetric::RangeSyncNanos);
-        let started = start_write_back(self.fd()?.as_fd(), self.write_back_started, len);
+        let (passed, offset) = (stopwatch_nanos(), self.write_back_started);
+        let started = start_write_back(self.fd()?.as_fd(), offset, len);
         drop(timer);
         self.write_back_started = end;
         match started.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)) {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                self.range_sync = Some(RangeSync { offset, len, nanos: passed() }.after(self.range_sync));
+                Ok(())
+            }
             // Not a file system that can; the sync will do it all.
             Err(Errno::NOSYS | Errno::INVAL | Errno::SPIPE | Errno::OPNOTSUPP) => {
                 self.options.bytes_per_sync = 0;
@@ -285,6 +292,10 @@ impl WritableFile for OsWritableFile {
         flushed
     }
 
+    fn take_range_sync(&mut self) -> Option<RangeSync> {
+        self.target.range_sync.take()
+    }
+
     fn path(&self) -> &Path {
         &self.target.path
     }
@@ -408,6 +419,10 @@ impl WritableFile for DirectWritableFile {
         let flushed = self.flush().and_then(|()| self.target.release_slack(self.size()));
         self.target.close();
         flushed
+    }
+
+    fn take_range_sync(&mut self) -> Option<RangeSync> {
+        self.target.range_sync.take()
     }
 
     fn path(&self) -> &Path {
