@@ -91,14 +91,9 @@ pub fn run_flush(input: FlushInput, context: &JobContext<'_>) -> Result<FlushOut
     let watch = Watch { context: *context, failed: None, filter, turns: None, level: 0 };
     let mut entries = CompactionIterator::new(merged, options, BelowLevels::unknown(), watch)?;
     let kept = KeptTombstones::all(&tombstones);
-    let mut writer = OutputWriter::new(*context, &settings, &created, None, kept);
-    while entries.valid() {
-        writer.add(entries.key(), entries.value(), entries.starts_key())?;
-        entries.next()?;
-    }
+    let written = OutputWriter::new(*context, &settings, &created, None, kept).write_all(&mut entries)?;
     let (read, drops) = (entries.input_records(), *entries.counts());
     let input_raw_bytes = entries.input_bytes();
-    let written = writer.finish()?;
     let verify = context.verify_record_count && drops.skipped_ranges == 0;
     if let Some(expected) = input.expected_entries.filter(|&expected| expected != read && verify) {
         let message = format!("flush: the memtables have {expected} entries, but {read} were read");

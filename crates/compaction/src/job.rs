@@ -22,7 +22,7 @@ use ironstone_sst::{BuildOptions, Collected, TableProperties, TableReadOptions, 
 use ironstone_version::FileMetaData;
 use ironstone_vfs::{Env, IoKind, IoPriority, RateLimiter, StatsTimer, WriteOptions};
 use output::{CreatedFiles, OutputSettings};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Opens input tables, from a cache or anew.
 pub trait TableSource: Sync {
@@ -30,7 +30,7 @@ pub trait TableSource: Sync {
     fn open(&self, file: &FileMetaData, level: usize) -> Result<Arc<TableReader>>;
 }
 
-/// Names the output files and hears what becomes of them.
+/// Names the output files and hears how the job goes.
 pub trait OutputFiles: Sync {
     /// A number that was never handed out before. Until the result is installed, or the number is
     /// [abandoned](Self::abandoned), the owner must keep its clean-up from removing the file.
@@ -45,6 +45,14 @@ pub trait OutputFiles: Sync {
     fn collected(&self, _file: &FileMetaData, _properties: &TableProperties, _collected: &Collected) {}
     /// The number will never be installed; the file was removed, unless removing failed.
     fn abandoned(&self, _number: FileNumber) {}
+    /// A table is about to be created.
+    fn table_begins(&self, _path: &Path) {}
+    /// It is complete and synced, or will never be, and why.
+    fn table_ends(&self, _path: &Path, _result: Result<&FileMetaData, &Error>) {}
+    /// A part of a compaction, counted from 0, begins on this thread.
+    fn part_begins(&self, _part: usize) {}
+    /// It has ended, on the same thread; what it did, if it did it.
+    fn part_ends(&self, _part: usize, _result: Result<CompactionStats, &Error>) {}
 }
 
 /// Threads for the parts of one job.

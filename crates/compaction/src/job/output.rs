@@ -1,8 +1,9 @@
 //! The outputs of a job: where a file ends and the next begins, and what its metadata says.
 
-use crate::iterator::BelowLevels;
+use crate::iterator::{BelowLevels, CompactionIterator};
 use crate::job::JobContext;
 use crate::job::tombstones::KeptTombstones;
+use crate::job::watch::Watch;
 use crate::partitioner::{PartitionRequest, SstPartitioner};
 use crate::plan::CompactionPlan;
 use ironstone_base::hash::xxh3_64;
@@ -99,6 +100,7 @@ pub(crate) struct OutputWriter<'a, 'c> {
 
 struct OpenOutput {
     number: FileNumber,
+    path: PathBuf,
     builder: TableBuilder,
     /// Of all keys and values, if they are to be compared.
     digest: u64,
@@ -125,9 +127,38 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
         }
     }
 
+    /// Writes all of `entries`.
+    pub(crate) fn write_all<I: InternalIterator>(
+        mut self,
+        entries: &mut CompactionIterator<'_, I, Watch<'_>>,
+    ) -> Result<WrittenFiles> {
+        if let Err(error) = self.fill(entries) {
+            if let Some(open) = &self.open {
+                self.context.outputs.table_ends(&open.path, Err(&error));
+            }
+            return Err(error);
+        }
+        Ok(WrittenFiles {
+            files: std::mem::take(&mut self.finished),
+            records: self.records,
+            raw_bytes: self.raw_bytes,
+        })
+    }
+
+    fn fill<I: InternalIterator>(
+        &mut self,
+        entries: &mut CompactionIterator<'_, I, Watch<'_>>,
+    ) -> Result<()> {
+        while entries.valid() {
+            self.add(entries.key(), entries.value(), entries.starts_key())?;
+            entries.next()?;
+        }
+        self.close(None)
+    }
+
     /// Adds an entry. `starts_key`: it is the first of its user key, so a new file may begin here.
     #[inline]
-    pub(crate) fn add(&mut self, key: InternalKey<'_>, value: &[u8], starts_key: bool) -> Result<()> {
+    fn add(&mut self, key: InternalKey<'_>, value: &[u8], starts_key: bool) -> Result<()> {
         if starts_key
             && let (Some(cutter), Some(open)) = (&mut self.cutter, &self.open)
             && cutter.cuts_before(key.user_key(), open.builder.estimated_file_size())
@@ -154,7 +185,18 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
         let number = context.outputs.new_file_number();
         let path = context.outputs.path(number, self.settings.path_id);
         self.created.note(number, &path);
-        let mut file = context.env.fs.create(&path, context.write)?;
+        context.outputs.table_begins(&path);
+        let builder = self.new_builder(number, &path);
+        let builder = builder.inspect_err(|error| context.outputs.table_ends(&path, Err(error)))?;
+        if let Some(cutter) = &mut self.cutter {
+            cutter.begin_file(user_key);
+        }
+        Ok(self.open.insert(OpenOutput { number, path, builder, digest: 0 }))
+    }
+
+    fn new_builder(&self, number: FileNumber, path: &Path) -> Result<TableBuilder> {
+        let context = &self.context;
+        let mut file = context.env.fs.create(path, context.write)?;
         let limiter = context.rate_limiter.filter(|limiter| limiter.mode().covers(IoKind::Write));
         if limiter.is_some() || context.progress.is_some() {
             file = Box::new(PacedFile {
@@ -166,11 +208,7 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
                 statistics: context.build.table.statistics.clone(),
             });
         }
-        let builder = TableBuilder::new(self.build_options(number), file)?;
-        if let Some(cutter) = &mut self.cutter {
-            cutter.begin_file(user_key);
-        }
-        Ok(self.open.insert(OpenOutput { number, builder, digest: 0 }))
+        TableBuilder::new(self.build_options(number), file)
     }
 
     fn build_options(&self, number: FileNumber) -> BuildOptions {
@@ -209,13 +247,31 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
             }
             self.records += tombstones.len() as u64;
         }
-        let Some(OpenOutput { number, builder, digest }) = self.open.take() else {
+        let Some(OpenOutput { number, path, builder, digest }) = self.open.take() else {
             return Ok(());
         };
+        let completed = self.complete(number, builder, digest);
+        let outputs = self.context.outputs;
+        match &completed {
+            Ok(Some(file)) => outputs.table_ends(&path, Ok(file)),
+            Ok(None) => outputs.table_ends(&path, Err(&Error::aborted("nothing is in it"))),
+            Err(error) => outputs.table_ends(&path, Err(error)),
+        }
+        self.finished.extend(completed?);
+        Ok(())
+    }
+
+    /// Completes a table; `None` if there is nothing in it.
+    fn complete(
+        &self,
+        number: FileNumber,
+        builder: TableBuilder,
+        digest: u64,
+    ) -> Result<Option<FileMetaData>> {
         let built = builder.finish(true)?;
         let (Some(smallest), Some(largest)) = (built.smallest, built.largest) else {
-            self.created.discard(number); // Nothing in it: a file begins with its first entry, so this is unusual.
-            return Ok(());
+            self.created.discard(number); // A file begins with its first entry, so this is unusual.
+            return Ok(None);
         };
         let mut file = FileMetaData::new(number, built.file_size, smallest, largest);
         file.path_id = self.settings.path_id;
@@ -237,8 +293,7 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
         if !self.context.build.table.collectors.is_empty() {
             self.context.outputs.collected(&file, &built.properties, &built.collected);
         }
-        self.finished.push(file);
-        Ok(())
+        Ok(Some(file))
     }
 
     /// Reads the table back, as far as that was asked for.
@@ -277,16 +332,6 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
             return Err(Error::corruption_at(&path, 0, what));
         }
         Ok(())
-    }
-
-    /// Completes the last file and hands all of them over.
-    pub(crate) fn finish(mut self) -> Result<WrittenFiles> {
-        self.close(None)?;
-        Ok(WrittenFiles {
-            files: std::mem::take(&mut self.finished),
-            records: self.records,
-            raw_bytes: self.raw_bytes,
-        })
     }
 }
 

@@ -2,11 +2,11 @@
 
 use crate::filter::{FilterContext, PartFilter};
 use crate::iterator::{CompactionIterator, DropCounts, IteratorOptions};
-use crate::job::JobContext;
 use crate::job::input::{KeyRange, merged_inputs};
 use crate::job::output::{CreatedFiles, Cutter, OutputSettings, OutputWriter, WrittenFiles, below_levels};
 use crate::job::tombstones::KeptTombstones;
 use crate::job::watch::Watch;
+use crate::job::{CompactionStats, JobContext};
 use crate::plan::CompactionPlan;
 use ironstone_base::statistics::{IoActivity, Ticker};
 use ironstone_base::sync::atomic::{AtomicBool, Ordering};
@@ -27,6 +27,24 @@ pub(super) struct PartOutput {
     pub(super) drops: DropCounts,
     pub(super) cpu_micros: u64,
     pub(super) rested_micros: u64,
+}
+
+impl PartOutput {
+    /// The same as a compaction of its own has it.
+    fn stats(&self) -> CompactionStats {
+        CompactionStats {
+            input_records: self.input_records,
+            output_records: self.written.records,
+            output_raw_bytes: self.written.raw_bytes,
+            bytes_written: self.written.files.iter().map(|file| file.file_size).sum(),
+            num_output_files: self.written.files.len(),
+            num_subcompactions: 1,
+            cpu_micros: self.cpu_micros,
+            rested_micros: self.rested_micros,
+            drops: self.drops,
+            ..CompactionStats::default()
+        }
+    }
 }
 
 /// The key ranges of the parts: about equal bytes in each, and at least a file's worth.
@@ -76,19 +94,27 @@ pub(super) fn run<'a>(
     created: &CreatedFiles<'a>,
 ) -> Result<Vec<PartOutput>> {
     let failed = AtomicBool::new(false);
+    let told = |number, range| {
+        context.outputs.part_begins(number);
+        let output = run_part(plan, context, range, tombstones, settings, created, &failed);
+        context.outputs.part_ends(number, output.as_ref().map(PartOutput::stats));
+        output
+    };
     if let [range] = ranges {
-        return Ok(vec![run_part(plan, context, range, tombstones, settings, created, &failed)?]);
+        return Ok(vec![told(0, range)?]);
     }
     let results: Vec<Mutex<Option<Result<PartOutput>>>> = ranges.iter().map(|_| Mutex::new(None)).collect();
-    let part = |range, result: &Mutex<_>| {
-        let output = run_part(plan, context, range, tombstones, settings, created, &failed);
+    let part = |number, range, result: &Mutex<_>| {
+        let output = told(number, range);
         // The others need not finish what will be thrown away. Relaxed: the flag publishes nothing.
         failed.fetch_or(output.is_err(), Ordering::Relaxed);
         *result.lock() = Some(output);
     };
     let part = &part;
-    let task = |(range, result)| Box::new(move || part(range, result)) as Box<dyn FnOnce() + Send + '_>;
-    context.workers.run(ranges.iter().zip(&results).map(task).collect());
+    let task = |(number, (range, result))| {
+        Box::new(move || part(number, range, result)) as Box<dyn FnOnce() + Send + '_>
+    };
+    context.workers.run(ranges.iter().zip(&results).enumerate().map(task).collect());
 
     let mut outputs = Vec::with_capacity(ranges.len());
     let mut stopped = None;
@@ -147,15 +173,10 @@ fn run_part<'a>(
     let cutter = (plan.output_level > 0).then(|| Cutter::new(&context.comparator.user, plan));
     let kept = KeptTombstones::of_compaction(plan, context, tombstones, range);
     let obsolete_ranges = kept.obsolete();
-    let mut writer = OutputWriter::new(*context, settings, created, cutter, kept);
-    while entries.valid() {
-        writer.add(entries.key(), entries.value(), entries.starts_key())?;
-        entries.next()?;
-    }
+    let written = OutputWriter::new(*context, settings, created, cutter, kept).write_all(&mut entries)?;
     let rested_micros = entries.rules().rested() / 1000;
     let (input_records, drops) =
         (entries.input_records(), DropCounts { obsolete_ranges, ..*entries.counts() });
-    let written = writer.finish()?;
     let cpu_micros = (cpu_nanos() - cpu_before) / 1000;
     if let Some(statistics) = context.statistics() {
         statistics.record(Ticker::CompactionCpuTotalTime, cpu_micros);

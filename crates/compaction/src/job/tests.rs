@@ -1,8 +1,8 @@
 use crate::filter::TableFileCreationReason;
 use crate::flush::{FlushInput, FlushOutput, run_flush};
 use crate::job::{
-    CompactionProgress, JobContext, OutputChecks, OutputFiles, ScopedThreads, SerialWorkers, TableSource,
-    Workers, run_compaction,
+    CompactionProgress, CompactionStats, JobContext, OutputChecks, OutputFiles, ScopedThreads, SerialWorkers,
+    TableSource, Workers, run_compaction,
 };
 use crate::options::CompactionOptions;
 use crate::picker::{PickContext, pick_automatic};
@@ -29,7 +29,7 @@ use ironstone_vfs::{
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -48,6 +48,10 @@ struct Store {
     build: BuildOptions,
     next_number: AtomicU64,
     abandoned: Mutex<Vec<FileNumber>>,
+    /// Tables and parts that have begun and not ended.
+    begun: Mutex<BTreeSet<String>>,
+    /// How those ended that have: tables with their sizes, parts with the entries that they read.
+    ended: Mutex<Vec<(String, Result<u64>)>>,
     /// Answers [`OutputFiles::finished`].
     refuse_outputs: bool,
     version: Arc<Version>,
@@ -80,6 +84,18 @@ impl OutputFiles for Store {
     fn abandoned(&self, number: FileNumber) {
         self.abandoned.lock().push(number);
     }
+    fn table_begins(&self, path: &Path) {
+        self.begins(path.display().to_string());
+    }
+    fn table_ends(&self, path: &Path, result: Result<&FileMetaData, &Error>) {
+        self.ends(path.display().to_string(), result.map(|file| file.file_size).map_err(Clone::clone));
+    }
+    fn part_begins(&self, part: usize) {
+        self.begins(format!("part {part}"));
+    }
+    fn part_ends(&self, part: usize, result: Result<CompactionStats, &Error>) {
+        self.ends(format!("part {part}"), result.map(|stats| stats.input_records).map_err(Clone::clone));
+    }
 }
 
 fn go_on() -> Result<()> {
@@ -87,6 +103,21 @@ fn go_on() -> Result<()> {
 }
 
 impl Store {
+    fn begins(&self, what: String) {
+        assert!(self.begun.lock().insert(what));
+    }
+    fn ends(&self, what: String, result: Result<u64>) {
+        assert!(self.begun.lock().remove(&what), "{what} ended, but never began");
+        self.ended.lock().push((what, result));
+    }
+    /// What began since this was last asked, all of which must have ended, tables without their directory.
+    fn take_ended(&self) -> Vec<(String, Result<u64>)> {
+        assert_eq!(*self.begun.lock(), BTreeSet::new(), "began and did not end");
+        let mut ended = std::mem::take(&mut *self.ended.lock());
+        ended.iter_mut().for_each(|(what, _)| *what = what.replace("/db/", ""));
+        ended
+    }
+
     fn new() -> Self {
         let fs = Arc::new(FaultFileSystem::new(Arc::new(MemFileSystem::new())));
         fs.create_dir_all(Path::new("/db")).unwrap();
@@ -105,6 +136,8 @@ impl Store {
             build,
             next_number: AtomicU64::new(10),
             abandoned: Mutex::new(Vec::new()),
+            begun: Mutex::default(),
+            ended: Mutex::default(),
             refuse_outputs: false,
             epoch: 0,
         }
@@ -396,6 +429,7 @@ fn subcompactions_give_the_same_content() {
     };
     let serial = run_compaction(&plan, &store.context()).unwrap();
     let expected = content(&store, &serial);
+    store.take_ended();
     for threads in [2, 3, 8] {
         plan.max_subcompactions = threads;
         let (workers, progress) = (ScopedThreads(threads), Arc::new(CompactionProgress::default()));
@@ -403,6 +437,17 @@ fn subcompactions_give_the_same_content() {
         let output = run_compaction(&plan, &context).unwrap();
         assert_eq!(output.stats.num_subcompactions, threads);
         assert_eq!(content(&store, &output), expected);
+        let (mut parts, mut tables): (Vec<_>, Vec<_>) =
+            store.take_ended().into_iter().partition(|(what, _)| what.starts_with("part"));
+        parts.sort_by(|a, b| a.0.cmp(&b.0));
+        assert!(parts.iter().map(|(part, _)| part.clone()).eq((0..threads).map(|at| format!("part {at}"))));
+        let read: u64 = parts.into_iter().map(|(_, read)| read.unwrap()).sum();
+        assert_eq!(read, output.stats.input_records);
+        tables.sort_by(|a, b| a.0.cmp(&b.0));
+        let mut files: Vec<_> = output.files.iter().map(|file| (file.number, file.file_size)).collect();
+        files.sort();
+        let files = files.into_iter().map(|(number, size)| (format!("{:06}.sst", number.0), Ok(size)));
+        assert!(tables.into_iter().eq(files));
         assert_eq!(
             (output.stats.input_records, output.stats.drops),
             (serial.stats.input_records, serial.stats.drops)
@@ -448,6 +493,7 @@ fn after_any_failed_call_no_output_is_left() {
     plan.max_subcompactions = 2;
     let workers = ScopedThreads(2);
     let files = store.files_on_disk();
+    store.take_ended();
     // All kinds but `Remove`, which cleaning up needs itself.
     let kinds: Vec<OpKind> = OpKind::ALL.iter().copied().filter(|&kind| kind != OpKind::Remove).collect();
     let mut failures = 0;
@@ -457,9 +503,14 @@ fn after_any_failed_call_no_output_is_left() {
         let hits = rule.hits();
         store.fs.clear();
         let abandoned = std::mem::take(&mut *store.abandoned.lock());
+        let ended = store.take_ended();
         match result {
             Err(error) => {
                 failures += 1;
+                let parts_ran = ended.iter().any(|(what, _)| what.starts_with("part"));
+                let told = ended.iter().any(|(_, result)| result.as_ref() == Err(&error));
+                let at_the_end = ended.iter().all(|(_, result)| result.is_ok());
+                assert!(!parts_ran || told || at_the_end, "call {nth}: {error}: {ended:?}");
                 assert_eq!(error.code(), Code::IoError, "call {nth}: {error}");
                 assert_eq!(store.files_on_disk(), files, "call {nth}: {error}");
             }
@@ -496,9 +547,13 @@ fn a_failed_flush_leaves_no_file() {
         let result = run_flush(input, &store.context());
         let hits = rule.hits();
         store.fs.clear();
+        let ended = store.take_ended();
         if let Err(error) = result {
             failures += 1;
             assert!(error.is_no_space(), "{error}");
+            // The directory is synced once the table is complete.
+            let [(_, result)] = &ended[..] else { panic!("{ended:?}") };
+            assert!(result.is_ok() == error.to_string().contains("directory"), "{error}: {result:?}");
             assert_eq!(store.files_on_disk(), [""; 0]);
         } else {
             assert_eq!(hits, 0);
@@ -540,6 +595,10 @@ fn a_cancelled_job_stops_soon_and_leaves_nothing() {
     assert_eq!(error.code(), Code::ShutdownInProgress);
     assert!(progress.read_entries() <= 2 * crate::iterator::TICK);
     assert_eq!(store.files_on_disk(), store.files_in_version());
+    let ended = store.take_ended();
+    let [.., (table, of_table), (part, of_part)] = &ended[..] else { panic!("{ended:?}") };
+    assert!(table.ends_with(".sst") && part == "part 0");
+    assert_eq!((of_table, of_part), (&Err(error.clone()), &Err(error)));
 }
 
 #[test]
