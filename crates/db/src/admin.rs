@@ -1,7 +1,7 @@
 //! What keeps a database in shape: column families, flushes, manual compaction, background errors.
 
 use crate::Db;
-use crate::background::flush::{flush_and_wait, is_due};
+use crate::background::flush::{flush_and_wait, is_due, switch_for_flush};
 use crate::background::manual::{self, CompactFilesOptions, CompactRangeOptions};
 use crate::background::resume::resume;
 use crate::column_family::ColumnFamily;
@@ -225,8 +225,7 @@ impl Db {
             return flush_and_wait(self.engine(), &which, &ids);
         }
         let engine = self.engine();
-        engine.write_failure()?;
-        engine.switch_memtables(&which)?;
+        switch_for_flush(engine, &which)?;
         let mut state = engine.state.lock();
         for id in ids {
             let family = state.family_mut(id)?;

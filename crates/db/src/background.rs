@@ -8,6 +8,7 @@ pub(crate) mod compaction;
 pub(crate) mod flush;
 pub(crate) mod job;
 pub(crate) mod manual;
+mod pressure;
 pub(crate) mod purge;
 pub(crate) mod resume;
 mod tombstones;
@@ -103,6 +104,10 @@ impl Cleaner {
     }
     fn try_again(&self, tries: u32) {
         self.wanted.lock().next_try = Some((tries, None));
+    }
+    /// No more tries to go on. Answers whether one was to come.
+    fn stop_trying(&self) -> bool {
+        self.wanted.lock().next_try.take().is_some()
     }
     /// What there is to do: a try to go on, not before `interval` has passed; LOG, when it is `dump_every` since it was told
     /// how things stand; the history of statistics, when it is `keep_every` since it was added to; the leader, when it is
@@ -335,6 +340,7 @@ fn guarded(engine: &Arc<Engine>, job: impl FnOnce()) {
 /// Ends the background work of a database and closes its log.
 pub(crate) fn close(engine: &Arc<Engine>, workers: Workers) -> Result<()> {
     let flushed = flush_before_closing(engine);
+    engine.listeners.tell_shutdown();
     let known = {
         let mut state = engine.state.lock();
         state.closing = true;
@@ -345,6 +351,10 @@ pub(crate) fn close(engine: &Arc<Engine>, workers: Workers) -> Result<()> {
         state.background_error.is_some()
     };
     workers.seat.detach();
+    if engine.cleaner.stop_trying() {
+        let error = engine.state.lock().background_error.clone();
+        error.into_iter().for_each(|error| engine.tell_not_recovered(error, Error::shutdown()));
+    }
     let mut panicked = false;
     for thread in workers.opening {
         panicked |= thread.join().is_err();

@@ -574,7 +574,10 @@ impl Db {
     /// closes. Iterators and snapshots that are still held stay usable. Dropping the handle does the
     /// same, but hides errors. A second call does nothing.
     pub fn close(&self) -> Result<()> {
-        let Some(workers) = self.workers.lock().take() else { return Ok(()) };
+        let Some(workers) = self.workers.lock().take() else {
+            self.engine.listeners.tell_shutdown(); // Of a database that is only read.
+            return Ok(());
+        };
         crate::background::close(&self.engine, workers)
     }
 }

@@ -31,9 +31,11 @@ use ironstone_base::sync::{Arc, Condvar, Mutex, MutexGuard, Swap, SwapGuard};
 use ironstone_base::{
     Code, ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity, Statistics, SubCode,
 };
-use ironstone_compaction::{CompactionStyle, LevelShape, RunningCompactions, sorted_run_count};
+use ironstone_compaction::{
+    CompactionOptions, CompactionStyle, LevelShape, RunningCompactions, sorted_run_count,
+};
 use ironstone_sst::{ReadContext, ReadTier};
-use ironstone_version::{Installed, ManifestWriter, VersionEdit, VersionSet, WalAddition};
+use ironstone_version::{Installed, ManifestWriter, Version, VersionEdit, VersionSet, WalAddition};
 use ironstone_vfs::{Env, FileLock, PerfTimer, TickerTimer};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -284,6 +286,14 @@ impl State {
     }
 }
 
+/// How many runs that writers may have to wait for a column family has.
+pub(crate) fn stall_runs(version: &Version, compaction: &CompactionOptions) -> usize {
+    match compaction.style {
+        CompactionStyle::Universal => sorted_run_count(version),
+        _ => version.files(0).len(),
+    }
+}
+
 #[cold]
 fn dropped(id: ColumnFamilyId) -> Error {
     Error::new(ironstone_base::Code::ColumnFamilyDropped, format!("column family {}", id.0))
@@ -381,15 +391,11 @@ impl Engine {
                 true => LevelShape::new(version, compaction).pending_compaction_bytes(version, compaction),
                 false => 0,
             };
-            let runs = match compaction.style {
-                CompactionStyle::Universal => sorted_run_count(version),
-                _ => version.files(0).len(),
-            };
             let now = StallState {
                 unflushed_memtables: family.imm.len(),
                 active_fill: family.mem.fill(),
                 flush_done: family.flushing.as_ref().map_or(0.0, Flushing::done),
-                level0_files: runs,
+                level0_files: stall_runs(version, compaction),
                 pending_bytes: family.pending_bytes,
             };
             let limits = settings.options.stall_limits();

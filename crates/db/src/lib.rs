@@ -91,10 +91,12 @@ pub use info_log::InfoLogLevel;
 pub use ingest::{FileIngestionHandle, IngestFiles, IngestOptions};
 pub use inplace_callback::{InplaceCallback, UpdateStatus};
 pub use listener::{
-    BackgroundErrorReason, CompactionJobInfo, EventListener, ExternalFileIngestionInfo, FlushJobInfo,
-    MemTableInfo, TableFileCreationInfo, TableFileDeletionInfo, TableInfo, WriteStallCause,
-    WriteStallCondition, WriteStallInfo,
+    BackgroundErrorReason, BackgroundErrorRecoveryInfo, BackgroundJobPressure, CompactionJobInfo,
+    EventListener, ExternalFileIngestionInfo, FlushJobInfo, ManualFlushInfo, MemTableInfo,
+    SubcompactionJobInfo, TableFileCreationBriefInfo, TableFileCreationInfo, TableFileDeletionInfo,
+    TableInfo, WriteStallCause, WriteStallCondition, WriteStallInfo,
 };
+pub use memtables::FlushReason;
 pub use option_change_migration::{option_change_migration, option_change_migration_of};
 pub use options::{
     BlockBasedTableOptions, ColumnFamilyOptions, CuckooTableOptions, DbOptions, FifoCompactionOptions, Goal,
@@ -155,6 +157,7 @@ pub use ironstone_sst::{
     new_persistent_cache,
 };
 pub use ironstone_vfs as vfs;
+pub use ironstone_vfs::watched::{FileOperationInfo, FileOperationType};
 pub use ironstone_vfs::{
     GenericRateLimiter, IoKind, IoPriority, RateLimiter, RateLimiterMode, RateLimiterOptions,
 };

@@ -31,11 +31,16 @@
 //! ```
 
 use crate::info_log::{InfoLog, warning};
+use crate::memtables::FlushReason;
 use crate::table_paths::TablePaths;
+use ironstone_base::sync::atomic::{AtomicBool, Ordering};
 use ironstone_base::sync::{Arc, Mutex};
 use ironstone_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
 use ironstone_compaction::{CompactionReason, CompactionStats, TableFileCreationReason};
+use ironstone_compress::CompressionKind;
 use ironstone_version::FileMetaData;
+use ironstone_vfs::Env;
+use ironstone_vfs::watched::{FileOperationInfo, FileOperationType, FileOperationWatch, WatchedFileSystem};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
@@ -57,15 +62,51 @@ pub trait EventListener: Send + Sync {
     fn parameters(&self) -> Option<String> {
         None
     }
+    /// A flush was asked for: by a call, to compact a range or to ingest files, for a copy or for closing. With one of several column
+    /// families together it names all that have something, else one.
+    fn on_manual_flush_scheduled(&self, flushes: &[ManualFlushInfo]) {}
+    /// Whether operations on files are to be told of: asked once, when the database is opened. Default: no, and then they cost nothing.
+    fn should_be_notified_on_file_io(&self) -> bool {
+        false
+    }
+    /// Bytes of a file were read.
+    ///
+    /// This and the others of files are called where files of the database are read and written, LOG excepted, by threads that wait for
+    /// it and hold locks: they must not use the database.
+    fn on_file_read_finish(&self, info: &FileOperationInfo<'_>) {}
+    /// Bytes were handed to a file, which may gather them before it writes.
+    fn on_file_write_finish(&self, info: &FileOperationInfo<'_>) {}
+    /// What a file had gathered was handed to the operating system.
+    fn on_file_flush_finish(&self, info: &FileOperationInfo<'_>) {}
+    /// A file was made durable.
+    fn on_file_sync_finish(&self, info: &FileOperationInfo<'_>) {}
+    /// The operating system was asked to begin writing a part of a file back (`bytes_per_sync`).
+    fn on_file_range_sync_finish(&self, info: &FileOperationInfo<'_>) {}
+    /// A file was cut.
+    fn on_file_truncate_finish(&self, info: &FileOperationInfo<'_>) {}
+    /// A file that was written was closed.
+    fn on_file_close_finish(&self, info: &FileOperationInfo<'_>) {}
+    /// One of these has failed: told after it.
+    fn on_io_error(&self, info: &FileOperationInfo<'_>) {}
     /// Memtables are about to be written to a table.
     fn on_flush_begin(&self, flush: &FlushJobInfo) {}
     /// They are in a table, durable and visible. Who waited for it may go on a moment before this is called.
     fn on_flush_completed(&self, flush: &FlushJobInfo) {}
     /// Tables are about to be rewritten, moved or dropped.
     fn on_compaction_begin(&self, compaction: &CompactionJobInfo) {}
+    /// The new tables are written, or it failed, but no read sees them yet, and no other compaction can have the old ones. That it
+    /// could not be made durable is not in `status` yet.
+    fn on_compaction_pre_commit(&self, compaction: &CompactionJobInfo) {}
     /// They were, or it failed: `status` says so.
     fn on_compaction_completed(&self, compaction: &CompactionJobInfo) {}
-    /// A table was written. It may not be part of the database yet, and never be.
+    /// A part of a compaction that rewrites tables begins, on the thread that does it. One that is not split has one part. Several may
+    /// be told of at once.
+    fn on_subcompaction_begin(&self, part: &SubcompactionJobInfo) {}
+    /// It has ended, on the same thread: `status` says how.
+    fn on_subcompaction_completed(&self, part: &SubcompactionJobInfo) {}
+    /// A table is about to be written.
+    fn on_table_file_creation_started(&self, file: &TableFileCreationBriefInfo) {}
+    /// It was, or could not be: `status` says so. It may not be part of the database yet, and never be.
     fn on_table_file_created(&self, file: &TableFileCreationInfo) {}
     /// A table that nobody needs any more was removed, or could not be.
     fn on_table_file_deleted(&self, file: &TableFileDeletionInfo) {}
@@ -79,8 +120,27 @@ pub trait EventListener: Send + Sync {
     fn on_error_recovery_begin(&self, error: &Error) {}
     /// Writes are taken again after `error`.
     fn on_error_recovery_completed(&self, error: &Error) {}
+    /// Writes are taken again, or the database tries no more to go on by itself: too many tries failed, something worse has happened, or
+    /// it is closed.
+    fn on_error_recovery_end(&self, recovery: &BackgroundErrorRecoveryInfo) {}
+    /// A flush or a compaction has ended, whether anything of this is different or not.
+    fn on_background_job_pressure_changed(&self, pressure: &BackgroundJobPressure) {}
+    /// The database begins to close; what is under way still goes on. Once, also where opening it failed in the end.
+    fn on_db_shutdown_begin(&self) {}
     /// Writes to a column family begin to be slowed down or stopped, or no longer are.
     fn on_stall_conditions_changed(&self, stall: &WriteStallInfo) {}
+}
+
+/// A flush that was asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct ManualFlushInfo {
+    /// Whose memtables.
+    pub cf_id: ColumnFamilyId,
+    /// Its name.
+    pub cf_name: String,
+    /// For what.
+    pub reason: FlushReason,
 }
 
 /// A flush.
@@ -93,6 +153,8 @@ pub struct FlushJobInfo {
     pub cf_name: String,
     /// Counts flushes and compactions of this opening.
     pub job_id: u64,
+    /// Why the newest of its memtables was closed.
+    pub reason: FlushReason,
     /// How many memtables are written.
     pub num_memtables: usize,
     /// How many entries they have.
@@ -150,7 +212,7 @@ pub struct CompactionJobInfo {
     pub output_level: usize,
     /// What is taken.
     pub input_files: Vec<TableInfo>,
-    /// What it became; empty before it is there.
+    /// What it became, or was to become; empty before that is there.
     pub output_files: Vec<TableInfo>,
     /// The tables are moved or dropped as they are.
     pub is_trivial: bool,
@@ -160,20 +222,62 @@ pub struct CompactionJobInfo {
     pub stats: CompactionStats,
 }
 
-/// A table that was written.
+/// A part of a compaction: a range of its keys.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SubcompactionJobInfo {
+    /// Whose tables.
+    pub cf_id: ColumnFamilyId,
+    /// Its name.
+    pub cf_name: String,
+    /// That of the compaction.
+    pub job_id: u64,
+    /// Counts the parts of a compaction, from 0.
+    pub subcompaction_job_id: usize,
+    /// Why the compaction runs.
+    pub reason: CompactionReason,
+    /// The first level that tables are taken from.
+    pub base_input_level: usize,
+    /// The level that they go to.
+    pub output_level: usize,
+    /// By which codec the new tables are compressed.
+    pub compression: CompressionKind,
+    /// How it ended; `Ok` before it has.
+    pub status: Result<()>,
+    /// What it read and wrote, as far as that is known of a part; zeros before it has ended, and if it failed.
+    pub stats: CompactionStats,
+}
+
+/// A table that is about to be written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct TableFileCreationBriefInfo {
+    /// Whose table.
+    pub cf_name: String,
+    /// Counts flushes and compactions of this opening; 0 while the database is opened.
+    pub job_id: u64,
+    /// By what.
+    pub reason: TableFileCreationReason,
+    /// Where it will be.
+    pub path: PathBuf,
+}
+
+/// A table that was written, or could not be.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct TableFileCreationInfo {
     /// Whose table.
     pub cf_name: String,
-    /// Counts flushes and compactions of this opening.
+    /// Counts flushes and compactions of this opening; 0 while the database is opened.
     pub job_id: u64,
     /// By what.
     pub reason: TableFileCreationReason,
-    /// Where it is.
+    /// Where it is, or was to be.
     pub path: PathBuf,
-    /// In bytes.
+    /// In bytes; 0 if it could not be written.
     pub size: u64,
+    /// Whether it could be.
+    pub status: Result<()>,
 }
 
 /// A table that was removed.
@@ -249,6 +353,35 @@ impl std::fmt::Display for BackgroundErrorReason {
     }
 }
 
+/// How an attempt to go on after a failure ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct BackgroundErrorRecoveryInfo {
+    /// The failure.
+    pub old_bg_error: Error,
+    /// `Ok` if writes are taken again; else why it was given up.
+    pub new_bg_error: Result<()>,
+}
+
+/// How busy the background of a database is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct BackgroundJobPressure {
+    /// Compactions that run, and column families in which one may be due. (Here is one kind of threads that compact.)
+    pub compaction_scheduled: usize,
+    /// Compactions that run, those that callers wait for included.
+    pub compaction_running: usize,
+    /// Flushes that run or are due.
+    pub flush_scheduled: usize,
+    /// Flushes that run.
+    pub flush_running: usize,
+    /// How near writers are to being slowed down, because of files of level 0 or of bytes to compact, in the column family that is
+    /// nearest: 0 far off, 100 there, more beyond.
+    pub write_stall_proximity_pct: u64,
+    /// Compactions use all their threads, since they begin to fall behind.
+    pub compaction_speedup_active: bool,
+}
+
 /// How much writers are held up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum WriteStallCondition {
@@ -310,12 +443,43 @@ pub struct WriteStallInfo {
     pub cause: Option<WriteStallCause>,
 }
 
+/// `env`, whose operations on files those of `listeners` are told of that want it.
+pub(crate) fn watched(env: Env, listeners: &[Arc<dyn EventListener>], log: &Arc<InfoLog>) -> Env {
+    let mut all = listeners.to_vec();
+    all.retain(|listener| listener.should_be_notified_on_file_io());
+    if all.is_empty() {
+        return env;
+    }
+    let (clock, watch) = (Arc::clone(&env.clock), Arc::new(Listeners::new(&all, log)));
+    Env { fs: Arc::new(WatchedFileSystem::new(env.fs, Arc::clone(&clock), watch)), clock }
+}
+
+impl FileOperationWatch for Listeners {
+    fn finished(&self, info: &FileOperationInfo<'_>) {
+        self.tell(|listener| {
+            match info.operation {
+                FileOperationType::Read => listener.on_file_read_finish(info),
+                FileOperationType::Append => listener.on_file_write_finish(info),
+                FileOperationType::Flush => listener.on_file_flush_finish(info),
+                FileOperationType::Sync => listener.on_file_sync_finish(info),
+                FileOperationType::RangeSync => listener.on_file_range_sync_finish(info),
+                FileOperationType::Truncate => listener.on_file_truncate_finish(info),
+                FileOperationType::Close => listener.on_file_close_finish(info),
+            }
+            if info.status.is_err() {
+                listener.on_io_error(info);
+            }
+        });
+    }
+}
+
 /// What happened while a lock was held.
 pub(crate) enum Event {
     Sealed(MemTableInfo),
     Failed(BackgroundErrorReason, Error),
     WillTryAgain(Error),
     Recovered(Error),
+    NotRecovered(BackgroundErrorRecoveryInfo),
     Stalls(WriteStallInfo),
 }
 
@@ -324,11 +488,14 @@ pub(crate) struct Listeners {
     all: Vec<Arc<dyn EventListener>>,
     log: Arc<InfoLog>,
     waiting: Mutex<Vec<Event>>,
+    /// Whether they know that it closes. Relaxed: says nothing of anything else.
+    shutdown_told: AtomicBool,
 }
 
 impl Listeners {
     pub(crate) fn new(all: &[Arc<dyn EventListener>], log: &Arc<InfoLog>) -> Self {
-        Self { all: all.to_vec(), log: Arc::clone(log), waiting: Mutex::default() }
+        let (all, log) = (all.to_vec(), Arc::clone(log));
+        Self { all, log, waiting: Mutex::default(), shutdown_told: AtomicBool::new(false) }
     }
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
@@ -339,6 +506,12 @@ impl Listeners {
             if catch_unwind(AssertUnwindSafe(|| call(&**listener))).is_err() {
                 warning!(self.log, "an event listener panicked");
             }
+        }
+    }
+    /// Tells that the database closes, the first time. No lock may be held.
+    pub(crate) fn tell_shutdown(&self) {
+        if !self.shutdown_told.swap(true, Ordering::Relaxed) {
+            self.tell(|listener| listener.on_db_shutdown_begin());
         }
     }
     /// Keeps an event until locks are let go of. Answers whether somebody is to be told.
@@ -360,7 +533,13 @@ impl Listeners {
                 Event::Sealed(memtable) => listener.on_memtable_sealed(memtable),
                 Event::Failed(reason, error) => listener.on_background_error(*reason, error),
                 Event::WillTryAgain(error) => listener.on_error_recovery_begin(error),
-                Event::Recovered(error) => listener.on_error_recovery_completed(error),
+                Event::Recovered(error) => {
+                    listener.on_error_recovery_completed(error);
+                    let (old_bg_error, new_bg_error) = (error.clone(), Ok(()));
+                    listener
+                        .on_error_recovery_end(&BackgroundErrorRecoveryInfo { old_bg_error, new_bg_error });
+                }
+                Event::NotRecovered(info) => listener.on_error_recovery_end(info),
                 Event::Stalls(info) => listener.on_stall_conditions_changed(info),
             });
         }

@@ -400,7 +400,8 @@ pub(crate) struct ImmutableMemTable {
 
 /// Why a memtable was closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum FlushReason {
+#[non_exhaustive]
+pub enum FlushReason {
     /// It was full.
     WriteBufferFull,
     /// It had as many range tombstones as it may have.
@@ -425,7 +426,7 @@ pub(crate) enum FlushReason {
 
 impl FlushReason {
     /// RocksDB's words.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::WriteBufferFull => "Write Buffer Full",
             Self::MemtableMaxRangeDeletions => "Memtable Max Range Deletions",

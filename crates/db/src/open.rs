@@ -11,7 +11,7 @@ use crate::background::{self, Cleaner};
 use crate::column_family::{ColumnFamily, ColumnFamilyData};
 use crate::engine::{Counters, Engine, Family, State, WalState};
 use crate::info_log::{InfoLog, Rolling, info};
-use crate::listener::Listeners;
+use crate::listener::{self, Listeners};
 use crate::options::{ColumnFamilyOptions, DbOptions, Options};
 use crate::settings::{Settings, TablePlace};
 use crate::snapshot::SnapshotList;
@@ -184,6 +184,8 @@ pub(crate) fn open(
     for note in &notes {
         info!(log, "option adjusted: {note}");
     }
+    let listeners = Listeners::new(&options.listeners, &log);
+    let env = listener::watched(env, &options.listeners, &log); // LOG is beside it, where their mistakes are told.
 
     let _opening = options.statistics.is_some().then(|| IoActivity::DbOpen.begin());
     let manifest_options = ManifestOptions {
@@ -277,6 +279,7 @@ pub(crate) fn open(
         flushed: BTreeMap::new(),
         edits: BTreeMap::new(),
         filtering: Filtering::default(),
+        listeners: &listeners,
     };
     let replayed = match &mut aside {
         None if matches!(mode, Mode::Follower(_)) => {
@@ -347,7 +350,7 @@ pub(crate) fn open(
         statistics: statistics.clone(),
         controller: WriteController::new(options.delayed_write_rate, options.statistics.clone()),
         stalls: DatabaseStalls::default(),
-        listeners: Listeners::new(&options.listeners, &log),
+        listeners,
         reads_are_watched: AtomicBool::new(options.enable_thread_tracking || options.statistics.is_some()),
         tracing: Tracing::new(&env.clock),
         io_tracing,

@@ -11,6 +11,7 @@ pub(crate) mod tables;
 use crate::background::job::{Outputs, build_options, write_options};
 use crate::engine::Family;
 use crate::info_log::{InfoLog, Rolling, info, warning};
+use crate::listener::Listeners;
 use crate::open::recover_wals::Recovery;
 use crate::open::{DEFAULT_COLUMN_FAMILY, FamilyBuilder, session_id};
 use crate::options::{ColumnFamilyOptions, DbOptions, VerifyOutputFlags};
@@ -27,7 +28,7 @@ use ironstone_base::{
 };
 use ironstone_compaction::{
     CompactionPlan, CompactionReason, JobContext, LevelInputs, Partitioning, PlanKind, ScopedThreads,
-    run_compaction,
+    TableFileCreationReason, run_compaction,
 };
 use ironstone_version::{
     ColumnFamilyChange, ColumnFamilyConfig, FileMetaData, ManifestOptions, ManifestReader, ManifestWriter,
@@ -67,6 +68,8 @@ struct Repair<'a> {
     /// All directories that may hold tables, each once, `dir` first.
     dirs: Vec<PathBuf>,
     log: Arc<InfoLog>,
+    /// Nobody: the tables are not where they will be.
+    listeners: Listeners,
     report: RepairReport,
 }
 
@@ -148,9 +151,9 @@ fn repair(
     let rolling = Rolling { max_bytes: 0, max_seconds: 0, keep: options.keep_log_file_num };
     let log = InfoLog::open(&env, &or_here(&options.db_log_dir), options.info_log_level, rolling);
     let wal_dir = or_here(&options.wal_dir);
-    let report = RepairReport::default();
-    let mut repair =
-        Repair { env: &env, options: &options, staging: &staging, dir, wal_dir, dirs, log, report };
+    let (listeners, report) = (Listeners::new(&[], &log), RepairReport::default());
+    let (env, options, staging) = (&env, &options, &staging);
+    let mut repair = Repair { env, options, staging, dir, wal_dir, dirs, log, listeners, report };
     info!(repair.log, "repairing {}", dir.display());
     if !fs.exists(&dir.join(DONE))? {
         repair.write_anew(descriptors, unknown)?;
@@ -510,6 +513,7 @@ impl Repair<'_> {
             flushed: BTreeMap::new(),
             edits: BTreeMap::new(),
             filtering: Filtering::default(),
+            listeners: &self.listeners,
         };
         let replayed = recovery.replay()?;
         Ok((recovery.edits, replayed.last_sequence))
@@ -571,7 +575,16 @@ impl Repair<'_> {
             env: self.env,
             comparator: &data.comparator,
             tables: &readers,
-            outputs: &Outputs { paths: &paths, next: &next, log: &self.log, cf_name: &data.name },
+            outputs: &Outputs {
+                paths: &paths,
+                next: &next,
+                log: &self.log,
+                cf_name: &data.name,
+                listeners: &self.listeners,
+                job_id: 0,
+                reason: TableFileCreationReason::Compaction,
+                part: None,
+            },
             build: &build,
             write: write_options(self.options),
             snapshots: &[],

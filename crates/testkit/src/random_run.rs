@@ -4,6 +4,7 @@
 mod behind;
 mod copies;
 mod from_outside;
+mod heard;
 mod removal;
 
 use crate::model::{Change, Entries, Model};
@@ -12,6 +13,7 @@ use crate::random_options::{
     random_family_options, random_flat_family_options,
 };
 use behind::Touched;
+use heard::Heard;
 use ironstone::options::DbOptions;
 use ironstone::{
     Code, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, CompactionStyle,
@@ -63,6 +65,7 @@ pub struct RandomRun {
     kept: Option<Walk>,
     /// Another opening, which reads the tables.
     follower: Option<Db>,
+    heard: Arc<Heard>,
 }
 
 /// The names of the column families that exist, or `None` of them.
@@ -101,6 +104,7 @@ impl RandomRun {
             next_family: 1,
             kept: None,
             follower: None,
+            heard: Arc::new(Heard::new(seed.is_multiple_of(2))),
         };
         run.touched.create("default", &run.families["default"]);
         run.open()?;
@@ -150,7 +154,8 @@ impl RandomRun {
             .iter()
             .map(|(name, options)| ColumnFamilyDescriptor::new(name, options.clone()))
             .collect();
-        let db = Db::open_column_families(&self.db_options, &self.dir, descriptors)
+        let options = DbOptions { listeners: vec![self.heard.clone()], ..self.db_options.clone() };
+        let db = Db::open_column_families(&options, &self.dir, descriptors)
             .map_err(|error| format!("open: {error}"))?;
         self.db = Some(db);
         Ok(())
@@ -247,7 +252,7 @@ impl RandomRun {
             self.families.insert(name, options);
             result
         };
-        self.db_options = (*self.db().options()).clone();
+        self.db_options = DbOptions { listeners: Vec::new(), ..(*self.db().options()).clone() };
         match result {
             Err(error) if !matches!(error.code(), Code::InvalidArgument | Code::NotSupported) => {
                 Err(format!("set options: {error}"))
@@ -573,6 +578,7 @@ impl RandomRun {
             db.close().map_err(|error| format!("close: {error}"))?;
         }
         drop(db);
+        self.heard.check()?;
         self.db_options = random_db_options(&mut self.rng, &self.env);
         self.db_options.db_paths.clone_from(&self.paths);
         let levels: BTreeMap<String, i32> =

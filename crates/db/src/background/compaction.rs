@@ -6,7 +6,7 @@ use super::job::{Inputs, Outputs, build_options, write_options};
 use crate::column_family::ColumnFamilyData;
 use crate::engine::{Engine, State};
 use crate::info_log::info;
-use crate::listener::{BackgroundErrorReason, CompactionJobInfo, TableInfo};
+use crate::listener::{BackgroundErrorReason, CompactionJobInfo, Listeners, SubcompactionJobInfo, TableInfo};
 use crate::options::VerifyOutputFlags;
 use crate::sst_file_manager::SpaceReservation;
 use crate::thread_list::{ListedWorkers, Operation, ThreadId, ThreadOperation, ThreadStage};
@@ -67,6 +67,8 @@ pub(crate) fn next(engine: &Engine, state: &mut State) -> Option<Job> {
         {
             engine.stop_writes(&mut state, error, BackgroundErrorReason::Compaction);
         }
+        drop(state);
+        engine.tell_pressure();
     }))
 }
 
@@ -165,12 +167,16 @@ pub(crate) fn carry_out(
     let job_id = engine.next_job();
     let operation = engine.begin_operation(thread, ThreadOperation::Compaction, &claimed.data.name);
     describe(&operation, job_id, &claimed.plan);
-    let mut info = job_info(engine, job_id, &claimed);
-    engine.listeners.tell(|listener| listener.on_compaction_begin(&info));
+    let mut told = Told::begin(&engine.listeners, job_info(engine, job_id, &claimed));
     let result = match claimed.plan.kind {
-        PlanKind::TrivialMove | PlanKind::Drop => change_files(engine, &claimed, &operation),
-        PlanKind::Rewrite => rewrite(engine, job_id, &claimed, cancel, &operation, &mut info),
+        PlanKind::TrivialMove | PlanKind::Drop => {
+            told.pre_commit();
+            change_files(engine, &claimed, &operation)
+        }
+        PlanKind::Rewrite => rewrite(engine, &claimed, cancel, &operation, &mut told),
     };
+    told.info.status = result.clone();
+    told.pre_commit();
     let mut state = engine.state.lock();
     if let Some(family) = state.families.get_mut(&claimed.data.id) {
         family.running.remove(claimed.id);
@@ -184,9 +190,45 @@ pub(crate) fn carry_out(
     drop(claimed); // Else the cleaner might find its input files held, and nobody would tell it again.
     engine.cleaner.poke();
     engine.wake_workers();
-    info.status = result.clone();
-    engine.listeners.tell(|listener| listener.on_compaction_completed(&info));
+    told.listeners.tell(|listener| listener.on_compaction_completed(&told.info));
     result
+}
+
+/// A compaction, and what listeners were told of it.
+struct Told<'a> {
+    listeners: &'a Listeners,
+    info: CompactionJobInfo,
+    pre_commit: bool,
+}
+
+impl<'a> Told<'a> {
+    fn begin(listeners: &'a Listeners, info: CompactionJobInfo) -> Self {
+        listeners.tell(|listener| listener.on_compaction_begin(&info));
+        Self { listeners, info, pre_commit: false }
+    }
+    /// The outputs are there, or will never be: once for each compaction, while nobody else can have its inputs.
+    fn pre_commit(&mut self) {
+        if !std::mem::replace(&mut self.pre_commit, true) {
+            self.listeners.tell(|listener| listener.on_compaction_pre_commit(&self.info));
+        }
+    }
+    /// What its parts have in common.
+    fn part(&self, plan: &CompactionPlan) -> Option<SubcompactionJobInfo> {
+        let CompactionJobInfo { cf_id, cf_name, job_id, reason, base_input_level, output_level, .. } =
+            &self.info;
+        (!self.listeners.is_empty()).then(|| SubcompactionJobInfo {
+            cf_id: *cf_id,
+            cf_name: cf_name.clone(),
+            job_id: *job_id,
+            subcompaction_job_id: 0,
+            reason: *reason,
+            base_input_level: *base_input_level,
+            output_level: *output_level,
+            compression: plan.compression,
+            status: Ok(()),
+            stats: CompactionStats::default(),
+        })
+    }
 }
 
 fn job_info(engine: &Engine, job_id: u64, claimed: &Claimed) -> CompactionJobInfo {
@@ -234,13 +276,13 @@ fn change_files(engine: &Engine, claimed: &Claimed, operation: &Operation<'_>) -
 
 fn rewrite(
     engine: &Engine,
-    job_id: u64,
     claimed: &Claimed,
     cancel: &[&AtomicBool],
     operation: &Operation<'_>,
-    info: &mut CompactionJobInfo,
+    told: &mut Told<'_>,
 ) -> Result<()> {
     let Claimed { data, plan, .. } = claimed;
+    let job_id = told.info.job_id;
     let _compacting = IoActivity::Compaction.begin();
     let started = engine.env.clock.monotonic_nanos();
     log_start(engine, job_id, data, plan);
@@ -266,7 +308,16 @@ fn rewrite(
         env: &engine.env,
         comparator: &data.comparator,
         tables: &Inputs { opener: &settings.opener, direct: options.use_direct_io_for_flush_and_compaction },
-        outputs: &Outputs { paths: &paths, next: &next_number, log: &engine.log, cf_name: &data.name },
+        outputs: &Outputs {
+            paths: &paths,
+            next: &next_number,
+            log: &engine.log,
+            cf_name: &data.name,
+            listeners: &engine.listeners,
+            job_id,
+            reason: TableFileCreationReason::Compaction,
+            part: told.part(plan),
+        },
         build: &build,
         write: write_options(&options),
         snapshots: &snapshots,
@@ -293,10 +344,11 @@ fn rewrite(
     let CompactionOutput { files, stats } = run_compaction(plan, &context)?;
 
     let numbers: Vec<u64> = files.iter().map(|file| file.number.0).collect();
-    for file in &files {
-        engine.tell_created(data, job_id, TableFileCreationReason::Compaction, file);
-    }
-    let outputs: Vec<_> = files.iter().map(|file| TableInfo::of(&paths, plan.output_level, file)).collect();
+    files.iter().for_each(|file| engine.track_table(data, file));
+    told.info.output_files =
+        files.iter().map(|file| TableInfo::of(&paths, plan.output_level, file)).collect();
+    told.info.stats = stats.clone();
+    told.pre_commit();
     let edit = plan.edit(data.id, files);
     let installed = install(engine, data.id, edit, operation);
     if installed.as_ref().is_err_and(|error| error.code() == Code::ColumnFamilyDropped) {
@@ -309,7 +361,6 @@ fn rewrite(
     data.totals.lock().note_compaction(plan.output_level, &stats, nanos / 1000);
     count(engine, plan, &stats, nanos);
     log_end(engine, job_id, data, plan, &stats, &numbers, nanos);
-    (info.output_files, info.stats) = (outputs, stats);
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use super::job::{Inputs, Outputs, build_options, write_options};
 use crate::column_family::ColumnFamilyData;
 use crate::engine::{Engine, Family, State};
 use crate::info_log::{InfoLog, info};
-use crate::listener::{BackgroundErrorReason, FlushJobInfo, TableInfo};
+use crate::listener::{BackgroundErrorReason, FlushJobInfo, Listeners, ManualFlushInfo, TableInfo};
 use crate::memtables::{DbMemTable, FlushReason, ImmutableMemTable};
 use crate::options::{DbOptions, VerifyOutputFlags};
 use crate::table_paths::TablePaths;
@@ -91,6 +91,7 @@ pub(crate) fn next(engine: &Engine, state: &mut State) -> Option<Job> {
         }
         drop(state);
         engine.cleaner.poke();
+        engine.tell_pressure();
     }))
 }
 
@@ -161,6 +162,8 @@ pub(crate) struct FlushOf<'a> {
     pub(crate) cancelled: &'a (dyn Fn() -> Result<()> + Sync),
     /// Why, for the compaction filter.
     pub(crate) reason: TableFileCreationReason,
+    pub(crate) listeners: &'a Listeners,
+    pub(crate) job_id: u64,
 }
 
 impl FlushOf<'_> {
@@ -181,6 +184,10 @@ impl FlushOf<'_> {
                 next: next_number,
                 log: self.log,
                 cf_name: &self.data.name,
+                listeners: self.listeners,
+                job_id: self.job_id,
+                reason: self.reason,
+                part: None,
             },
             build: &build,
             write: write_options(self.options),
@@ -329,6 +336,7 @@ fn write_table(engine: &Engine, job_id: u64, taken: &Taken, operation: &Operatio
         cf_id: data.id,
         cf_name: data.name.clone(),
         job_id,
+        reason: newest.reason,
         num_memtables: taken.len(),
         num_entries: entries,
         file: None,
@@ -351,6 +359,8 @@ fn write_table(engine: &Engine, job_id: u64, taken: &Taken, operation: &Operatio
         // Closing waits for a flush that runs: it is short, and the next opening need not replay its WAL.
         cancelled: &|| Ok(()),
         reason: TableFileCreationReason::Flush,
+        listeners: &engine.listeners,
+        job_id,
     };
     if let Some(statistics) = &engine.statistics {
         count_memtables(statistics, bytes as u64, newest.reason);
@@ -373,7 +383,7 @@ fn write_table(engine: &Engine, job_id: u64, taken: &Taken, operation: &Operatio
     let file = output.file.map(Arc::new);
     if let Some(file) = &file {
         edit.add_file(0, Arc::clone(file));
-        engine.tell_created(data, job_id, TableFileCreationReason::Flush, file);
+        engine.track_table(data, file);
     }
     Ok(Flushed { info, data: Arc::clone(data), records: output.stats.output_records, file, edit, nanos })
 }
@@ -477,9 +487,33 @@ fn report(engine: &Engine, flushed: &Flushed) {
 
 /// Switches memtables and waits until everything that those of `ids` held is in tables.
 pub(crate) fn flush_and_wait(engine: &Arc<Engine>, which: &Which, ids: &[ColumnFamilyId]) -> Result<()> {
-    engine.write_failure()?;
-    engine.switch_memtables(which)?;
+    switch_for_flush(engine, which)?;
     wait_flushed(engine, ids)
+}
+
+/// Switches memtables for a flush that somebody asked for, and tells listeners.
+pub(crate) fn switch_for_flush(engine: &Engine, which: &Which) -> Result<()> {
+    engine.write_failure()?;
+    let switched = engine.switch_memtables(which)?;
+    let (Which::Of(ids, reason) | Which::Together(ids, reason)) = which else { return Ok(()) };
+    if engine.listeners.is_empty() {
+        return Ok(());
+    }
+    let together = matches!(which, Which::Together(..)) || engine.options().atomic_flush;
+    let ids = if together { &switched } else { ids };
+    let flushes: Vec<_> = {
+        let state = engine.state.lock();
+        let families = ids.iter().filter_map(|id| state.families.get(id));
+        let info = |family: &Family| ManualFlushInfo {
+            cf_id: family.data.id,
+            cf_name: family.data.name.clone(),
+            reason: *reason,
+        };
+        families.map(info).collect()
+    };
+    let groups = flushes.chunks(if together { flushes.len().max(1) } else { 1 });
+    groups.for_each(|group| engine.listeners.tell(|listener| listener.on_manual_flush_scheduled(group)));
+    Ok(())
 }
 
 /// Waits until every memtable of `ids` that is immutable now is in a table.

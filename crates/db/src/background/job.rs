@@ -3,18 +3,20 @@
 use crate::column_family::ColumnFamilyData;
 use crate::engine::Engine;
 use crate::info_log::{InfoLog, warning};
-use crate::listener::{BackgroundErrorReason, TableFileCreationInfo};
+use crate::listener::{
+    BackgroundErrorReason, Listeners, SubcompactionJobInfo, TableFileCreationBriefInfo, TableFileCreationInfo,
+};
 use crate::options::DbOptions;
 use crate::settings::Settings;
 use crate::table_cache::TableOpener;
 use crate::table_paths::TablePaths;
 use ironstone_base::sync::Arc;
-use ironstone_base::{FileNumber, Result, SequenceNumber};
-use ironstone_compaction::{OutputFiles, TableFileCreationReason, TableSource};
+use ironstone_base::{Error, FileNumber, Result, SequenceNumber};
+use ironstone_compaction::{CompactionStats, OutputFiles, TableFileCreationReason, TableSource};
 use ironstone_sst::{BuildOptions, Collected, TableProperties, TableReader};
 use ironstone_version::FileMetaData;
 use ironstone_vfs::WriteOptions;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What every table of a column family is built with.
 pub(crate) fn build_options(
@@ -53,13 +55,18 @@ pub(crate) fn write_options(options: &DbOptions) -> WriteOptions {
     }
 }
 
-/// Names output files.
+/// Names output files, and tells listeners of them.
 pub(crate) struct Outputs<'a> {
     pub(crate) paths: &'a TablePaths,
     pub(crate) next: &'a (dyn Fn() -> FileNumber + Sync),
     /// Hears of what collectors of properties say.
     pub(crate) log: &'a InfoLog,
     pub(crate) cf_name: &'a str,
+    pub(crate) listeners: &'a Listeners,
+    pub(crate) job_id: u64,
+    pub(crate) reason: TableFileCreationReason,
+    /// What all parts of a compaction have in common, if there are listeners to hear of them.
+    pub(crate) part: Option<SubcompactionJobInfo>,
 }
 
 impl OutputFiles for Outputs<'_> {
@@ -79,6 +86,48 @@ impl OutputFiles for Outputs<'_> {
                 "file_size": file.file_size, "needs_compaction": collected.needs_compaction,
                 "table_properties": properties.readable });
             self.log.event("table_properties_collected", fields);
+        }
+    }
+    fn table_begins(&self, path: &Path) {
+        if self.listeners.is_empty() {
+            return;
+        }
+        let info = TableFileCreationBriefInfo {
+            cf_name: self.cf_name.to_owned(),
+            job_id: self.job_id,
+            reason: self.reason,
+            path: path.to_owned(),
+        };
+        self.listeners.tell(|listener| listener.on_table_file_creation_started(&info));
+    }
+    fn table_ends(&self, path: &Path, result: Result<&FileMetaData, &Error>) {
+        if self.listeners.is_empty() {
+            return;
+        }
+        let info = TableFileCreationInfo {
+            cf_name: self.cf_name.to_owned(),
+            job_id: self.job_id,
+            reason: self.reason,
+            path: path.to_owned(),
+            size: result.map_or(0, |file| file.file_size),
+            status: result.map(drop).map_err(Clone::clone),
+        };
+        self.listeners.tell(|listener| listener.on_table_file_created(&info));
+    }
+    fn part_begins(&self, part: usize) {
+        if let Some(common) = &self.part {
+            let info = SubcompactionJobInfo { subcompaction_job_id: part, ..common.clone() };
+            self.listeners.tell(|listener| listener.on_subcompaction_begin(&info));
+        }
+    }
+    fn part_ends(&self, part: usize, result: Result<CompactionStats, &Error>) {
+        if let Some(common) = &self.part {
+            let (status, stats) = match result {
+                Ok(stats) => (Ok(()), stats),
+                Err(error) => (Err(error.clone()), CompactionStats::default()),
+            };
+            let info = SubcompactionJobInfo { subcompaction_job_id: part, status, stats, ..common.clone() };
+            self.listeners.tell(|listener| listener.on_subcompaction_completed(&info));
         }
     }
 }
@@ -102,24 +151,14 @@ impl TableSource for Inputs<'_> {
 }
 
 impl Engine {
-    /// Tells listeners, and who watches the disk, of a table that was written.
-    pub(crate) fn tell_created(
-        &self,
-        data: &ColumnFamilyData,
-        job_id: u64,
-        reason: TableFileCreationReason,
-        file: &FileMetaData,
-    ) {
-        let (cf_name, size) = (data.name.clone(), file.file_size);
-        let path = data.paths().of_file(file);
+    /// Tells who watches the disk of a table that was written.
+    pub(crate) fn track_table(&self, data: &ColumnFamilyData, file: &FileMetaData) {
         if let Some(manager) = &self.options().sst_file_manager {
-            manager.track(path.clone(), size);
+            manager.track(data.paths().of_file(file), file.file_size);
         }
-        let info = TableFileCreationInfo { cf_name, job_id, reason, path, size };
-        self.listeners.tell(|listener| listener.on_table_file_created(&info));
     }
 
-    /// Tells who watches the disk of the tables that are there.
+    /// The same of the tables that are there.
     pub(crate) fn track_tables(&self) {
         if let Some(manager) = &self.options().sst_file_manager {
             let state = self.state.lock();

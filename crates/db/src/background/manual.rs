@@ -324,6 +324,9 @@ fn carry_out_unlocked(
     state.running_compactions -= 1;
     state.jobs_changed();
     engine.progress.notify_all();
+    if !engine.listeners.is_empty() {
+        MutexGuard::unlocked(state, || engine.tell_pressure());
+    }
     result
 }
 

@@ -3,7 +3,7 @@
 use super::flush::flush_all_at_once;
 use crate::engine::Engine;
 use crate::info_log::{info, warning};
-use crate::listener::Event;
+use crate::listener::{BackgroundErrorRecoveryInfo, Event};
 use crate::write::switch::Which;
 use ironstone_base::statistics::{Histogram, Ticker};
 use ironstone_base::sync::Arc;
@@ -58,21 +58,36 @@ pub(crate) fn try_again(engine: &Arc<Engine>, tries: u32) -> bool {
         return false;
     };
     let state = engine.state.lock();
-    let wait = !state.closing && state.background_error.as_ref().is_some_and(may_pass);
+    let (closing, still) = (state.closing, state.background_error.clone());
     drop(state);
+    let wait = !closing && still.as_ref().is_some_and(may_pass);
     let limit = u32::try_from(engine.options().max_bgerror_resume_count).unwrap_or(0);
     if wait && tries >= limit {
         warning!(engine.log, "still not after {tries} tries, waiting for resume: {error}");
         count_tries(engine, tries);
+        let gave_up = Error::aborted(format!("Exceeded resume retry count: {tries} tries"));
+        still.into_iter().for_each(|old| engine.tell_not_recovered(old, gave_up.clone()));
         return false;
     }
     if !wait {
         count_tries(engine, tries);
+        still.into_iter().for_each(|old| engine.tell_not_recovered(old, error.clone()));
+        return false;
     }
     if tries == 1 {
         info!(engine.log, "cannot go on yet, will try again: {error}");
     }
-    wait
+    true
+}
+
+impl Engine {
+    /// Lets listeners know that trying to go on after `old` is over, because of `new`.
+    pub(crate) fn tell_not_recovered(&self, old: Error, new: Error) {
+        self.tell_later(Event::NotRecovered(BackgroundErrorRecoveryInfo {
+            old_bg_error: old,
+            new_bg_error: Err(new),
+        }));
+    }
 }
 
 /// Trying is over.

@@ -3,6 +3,7 @@
 use crate::PinnedValue;
 use crate::engine::Family;
 use crate::info_log::{InfoLog, info, warning};
+use crate::listener::Listeners;
 use crate::memtables::DbMemTable;
 use crate::options::DbOptions;
 use crate::wal_filter::{Filtered, Filtering};
@@ -44,6 +45,7 @@ pub(crate) struct Recovery<'a> {
     /// The tables that recovery wrote, to be installed at its end.
     pub(crate) edits: BTreeMap<ColumnFamilyId, VersionEdit>,
     pub(crate) filtering: Filtering,
+    pub(crate) listeners: &'a Listeners,
 }
 
 /// What came of it.
@@ -470,6 +472,8 @@ impl Recovery<'_> {
             progress: None,
             cancelled: &|| Ok(()),
             reason: ironstone_compaction::TableFileCreationReason::Recovery,
+            listeners: self.listeners,
+            job_id: 0,
         };
         let output = job.run(&|| self.versions.new_file_number())?;
         if let Some(file) = output.file {

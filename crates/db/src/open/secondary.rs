@@ -136,6 +136,7 @@ pub(super) fn catch_up(engine: &Engine) -> Result<()> {
         flushed: BTreeMap::new(),
         edits: BTreeMap::new(),
         filtering: Filtering::default(),
+        listeners: &engine.listeners,
     };
     let last_sequence = match &engine.follower {
         None => recovery.replay()?.last_sequence,

@@ -36,6 +36,8 @@ mod inplace_update;
 mod io_trace;
 mod iterators;
 mod listeners;
+mod listeners_of_files;
+mod listeners_of_jobs;
 mod manifest_on_close;
 mod merge;
 mod multi_cf_iterator;

@@ -144,6 +144,7 @@ impl RandomRun {
         let db = self.db.take().expect("open between operations");
         db.close().map_err(said("close"))?;
         drop(db);
+        self.heard.check()?;
         let fs = &self.env.fs;
         let harm = || {
             for path in new.iter().filter(|_| lose) {

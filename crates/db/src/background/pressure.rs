@@ -1,0 +1,48 @@
+//! How busy the background is, for listeners.
+
+use super::flush::is_due;
+use crate::engine::{Engine, State, stall_runs};
+use crate::listener::BackgroundJobPressure;
+
+impl Engine {
+    /// Tells listeners how busy the background is, after a job has ended. No lock may be held.
+    pub(crate) fn tell_pressure(&self) {
+        if self.listeners.is_empty() {
+            return;
+        }
+        let pressure = pressure(&self.state.lock());
+        self.listeners.tell(|listener| listener.on_background_job_pressure_changed(&pressure));
+    }
+}
+
+fn pressure(state: &State) -> BackgroundJobPressure {
+    let families = || state.families.values();
+    let automatic = families().filter(|family| !family.data.settings().options.disable_auto_compactions);
+    BackgroundJobPressure {
+        compaction_scheduled: state.running_compactions
+            + automatic.filter(|family| family.compaction_due).count(),
+        compaction_running: state.running_compactions,
+        flush_scheduled: state.running_flushes + families().filter(|family| is_due(family)).count(),
+        flush_running: state.running_flushes,
+        write_stall_proximity_pct: proximity(state),
+        compaction_speedup_active: state.compaction_is_pressing,
+    }
+}
+
+/// How near the column family that is nearest to it is to being slowed down, in per cent.
+fn proximity(state: &State) -> u64 {
+    let share = |value: u64, of: u64| (100.0 * value as f64 / of as f64) as u64;
+    let either = |first: u64, second: u64| if first > 0 { first } else { second };
+    let families = state.families.values();
+    let of_family = families.filter_map(|family| {
+        let settings = family.data.settings();
+        let version = &state.versions.column_family(family.data.id)?.current;
+        let limits = settings.options.stall_limits();
+        let files = either(limits.level0_slowdown as u64, limits.level0_stop as u64);
+        let bytes = either(limits.soft_pending_bytes, limits.hard_pending_bytes);
+        let by_files = (files > 0).then(|| share(stall_runs(version, &settings.compaction) as u64, files));
+        let by_bytes = (bytes > 0).then(|| share(family.pending_bytes, bytes));
+        by_files.max(by_bytes)
+    });
+    of_family.max().unwrap_or(0)
+}
