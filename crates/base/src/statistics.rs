@@ -96,6 +96,10 @@ impl LevelHistograms {
             histogram.lock().add(value);
         }
     }
+    /// Forgets all values.
+    pub fn clear(&self) {
+        self.0.iter().for_each(|histogram| *histogram.lock() = HistogramCounts::new());
+    }
     /// The histograms that have values, with their levels.
     pub fn filled(&self) -> Vec<(usize, HistogramCounts)> {
         let all = self.0.iter().map(|histogram| histogram.lock().clone()).enumerate();

@@ -1,6 +1,5 @@
 //! What keeps a database in shape: column families, flushes, manual compaction, background errors.
 
-use crate::Db;
 use crate::background::flush::{flush_and_wait, is_due, switch_for_flush};
 use crate::background::manual::{self, CompactFilesOptions, CompactRangeOptions};
 use crate::background::resume::resume;
@@ -13,13 +12,13 @@ use crate::open::FamilyBuilder;
 use crate::options::ColumnFamilyOptions;
 use crate::table_paths::make_dirs;
 use crate::write::switch::Which;
+use crate::{ColumnFamilyDescriptor, Db};
 use ironstone_base::file_name::{self, FileKind};
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::Ordering;
-use ironstone_base::{Code, ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
+use ironstone_base::{Code, ColumnFamilyId, Error, FileNumber, Result};
 use ironstone_compaction::KeyRange;
 use ironstone_version::{ColumnFamilyConfig, FileMetaData, UNKNOWN_FILE_CHECKSUM_FUNC_NAME};
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// How memtables are flushed.
@@ -51,35 +50,6 @@ pub struct WaitForCompactOptions {
     pub timeout: Option<Duration>,
 }
 
-/// A table of the database.
-#[derive(Clone, Debug)]
-pub struct LiveFile {
-    /// The column family that it belongs to.
-    pub column_family: String,
-    /// The level that it lies on.
-    pub level: usize,
-    /// The directory that it is in.
-    pub directory: PathBuf,
-    /// The number in its name.
-    pub number: FileNumber,
-    /// Its length in bytes.
-    pub size: u64,
-    /// Its first user key.
-    pub smallest: Vec<u8>,
-    /// Its last user key.
-    pub largest: Vec<u8>,
-    /// Its oldest entry.
-    pub smallest_sequence: SequenceNumber,
-    /// Its newest entry.
-    pub largest_sequence: SequenceNumber,
-    /// Whether a compaction reads it now.
-    pub being_compacted: bool,
-    /// The whole file's checksum, as the MANIFEST has it; empty if it has none.
-    pub file_checksum: Vec<u8>,
-    /// The function that made it; `Unknown` if there is none.
-    pub file_checksum_func_name: String,
-}
-
 /// The name of the function that made a table's checksum, as RocksDB reports it.
 pub(crate) fn checksum_func_name(file: &FileMetaData) -> String {
     match &*file.file_checksum_func_name {
@@ -94,8 +64,37 @@ impl Db {
         self.create_column_family_of(name, options, Vec::new())
     }
 
-    /// The same, with `files` in it from the beginning, each on a level.
+    /// Creates several column families, one after the other, up to the first that cannot be. Those before it stay, and
+    /// [`column_family`](Self::column_family) finds them.
+    pub fn create_column_families(
+        &self,
+        descriptors: &[ColumnFamilyDescriptor],
+    ) -> Result<Vec<ColumnFamily>> {
+        let mut created = Vec::new();
+        let create = |descriptor: &ColumnFamilyDescriptor| -> Result<()> {
+            created.push(self.create_one(&descriptor.name, &descriptor.options, Vec::new())?);
+            Ok(())
+        };
+        let result = descriptors.iter().try_for_each(create);
+        if !created.is_empty() {
+            self.note_options();
+        }
+        result.map(|()| created)
+    }
+
+    /// Creates one with `files` in it from the beginning, each on a level.
     pub(crate) fn create_column_family_of(
+        &self,
+        name: &str,
+        options: &ColumnFamilyOptions,
+        files: Vec<(usize, Arc<FileMetaData>)>,
+    ) -> Result<ColumnFamily> {
+        let created = self.create_one(name, options, files)?;
+        self.note_options();
+        Ok(created)
+    }
+
+    fn create_one(
         &self,
         name: &str,
         options: &ColumnFamilyOptions,
@@ -156,7 +155,6 @@ impl Db {
         };
         drop(manifest);
         info!(engine.log, "created column family {name:?} (id {})", created.id().0);
-        self.note_options();
         Ok(created)
     }
 
@@ -170,6 +168,24 @@ impl Db {
 
     /// Drops a column family. Its files go once nobody reads them; handles answer `ColumnFamilyDropped`.
     pub fn drop_column_family(&self, cf: &ColumnFamily) -> Result<()> {
+        self.drop_column_families(&[cf])
+    }
+
+    /// Drops several column families, one after the other, up to the first that cannot be. Those before it are gone.
+    pub fn drop_column_families(&self, cfs: &[&ColumnFamily]) -> Result<()> {
+        let mut dropped = 0;
+        let result = cfs.iter().try_for_each(|cf| {
+            self.drop_one(cf)?;
+            dropped += 1;
+            Ok(())
+        });
+        if dropped > 0 {
+            self.note_options();
+        }
+        result
+    }
+
+    fn drop_one(&self, cf: &ColumnFamily) -> Result<()> {
         let engine = self.engine();
         engine.write_failure()?;
         if cf.id() == ColumnFamilyId::DEFAULT {
@@ -200,7 +216,6 @@ impl Db {
         info!(engine.log, "dropped column family {:?}", cf.name());
         engine.progress.notify_all();
         engine.cleaner.poke();
-        self.note_options();
         Ok(())
     }
 
@@ -460,32 +475,6 @@ impl Db {
         resume(self.engine())
     }
 
-    /// The tables of all column families.
-    pub fn live_files(&self) -> Vec<LiveFile> {
-        let state = self.engine().state.lock();
-        let mut files = Vec::new();
-        for family in state.families.values() {
-            let Some(versions) = state.versions.column_family(family.data.id) else { continue };
-            let paths = family.data.paths();
-            for (level, file) in versions.current.all_files() {
-                files.push(LiveFile {
-                    column_family: family.data.name.clone(),
-                    level,
-                    directory: paths.dir(file.path_id).to_owned(),
-                    number: file.number,
-                    size: file.file_size,
-                    smallest: file.smallest.user_key().to_vec(),
-                    largest: file.largest.user_key().to_vec(),
-                    smallest_sequence: file.smallest_seqno,
-                    largest_sequence: file.largest_seqno,
-                    being_compacted: family.running.is_busy(file.number),
-                    file_checksum: file.file_checksum.clone(),
-                    file_checksum_func_name: checksum_func_name(file),
-                });
-            }
-        }
-        files
-    }
     /// For each level of `cf` how many tables it has and how many bytes they take.
     pub fn level_shape(&self, cf: &ColumnFamily) -> Vec<(usize, u64)> {
         let view = cf.0.view();

@@ -141,6 +141,11 @@ impl Db {
     pub fn identity(&self) -> &str {
         &self.engine.db_id
     }
+    /// The id of this opening: 20 characters, in no other one, and in the properties of the tables that it writes
+    /// ([`db_session_id`](crate::TableProperties::db_session_id)).
+    pub fn session_id(&self) -> &str {
+        &self.engine.session_id
+    }
 
     // ---- writes ----
 

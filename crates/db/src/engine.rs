@@ -13,6 +13,7 @@ use crate::listener::{
 use crate::memtables::{DbMemTable, ImmutableMemTable};
 use crate::open::follower::Follower;
 use crate::options::{DbOptions, OptionsFile};
+use crate::properties::reset::CountedSince;
 use crate::settings::TablePlace;
 use crate::snapshot::SnapshotList;
 use crate::state_lock::StateLock;
@@ -114,10 +115,8 @@ pub(crate) struct Engine {
     pub(crate) stats_history: StatsHistory,
     pub(crate) db_id: String,
     pub(crate) session_id: String,
-    /// When it was opened, by the monotonic clock.
-    pub(crate) opened_at: u64,
-    /// The last write before that.
-    pub(crate) first_sequence: SequenceNumber,
+    /// Since it was opened, unless that was reset.
+    pub(crate) counted_since: CountedSince,
     /// Held for as long as the database is open, whoever has this value then.
     pub(crate) lock: Mutex<Option<Box<dyn FileLock>>>,
 }
@@ -135,6 +134,23 @@ pub(crate) struct Counters {
     pub(crate) compaction_micros: AtomicU64,
     pub(crate) background_errors: AtomicU64,
     pub(crate) opened_micros: AtomicU64,
+}
+
+impl Counters {
+    /// All but the number of the last job, which names it.
+    pub(crate) fn reset(&self) {
+        let counts = [
+            &self.flushes,
+            &self.flush_bytes,
+            &self.flush_micros,
+            &self.compactions,
+            &self.compaction_read_bytes,
+            &self.compaction_write_bytes,
+            &self.compaction_micros,
+            &self.background_errors,
+        ];
+        counts.into_iter().for_each(|count| count.store(0, Ordering::Relaxed));
+    }
 }
 
 /// Everything that the state lock guards.
@@ -279,6 +295,11 @@ impl State {
         let runs = self.running_flushes + self.running_compactions > 0;
         let next = self.versions.next_file_number();
         self.oldest_output = runs.then(|| self.oldest_output.unwrap_or(next));
+    }
+    /// In how many column families a compaction may be due that nobody has taken up.
+    pub(crate) fn unscheduled_compactions(&self) -> usize {
+        let automatic = |family: &&Family| !family.data.settings().options.disable_auto_compactions;
+        self.families.values().filter(|family| family.compaction_due).filter(automatic).count()
     }
     /// Whether background work may not start.
     pub(crate) fn is_held(&self) -> bool {

@@ -33,6 +33,7 @@ pub mod cassandra;
 mod checkpoint;
 mod column_family;
 mod column_family_import;
+mod column_family_metadata;
 mod db;
 mod empty_ranges;
 mod engine;
@@ -76,7 +77,7 @@ mod write;
 mod write_batch;
 mod write_buffer_manager;
 
-pub use admin::{FlushOptions, LiveFile, WaitForCompactOptions};
+pub use admin::{FlushOptions, WaitForCompactOptions};
 pub use approximate_sizes::{ApproximateMemTableStats, SizeApproximationOptions};
 pub use background::manual::{CompactFilesOptions, CompactRangeOptions};
 pub use backup::{
@@ -86,6 +87,9 @@ pub use backup::{
 pub use checkpoint::CreateCheckpointOptions;
 pub use column_family::ColumnFamily;
 pub use column_family_import::{ExportedColumnFamily, ExportedFile, ImportColumnFamilyOptions};
+pub use column_family_metadata::{
+    ColumnFamilyMetaData, ColumnFamilyMetaDataOptions, LevelMetaData, LiveFile,
+};
 pub use db::{ColumnFamilyDescriptor, Db, WriteOptions};
 pub use info_log::InfoLogLevel;
 pub use ingest::{FileIngestionHandle, IngestFiles, IngestOptions};

@@ -13,6 +13,7 @@ use crate::engine::{Counters, Engine, Family, State, WalState};
 use crate::info_log::{InfoLog, Rolling, info};
 use crate::listener::{self, Listeners};
 use crate::options::{ColumnFamilyOptions, DbOptions, Options};
+use crate::properties::reset::CountedSince;
 use crate::settings::{Settings, TablePlace};
 use crate::snapshot::SnapshotList;
 use crate::state_lock::StateLock;
@@ -235,6 +236,7 @@ pub(crate) fn open(
     let cleaner = Arc::new(Cleaner::new(seat.clone()));
     let memory = MemTableMemory::new(options.write_buffer_manager.as_ref());
     let session_id = session_id(&env);
+    info!(log, "database {db_id}, session {session_id}");
     let builder =
         FamilyBuilder { options: &options, instance, place: &place, cleaner: &cleaner, memory: &memory };
     let mut families = BTreeMap::new();
@@ -405,8 +407,11 @@ pub(crate) fn open(
         stats_history: StatsHistory::default(),
         db_id,
         session_id,
-        opened_at: started,
-        first_sequence: last_sequence,
+        counted_since: CountedSince {
+            nanos: AtomicU64::new(started),
+            sequence: AtomicU64::new(last_sequence.0),
+            log_bytes: AtomicU64::new(0),
+        },
         lock: Mutex::new(lock),
     });
     if !read_only {

@@ -1,6 +1,7 @@
 //! What a database says about itself, under RocksDB's property names.
 
 pub(crate) mod report;
+pub(crate) mod reset;
 
 use crate::Db;
 use crate::column_family::{ColumnFamily, ColumnFamilyData};
@@ -23,6 +24,9 @@ const NUMBERS: &[&str] = &[
     "num-running-flushes",
     "compaction-pending",
     "num-running-compactions",
+    "num-running-bottom-compactions",
+    "num-running-remote-compactions",
+    "num-unscheduled-compactions",
     "background-errors",
     "cur-size-active-mem-table",
     "cur-size-all-mem-tables",
@@ -217,9 +221,10 @@ impl Db {
                 view.imm.iter().map(|memtable| memtable.table().num_deletes()).sum()
             }
             "num-immutable-mem-table" => view.imm.len() as u64,
-            // Memtables go when they are flushed, nothing aborts all compactions, and there are no blob files.
+            // Memtables go when they are flushed, all compactions run on one kind of threads of this process, and there are no blob files.
             "num-immutable-mem-table-flushed"
-            | "compaction-abort-count"
+            | "num-running-bottom-compactions"
+            | "num-running-remote-compactions"
             | "num-blob-files"
             | "total-blob-file-size"
             | "live-blob-file-size"
@@ -243,6 +248,7 @@ impl Db {
             "background-errors" => self.engine().counters.background_errors.load(Ordering::Relaxed),
             "actual-delayed-write-rate" => self.engine().controller.state().1,
             "is-write-stopped" => u64::from(self.engine().controller.state().0),
+            "compaction-abort-count" => self.engine().aborts.count() as u64,
             "num-snapshots" => self.engine().snapshots.summary().0,
             "oldest-snapshot-time" => self.engine().snapshots.summary().1.unwrap_or(0),
             "oldest-snapshot-sequence" => {
@@ -270,6 +276,7 @@ impl Db {
             "mem-table-flush-pending" => u64::from(!family.imm.is_empty()),
             "num-running-flushes" => state.running_flushes as u64,
             "num-running-compactions" => state.running_compactions as u64,
+            "num-unscheduled-compactions" => state.unscheduled_compactions() as u64,
             "num-running-compaction-sorted-runs" => family.running.sorted_runs() as u64,
             "obsolete-sst-files-size" => state.versions.obsolete_bytes(),
             "min-obsolete-sst-number-to-keep" => state.oldest_output.map_or(u64::MAX, |number| number.0),

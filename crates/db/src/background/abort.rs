@@ -17,6 +17,10 @@ impl Aborts {
     pub(crate) fn are_wanted(&self) -> bool {
         self.0.load(Ordering::Relaxed) > 0
     }
+    /// How many callers they are.
+    pub(crate) fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
     fn begin(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }

@@ -17,10 +17,8 @@ impl Engine {
 
 fn pressure(state: &State) -> BackgroundJobPressure {
     let families = || state.families.values();
-    let automatic = families().filter(|family| !family.data.settings().options.disable_auto_compactions);
     BackgroundJobPressure {
-        compaction_scheduled: state.running_compactions
-            + automatic.filter(|family| family.compaction_due).count(),
+        compaction_scheduled: state.running_compactions + state.unscheduled_compactions(),
         compaction_running: state.running_compactions,
         flush_scheduled: state.running_flushes + families().filter(|family| is_due(family)).count(),
         flush_running: state.running_flushes,

@@ -182,7 +182,14 @@ fn load(counter: &AtomicU64) -> u64 {
 
 impl Engine {
     fn uptime_micros(&self) -> u64 {
-        (self.env.clock.monotonic_nanos().saturating_sub(self.opened_at)) / 1000
+        self.env.clock.monotonic_nanos().saturating_sub(load(&self.counted_since.nanos)) / 1000
+    }
+
+    fn written_keys(&self) -> u64 {
+        self.pipeline.visible().0.saturating_sub(load(&self.counted_since.sequence))
+    }
+    fn log_bytes(&self) -> u64 {
+        self.pipeline.log_end().saturating_sub(load(&self.counted_since.log_bytes))
     }
 
     /// The lines of levels that hold or held something, and that of all together.
@@ -263,8 +270,9 @@ impl Engine {
         rows.iter().for_each(|(level, row)| row.print(&mut out, &format!("L{level}")));
         all.print(&mut out, "Sum");
         let since = totals.sum() - before.totals.sum();
-        let flushed = totals.flushed - before.totals.flushed;
-        let added = totals.added[0] - before.totals.added[0];
+        // Both may have been reset between.
+        let flushed = totals.flushed.saturating_sub(before.totals.flushed);
+        let added = totals.added[0].saturating_sub(before.totals.added[0]);
         let interval = Row { files: 0, busy: 0, bytes: 0, score: 0.0, input: flushed + added, totals: since };
         interval.print(&mut out, "Int");
         let gb = |bytes: u64| bytes as f64 / GB;
@@ -272,7 +280,7 @@ impl Engine {
         writeln!(out, "\nUptime(secs): {seconds:.1} total, {interval_seconds:.1} interval")
             .expect("text grows");
         let line = |out: &mut String, what: &str, total: u64, before: u64| {
-            let since = total - before;
+            let since = total.saturating_sub(before);
             writeln!(out, "{what}: cumulative {total}, interval {since}").expect("text grows");
         };
         for (what, total, since) in [("Flush", totals.flushed, flushed), ("AddFile", totals.added[0], added)]
@@ -339,12 +347,11 @@ impl Engine {
 
     pub(super) fn database_map(&self) -> Parts {
         let (delayed, ..) = self.controller.totals();
-        let keys = self.pipeline.visible().0.saturating_sub(self.first_sequence.0);
         let mut map = self.database_stall_map();
         map.extend([
             ("db.uptime".to_owned(), (self.uptime_micros() / 1_000_000).to_string()),
-            ("db.wal_bytes_written".to_owned(), self.pipeline.log_end().to_string()),
-            ("db.user_keys_written".to_owned(), keys.to_string()),
+            ("db.wal_bytes_written".to_owned(), self.log_bytes().to_string()),
+            ("db.user_keys_written".to_owned(), self.written_keys().to_string()),
             ("db.user_write_stall_micros".to_owned(), delayed.to_string()),
         ]);
         map
@@ -354,7 +361,7 @@ impl Engine {
         let c = &self.counters;
         let (delayed, stops, delays) = self.controller.totals();
         let (stopped, rate) = self.controller.state();
-        let keys = self.pipeline.visible().0.saturating_sub(self.first_sequence.0);
+        let keys = self.written_keys();
         let now = if stopped { "stopped".to_owned() } else { format!("{rate} bytes/s (0: no limit)") };
         format!(
             "\n** DB Stats **\nUptime(secs): {:.1} total\nCumulative writes: {keys} keys, {:.2} GB of WAL\n\
@@ -363,7 +370,7 @@ impl Engine {
              Stalls: {stops} stops, {delays} delayed writes, {delayed} us waited; now {now}, cause {:?}\n\
              Open tables: {}\n",
             self.uptime_micros() as f64 / 1e6,
-            self.pipeline.log_end() as f64 / GB,
+            self.log_bytes() as f64 / GB,
             load(&c.flushes),
             load(&c.flush_bytes),
             load(&c.flush_micros),

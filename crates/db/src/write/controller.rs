@@ -240,6 +240,13 @@ impl WriteController {
         (load(&self.delayed_micros), load(&self.stops), load(&self.delays))
     }
 
+    /// Begins anew to count these, and what writers waited for.
+    pub(crate) fn reset_totals(&self) {
+        let counters = [&self.delayed_micros, &self.stops, &self.delays];
+        counters.into_iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
+        self.waits.lock().clear();
+    }
+
     /// Wakes whoever waits, for good: the database is closing or has failed.
     pub(crate) fn release(&self) {
         self.set_debts([]);

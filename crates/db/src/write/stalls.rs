@@ -71,6 +71,11 @@ impl StallClock {
         }
     }
 
+    /// Begins anew to count how long it has been so.
+    pub(crate) fn restart(&mut self, now_nanos: u64) {
+        self.since_nanos = now_nanos;
+    }
+
     fn condition_by(&self, cause: WriteStallCause) -> WriteStallCondition {
         if self.cause == Some(cause) { self.condition } else { WriteStallCondition::Normal }
     }
@@ -100,6 +105,9 @@ impl Spell {
             self.count += 1;
         }
         self.active += 1;
+    }
+    fn restart(&mut self, now_nanos: u64) {
+        *self = Self { active: self.active, since_nanos: now_nanos, ..Self::default() };
     }
     fn end(&mut self, now_nanos: u64) {
         self.active = self.active.saturating_sub(1);
@@ -157,6 +165,13 @@ impl DatabaseStalls {
         if spells.space.active > 0 {
             spells.space.end(now_nanos);
         }
+    }
+    /// Begins anew to count.
+    pub(crate) fn restart(&self, now_nanos: u64) {
+        let mut spells = self.0.lock();
+        spells.buffer.restart(now_nanos);
+        spells.space.restart(now_nanos);
+        spells.buffer_waits = Waits::default();
     }
     fn lock(&self) -> MutexGuard<'_, DatabaseSpells> {
         self.0.lock()

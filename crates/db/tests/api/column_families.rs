@@ -350,3 +350,38 @@ fn tables_that_were_written_for_a_column_family_that_is_gone_are_removed() {
         disk.wait_until("its tables are gone", || disk.files(".sst").is_empty());
     }
 }
+
+#[test]
+fn several_are_created_and_dropped_up_to_the_first_that_cannot_be() {
+    let disk = Disk::new();
+    let db = disk.open();
+    let options_files =
+        || disk.files("").iter().filter(|path| path.to_string_lossy().contains("OPTIONS")).max().cloned();
+    let describe = |names: &[&str]| -> Vec<_> {
+        names.iter().map(|name| ColumnFamilyDescriptor::new(*name, disk.options().cf)).collect()
+    };
+    let created = db.create_column_families(&describe(&["a", "b"])).unwrap();
+    assert_eq!(created.iter().map(ColumnFamily::name).collect::<Vec<_>>(), ["a", "b"]);
+    let before = options_files();
+    refused(
+        db.create_column_families(&describe(&["c", "a", "d"])),
+        Code::InvalidArgument,
+        "already exists: a",
+    );
+    assert!(options_files() > before, "c is in OPTIONS");
+    let c = db.column_family("c").expect("it came before the one that failed");
+    assert!(db.column_family("d").is_none(), "it came after it");
+    let before = options_files();
+    refused(db.create_column_families(&describe(&["a"])), Code::InvalidArgument, "already exists: a");
+    assert_eq!(options_files(), before, "nothing has changed");
+
+    let (a, b) = (&created[0], &created[1]);
+    let default = db.default_column_family();
+    refused(db.drop_column_families(&[a, default, b]), Code::InvalidArgument, "default");
+    assert!(db.column_family("a").is_none() && db.column_family("b").is_some());
+    write(&db, b, "k", "v");
+    db.drop_column_families(&[b, &c]).unwrap();
+    assert_eq!(Db::list_column_families(&disk.options().db, DIR).unwrap(), ["default"]);
+    db.create_column_families(&[]).unwrap();
+    db.drop_column_families(&[]).unwrap();
+}

@@ -14,6 +14,7 @@ mod checksum_handoff;
 mod collectors;
 mod column_families;
 mod column_family_import;
+mod column_family_metadata;
 mod compaction;
 mod compaction_styles;
 mod comparators;

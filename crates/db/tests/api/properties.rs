@@ -1,9 +1,11 @@
 //! What a database says about itself.
 
 use crate::disk::{DIR, Disk, fresh};
-use ironstone::vfs::FileSystem;
+use ironstone::vfs::{FileSystem, ManualClock};
 use ironstone::{CompactRangeOptions, CompactionStyle, Db, IngestOptions, ReadOptions, SstFileWriter};
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 fn number(db: &Db, property: &str) -> u64 {
     db.int_property(&format!("rocksdb.{property}")).unwrap_or_else(|| panic!("{property}"))
@@ -228,4 +230,59 @@ fn the_log_is_told_from_time_to_time() {
     for part in ["** DB Stats **", "** Compaction Stats [default] **", "Cumulative compaction"] {
         assert!(log.contains(part), "{part} in {log}");
     }
+}
+
+#[test]
+fn counts_begin_anew_when_they_are_reset() {
+    let disk = Disk::with_clock(&Arc::new(ManualClock::new(0)));
+    let db = disk.open();
+    two_tables(&db);
+    disk.clock_sleep(Duration::from_secs(100));
+    assert_eq!(part(&parts(&db, "cfstats"), "compaction.L0.CompCount"), 2.0);
+    assert_eq!(part(&parts(&db, "dbstats"), "db.uptime"), 100.0);
+    disk.fs.set_capacity(Some(0));
+    db.put("full", "v").unwrap_err();
+    disk.fs.set_capacity(None);
+    assert_eq!(number(&db, "background-errors"), 1);
+    db.reset_stats();
+    assert_eq!(number(&db, "background-errors"), 0);
+    let map = parts(&db, "cfstats");
+    assert_eq!(part(&map, "compaction.L0.CompCount"), 0.0);
+    assert_eq!(part(&map, "compaction.L0.NumFiles"), 2.0, "they are still there");
+    let map = parts(&db, "dbstats");
+    let counted = ["db.uptime", "db.user_keys_written", "db.wal_bytes_written", "db.user_write_stall_micros"];
+    assert_eq!(counted.map(|key| part(&map, key)), [0.0; 4]);
+    assert!(text(&db, "dbstats").contains("Flushes: 0 jobs, 0 bytes, 0 us"));
+    assert!(text(&db, "stats").contains("Uptime(secs): 0.0 total, 0.0 interval"));
+    db.resume().unwrap();
+    db.put("a", "1").unwrap();
+    db.flush().unwrap();
+    disk.clock_sleep(Duration::from_secs(7));
+    let map = parts(&db, "dbstats");
+    assert_eq!((part(&map, "db.uptime"), part(&map, "db.user_keys_written")), (7.0, 1.0));
+    assert!(part(&map, "db.wal_bytes_written") > 0.0 && part(&map, "db.wal_bytes_written") < 1000.0);
+    assert_eq!(part(&parts(&db, "cfstats"), "compaction.L0.KeyIn"), 1.0);
+}
+
+#[test]
+fn compactions_that_wait_and_those_that_may_not_run_are_counted() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.cf.disable_auto_compactions = false;
+    let db = disk.open_with(&options);
+    db.wait_for_compact().unwrap();
+    let counts = || ["num-unscheduled-compactions", "compaction-abort-count"].map(|name| number(&db, name));
+    assert_eq!(counts(), [0, 0]);
+    db.abort_all_compactions();
+    db.abort_all_compactions();
+    db.put("a", "1").unwrap();
+    db.flush().unwrap();
+    assert_eq!(counts(), [1, 2], "due once it may be looked for");
+    db.resume_all_compactions();
+    assert_eq!(counts(), [1, 1]);
+    db.resume_all_compactions();
+    db.wait_for_compact().unwrap();
+    assert_eq!(counts(), [0, 0]);
+    let none = ["num-running-bottom-compactions", "num-running-remote-compactions"];
+    assert_eq!(none.map(|name| number(&db, name)), [0, 0]);
 }
