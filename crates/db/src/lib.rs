@@ -34,6 +34,7 @@ mod checkpoint;
 mod column_family;
 mod column_family_import;
 mod column_family_metadata;
+mod concurrent_task_limiter;
 mod db;
 mod empty_ranges;
 mod engine;
@@ -90,6 +91,7 @@ pub use column_family_import::{ExportedColumnFamily, ExportedFile, ImportColumnF
 pub use column_family_metadata::{
     ColumnFamilyMetaData, ColumnFamilyMetaDataOptions, LevelMetaData, LiveFile,
 };
+pub use concurrent_task_limiter::ConcurrentTaskLimiter;
 pub use db::{ColumnFamilyDescriptor, Db, WriteOptions};
 pub use info_log::InfoLogLevel;
 pub use ingest::{FileIngestionHandle, IngestFiles, IngestOptions};

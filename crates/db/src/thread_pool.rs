@@ -75,6 +75,12 @@ pub(crate) struct Seat {
     id: u64,
 }
 
+impl PartialEq for Seat {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.pool, &other.pool) && self.id == other.id
+    }
+}
+
 struct State {
     last_id: u64,
     tenants: BTreeMap<u64, Tenancy>,

@@ -4,6 +4,7 @@ use super::Job;
 use super::abort::is_abort;
 use super::job::{Inputs, Outputs, build_options, write_options};
 use crate::column_family::ColumnFamilyData;
+use crate::concurrent_task_limiter::TaskToken;
 use crate::engine::{Engine, State};
 use crate::info_log::info;
 use crate::listener::{BackgroundErrorReason, CompactionJobInfo, Listeners, SubcompactionJobInfo, TableInfo};
@@ -39,6 +40,8 @@ pub(crate) struct Claimed {
     pub(crate) id: CompactionId,
     /// Keeps what it may write free.
     pub(crate) _space: Option<SpaceReservation>,
+    /// Counts it where it is bounded how many run.
+    pub(crate) _token: Option<TaskToken>,
 }
 
 /// Takes the most urgent compaction that can run now, if there is one.
@@ -84,6 +87,13 @@ fn pick(engine: &Engine, state: &mut State) -> Option<Claimed> {
         .collect();
     due.sort_by_key(|family| std::cmp::Reverse(family.pending_bytes));
     for family in due {
+        let token = match &family.data.settings().options.compaction_thread_limiter {
+            None => None,
+            Some(limiter) => match limiter.take(engine.seat.as_ref()) {
+                None => continue, // Who makes room says so.
+                token => token,
+            },
+        };
         let version = Arc::clone(&versions.column_family(family.data.id)?.current);
         family.suggested.retain(|&number| version.file(number).is_some());
         let threshold = family.data.settings().options.read_triggered_compaction_threshold;
@@ -98,7 +108,7 @@ fn pick(engine: &Engine, state: &mut State) -> Option<Claimed> {
                     }
                     family.compacting += 1;
                     let (id, data) = (family.running.add(&plan), Arc::clone(&family.data));
-                    return Some(Claimed { data, _version: version, plan, id, _space: space });
+                    return Some(Claimed { data, _version: version, plan, id, _space: space, _token: token });
                 }
                 Err(error) => {
                     info!(engine.log, "[{}] {error}", family.data.name);

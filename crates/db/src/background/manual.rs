@@ -308,7 +308,10 @@ fn claim(
     let space = reserve_space(engine, &plan)?;
     let id = family.running.add(&plan);
     family.compacting += 1;
-    Ok(Claimed { data: Arc::clone(&family.data), _version: version, plan, id, _space: space })
+    let data = Arc::clone(&family.data);
+    let token =
+        data.settings().options.compaction_thread_limiter.as_ref().map(|limiter| limiter.take_anyway());
+    Ok(Claimed { data, _version: version, plan, id, _space: space, _token: token })
 }
 
 /// Carries out a claimed plan on this thread, which lets go of the state meanwhile.

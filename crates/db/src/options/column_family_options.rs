@@ -3,6 +3,7 @@
 use super::spec::option_struct;
 use super::style_options::{FifoCompactionOptions, UniversalCompactionOptions};
 use super::table_options::{BlockBasedTableOptions, CuckooTableOptions, PlainTableOptions};
+use crate::concurrent_task_limiter::ConcurrentTaskLimiter;
 use crate::inplace_callback::InplaceCallback;
 use crate::table_paths::DbPath;
 use ironstone_base::sync::Arc;
@@ -237,6 +238,8 @@ option_struct! {
     fields {
         /// Says what a put makes of the value that is there, with `inplace_update_support`.
         inplace_callback: Option<Arc<dyn InplaceCallback>> = None;
+        /// Bounds how many of its compactions run at once, and of those of all others that have it, in other databases too.
+        compaction_thread_limiter: Option<Arc<ConcurrentTaskLimiter>> = None;
         /// Where its tables are, in the place of the database's [`db_paths`](crate::DbOptions::db_paths).
         cf_paths: Vec<DbPath> = Vec::new();
         /// The format of the tables that are written (`table_factory`). Tables of all formats are read, whatever it is, with the options of

@@ -20,6 +20,7 @@ mod compaction_styles;
 mod comparators;
 mod compressed_wal;
 mod concurrency;
+mod concurrent_task_limiter;
 mod db_paths;
 mod deadlines;
 mod delete_file;
