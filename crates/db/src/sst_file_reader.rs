@@ -127,6 +127,9 @@ impl SstFileReader {
     pub fn verify_checksum(&self) -> Result<()> {
         self.table.verify_checksums()
     }
+    pub(crate) fn table(&self) -> &Arc<TableReader> {
+        &self.table
+    }
     /// What the table says about itself.
     pub fn properties(&self) -> &TableProperties {
         self.table.properties()

@@ -2,7 +2,9 @@
 
 use crate::disk::{Disk, forward, refused};
 use ironstone::vfs::FileSystem;
-use ironstone::{Code, ReadOptions, SstFileReader, SstFileWriter, merge_operators, slice_transform};
+use ironstone::{
+    Code, ReadOptions, SstFileReader, SstFileWriter, TableIterator, merge_operators, slice_transform,
+};
 use std::path::Path;
 
 const FILE: &str = "/out.sst";
@@ -139,4 +141,82 @@ fn damage_is_found() {
     disk.fs.write_all_synced(Path::new(FILE), &bytes).unwrap();
     let reader = SstFileReader::open(&disk.options(), FILE).unwrap();
     refused(reader.verify_checksum(), Code::Corruption, "/out.sst at 0");
+}
+
+#[test]
+fn all_entries_of_a_table_are_shown_as_they_are_stored() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.cf.merge_operator = Some(merge_operators::string_append(","));
+    let db = disk.open_with(&options);
+    db.put("a", "1").unwrap();
+    let _old = db.snapshot();
+    db.put("a", "2").unwrap();
+    db.delete("b").unwrap();
+    db.merge("c", "+").unwrap();
+    db.single_delete("d").unwrap();
+    db.delete_range("x", "z").unwrap();
+    db.put("e", "5").unwrap();
+    db.flush().unwrap();
+    let reader = SstFileReader::open(&options, disk.newest(".sst")).unwrap();
+    let mut iter = reader.table_iter();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let here = |iter: &TableIterator| {
+        iter.entry().map(|entry| {
+            format!("{}@{} {:?} {}", text(entry.key), entry.sequence.0, entry.kind, text(entry.value))
+        })
+    };
+    let stored = ["a@2 Put 2", "a@1 Put 1", "b@3 Delete ", "c@4 Merge +", "d@5 SingleDelete ", "e@7 Put 5"];
+    assert_eq!(here(&iter), None);
+    let mut shown = Vec::new();
+    let mut more = iter.seek_to_first().unwrap();
+    while more {
+        shown.extend(here(&iter));
+        more = iter.next().unwrap();
+    }
+    assert_eq!(shown, stored);
+    assert!(!iter.next().unwrap() && !iter.prev().unwrap() && iter.entry().is_none(), "it stands nowhere");
+    shown.clear();
+    let mut more = iter.seek_to_last().unwrap();
+    while more {
+        shown.extend(here(&iter));
+        more = iter.prev().unwrap();
+    }
+    shown.reverse();
+    assert_eq!(shown, stored);
+    for (key, from, back) in [
+        ("a", Some("a@2 Put 2"), Some("a@1 Put 1")),
+        ("aa", Some("b@3 Delete "), Some("a@1 Put 1")),
+        ("", Some("a@2 Put 2"), None),
+        ("y", None, Some("e@7 Put 5")),
+    ] {
+        assert_eq!(iter.seek(key).unwrap(), from.is_some());
+        assert_eq!(here(&iter).as_deref(), from, "{key:?}");
+        assert_eq!(iter.seek_for_prev(key).unwrap(), back.is_some());
+        assert_eq!(here(&iter).as_deref(), back, "{key:?}");
+    }
+    reader.verify_num_entries().unwrap();
+}
+
+#[test]
+fn a_wrong_number_of_entries_is_found() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.set("block_based_table_factory", "{checksum=kNoChecksum}").unwrap();
+    let mut writer = SstFileWriter::new(&options);
+    writer.open(FILE).unwrap();
+    (0..1000).for_each(|i| writer.put(format!("key{i:04}"), "v").unwrap());
+    writer.delete_range("x", "z").unwrap();
+    writer.finish().unwrap();
+    SstFileReader::open(&options, FILE).unwrap().verify_num_entries().unwrap();
+    // 1001 as a varint, behind the name of the property.
+    let says = b"entries\xe9\x07";
+    let change = |bytes: &mut Vec<u8>| {
+        let at = bytes.windows(says.len()).position(|window| window == says).expect("it says so");
+        bytes[at + says.len() - 2] += 1;
+    };
+    disk.fs.corrupt(Path::new(FILE), change).unwrap();
+    let reader = SstFileReader::open(&options, FILE).unwrap();
+    let error = refused(reader.verify_num_entries(), Code::Corruption, FILE);
+    assert!(error.message().contains("1001 entries, and 1000 were read"), "{error}");
 }
