@@ -91,6 +91,8 @@ pub enum Chore {
     Copy(bool),
     /// Opens a follower, looks at it, and again once it has caught up.
     Follow,
+    /// Locks the WAL for a while, and looks whether anything goes past it.
+    LockWal,
 }
 
 /// What goes wrong while the database works.
@@ -243,7 +245,7 @@ impl Plan {
 
 fn chore(rng: &mut StdRng, families: usize) -> Chore {
     let family = rng.random_range(0..families);
-    match rng.random_range(0..24) {
+    match rng.random_range(0..25) {
         0..3 => Chore::FlushAll,
         3 => Chore::Flush(family),
         4..6 => Chore::StartFlush(family),
@@ -262,6 +264,7 @@ fn chore(rng: &mut StdRng, families: usize) -> Chore {
         18..20 => Chore::IngestInPhases,
         20 => Chore::Copy(rng.random()),
         21 => Chore::Follow,
+        22 => Chore::LockWal,
         _ => Chore::SetOptions(family),
     }
 }

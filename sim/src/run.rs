@@ -133,6 +133,11 @@ pub fn handles(db: &Db, families: usize) -> Vec<ColumnFamily> {
     (0..families).map(|number| db.column_family(&family_name(number)).expect("it was opened")).collect()
 }
 
+/// That a flush is not to be had while writes are stopped is no failure.
+fn unless_stopped(flushed: ironstone::Result<()>) -> ironstone::Result<()> {
+    flushed.or_else(|error| if error.code() == Code::TryAgain { Ok(()) } else { Err(error) })
+}
+
 /// Runs `plan`. Must be called inside of a simulation.
 pub fn run(plan: &Plan) -> Result<Done, String> {
     let clock = Arc::new(SimClock::new());
@@ -314,8 +319,8 @@ impl Stage {
         match chore {
             Chore::FlushAll => (self.db.flush_cfs(&FlushOptions::default(), &all), true),
             Chore::Flush(family) => (self.db.flush_cf(&FlushOptions::default(), of(family)), false),
-            Chore::StartFlush(family) => (self.db.flush_cf(&no_wait, of(family)), false),
-            Chore::StartFlushAll => (self.db.flush_cfs(&no_wait, &all), false),
+            Chore::StartFlush(family) => (unless_stopped(self.db.flush_cf(&no_wait, of(family))), false),
+            Chore::StartFlushAll => (unless_stopped(self.db.flush_cfs(&no_wait, &all)), false),
             Chore::Compact(family) => {
                 (self.db.compact_range(&CompactRangeOptions::default(), of(family), None, None), false)
             }
@@ -369,6 +374,7 @@ impl Stage {
             Chore::IngestInPhases => (self.ingest_in_phases(), false),
             Chore::Copy(flushes) => (self.copy(flushes), false),
             Chore::Follow => (self.follow(), false),
+            Chore::LockWal => (self.lock_wal(), false),
         }
     }
 
@@ -469,6 +475,18 @@ impl Stage {
             history.check_families(&first)?;
             history.check_families(&second)
         }))
+    }
+
+    /// Nothing may be written while the WAL is locked, and all that was accepted before is seen.
+    fn lock_wal(&self) -> ironstone::Result<()> {
+        let _locked = self.db.locked_wal()?;
+        let locked_at = self.db.latest_sequence();
+        self.clock.sleep(Duration::from_millis(1));
+        let seen = self.db.latest_sequence();
+        match seen == locked_at {
+            true => Ok(()),
+            false => Err(Error::corruption(format!("writes go past a locked WAL: {locked_at:?}, {seen:?}"))),
+        }
     }
 
     /// Brings a key that nobody wrote, which is there at once, and one that was deleted, which nobody may ever see.

@@ -194,7 +194,7 @@ impl Db {
         if cf.0.instance != engine.instance {
             return Err(Error::invalid_argument("the column family is of another database"));
         }
-        let mut manifest = engine.manifest.lock();
+        let mut manifest = engine.lock_with_open_wal(&engine.manifest)?;
         let pending = engine.state.lock().versions.prepare_drop(cf.id(), &manifest)?;
         match manifest.commit(pending) {
             Ok(change) => {
@@ -228,7 +228,8 @@ impl Db {
         self.flush_cfs(options, &[cf])
     }
     /// Writes the memtables of several column families to tables: one after the other, or with
-    /// [`force_atomic_flush`](FlushOptions::force_atomic_flush) and with `atomic_flush` all of them or none.
+    /// [`force_atomic_flush`](FlushOptions::force_atomic_flush) and with `atomic_flush` all of them or none. A flush that is not waited
+    /// for answers `TryAgain` while writes are stopped.
     pub fn flush_cfs(&self, options: &FlushOptions, cfs: &[&ColumnFamily]) -> Result<()> {
         cfs.iter().try_for_each(|cf| self.check_handle(cf))?;
         let ids: Vec<_> = cfs.iter().map(|cf| cf.id()).collect();
@@ -240,6 +241,11 @@ impl Db {
             return flush_and_wait(self.engine(), &which, &ids);
         }
         let engine = self.engine();
+        if engine.controller.state().0 {
+            let what =
+                "Writes have been stopped, thus unable to perform manual flush. Please try again later";
+            return Err(Error::new(Code::TryAgain, what));
+        }
         switch_for_flush(engine, &which)?;
         let mut state = engine.state.lock();
         for id in ids {

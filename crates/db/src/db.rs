@@ -293,7 +293,7 @@ impl Db {
         self.engine.note_wal_failure(self.engine.pipeline.sync_written())
     }
 
-    fn check_has_wal(&self) -> Result<()> {
+    pub(crate) fn check_has_wal(&self) -> Result<()> {
         if self.engine.read_only { self.engine.write_failure() } else { Ok(()) }
     }
 
@@ -630,9 +630,15 @@ impl Engine {
             }
         };
         let protection = batch.protection().or(computed.as_deref());
-        let abort = || self.write_failure();
-        self.controller.admit(bytes, options.no_slowdown, &*self.env.clock, abort)?;
-        match self.pipeline.write(batch, level, protection, self) {
+        let committed = loop {
+            let abort = || self.check_may_wait();
+            self.controller.admit(bytes, options.no_slowdown, &*self.env.clock, abort)?;
+            // `None`: the WAL was locked in between.
+            if let Some(committed) = self.pipeline.write(batch, level, protection, self).transpose() {
+                break committed;
+            }
+        };
+        match committed {
             Ok(committed) => {
                 if committed.memtable_full || committed.wal_end > self.wal_check.load(Ordering::Relaxed) {
                     self.switch_wanted.store(true, Ordering::Relaxed);
@@ -652,7 +658,7 @@ impl Engine {
         }
     }
 
-    fn note_wal_failure(&self, result: Result<()>) -> Result<()> {
+    pub(crate) fn note_wal_failure(&self, result: Result<()>) -> Result<()> {
         result.inspect_err(|error| {
             self.stop_writes(&mut self.state.lock(), error.clone(), BackgroundErrorReason::WriteCallback);
         })

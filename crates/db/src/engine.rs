@@ -24,6 +24,7 @@ use crate::trace::{BlockCacheTracing, IoTracing, Tracing};
 use crate::write::commit::{CommitPipeline, EarlierWrites, LogLevel};
 use crate::write::controller::{Debt, StallState, WriteController};
 use crate::write::stalls::{DatabaseStalls, StallClock};
+use crate::write::wal_lock::WalLocks;
 use crate::write_buffer_manager::{MemTableMemory, WriteBufferManager};
 use ironstone_base::perf::PerfMetric;
 use ironstone_base::statistics::Ticker;
@@ -171,6 +172,7 @@ pub(crate) struct State {
     pub(crate) oldest_output: Option<FileNumber>,
     /// Whether several of those may run at once.
     pub(crate) compaction_is_pressing: bool,
+    pub(crate) wal_locks: WalLocks,
     /// How many callers keep background work from starting.
     pub(crate) paused: usize,
     /// How many callers want no manual compaction.

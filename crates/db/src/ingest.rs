@@ -713,6 +713,7 @@ fn overlapping(engine: &Engine, jobs: &[Job], below: SequenceNumber) -> Result<V
 
 fn place(engine: &Arc<Engine>, jobs: &mut [Job]) -> Result<()> {
     if jobs.iter().all(|job| job.options.ingest_behind) {
+        let _switching = engine.lock_with_open_wal(&engine.switching)?;
         return commit(engine, jobs, SequenceNumber::ZERO); // Older than everything: nobody has to wait.
     }
     // Most of what is in the way goes while everybody can still write.
@@ -722,7 +723,7 @@ fn place(engine: &Arc<Engine>, jobs: &mut [Job]) -> Result<()> {
     }
     // From here on no memtable is switched but by us: a flush that took writes from behind the reserved numbers
     // would wait for us, and we for it.
-    let _switching = engine.switching.lock();
+    let _switching = engine.lock_with_open_wal(&engine.switching)?;
     let visible = engine.pipeline.visible();
     let count = jobs.iter().map(|job| job.sequences(visible)).max().unwrap_or(0).max(1);
     let mut reserved = engine.pipeline.reserve_beside_log(count)?;

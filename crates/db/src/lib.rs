@@ -135,6 +135,7 @@ pub use ttl_db::{ExpiredReads, TtlColumnFamily, TtlDb, TtlIterator, TtlValue};
 pub use wal_files::{WalFile, WalIterator, WalUpdate};
 pub use wal_filter::{WalFilter, WalProcessing};
 pub use write::stalls::WriteStall;
+pub use write::wal_lock::WalLock;
 pub use write_batch::{BatchIter, BatchRecord, MAX_SLICE_BYTES, WriteBatch};
 pub use write_buffer_manager::WriteBufferManager;
 

@@ -27,6 +27,7 @@ use crate::write::commit::{CommitPipeline, LogLevel};
 use crate::write::controller::WriteController;
 use crate::write::stalls::DatabaseStalls;
 use crate::write::switch::{create_wal, memtable_of};
+use crate::write::wal_lock::WalLocks;
 use crate::write_buffer_manager::{MemTableMemory, WriteBufferManager};
 use crate::{ColumnFamilyDescriptor, Db};
 use ironstone_base::statistics::IoActivity;
@@ -388,6 +389,7 @@ pub(crate) fn open(
                 oldest_output: None,
                 compaction_is_pressing: false,
                 paused: 0,
+                wal_locks: WalLocks::default(),
                 manual_disabled: 0,
                 running_manual: 0,
                 deletions_disabled: 0,

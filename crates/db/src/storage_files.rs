@@ -146,9 +146,15 @@ pub(crate) fn capture(engine: &Arc<Engine>, options: &LiveFilesStorageInfoOption
     engine.write_failure()?;
     let in_tables = engine.pipeline.visible();
     let atomic = options.atomic_flush || engine.options().atomic_flush;
-    flush_if_wanted(engine, options.wal_size_for_flush, atomic)?;
     // No memtable is switched and no MANIFEST written meanwhile; writers go on.
-    let _switching = engine.switching.lock();
+    let _switching = loop {
+        flush_if_wanted(engine, options.wal_size_for_flush, atomic)?;
+        let switching = engine.switching.lock();
+        let locked = atomic && engine.controller.is_locked();
+        if !locked || to_flush(engine, options.wal_size_for_flush).is_empty() {
+            break switching;
+        }
+    };
     if atomic {
         flush_the_rest(engine, options.wal_size_for_flush)?;
     }
@@ -211,7 +217,8 @@ fn to_flush(engine: &Engine, wal_size_for_flush: u64) -> Vec<ColumnFamilyId> {
     let closed: u64 = state.wals.values().map(|wal| wal.bytes).sum();
     // What no WAL holds would not be in the copy.
     let unlogged = state.families.values().any(|family| family.has_unlogged_writes());
-    let wanted = unlogged || closed + engine.pipeline.current_wal().1 >= wal_size_for_flush;
+    let is_large = closed + engine.pipeline.current_wal().1 >= wal_size_for_flush;
+    let wanted = unlogged || (is_large && !state.wal_locks.is_locked());
     if wanted { state.families.keys().copied().collect() } else { Vec::new() }
 }
 

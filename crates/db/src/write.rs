@@ -7,3 +7,4 @@ pub(crate) mod publish;
 pub(crate) mod stalls;
 pub(crate) mod switch;
 pub(crate) mod sync_group;
+pub(crate) mod wal_lock;

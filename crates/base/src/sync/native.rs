@@ -16,5 +16,5 @@ pub mod atomic {
 
 pub(super) mod threads {
     pub use std::hint::spin_loop;
-    pub use std::thread::{Builder, JoinHandle, scope, yield_now};
+    pub use std::thread::{Builder, JoinHandle, ThreadId, current, scope, yield_now};
 }

@@ -75,6 +75,8 @@ struct LogTail {
     /// Why no write is taken: a failed log was given up. Until all that it held is in tables, a write
     /// behind it would follow a gap, and recovery would stop there.
     held: Option<Error>,
+    /// Whether the WAL is locked: writes are to come again.
+    locked: bool,
     /// The last number that was given to what enters beside the log: it may be in older places than memtables.
     beside_log: SequenceNumber,
     /// A trace that has writes in this order.
@@ -191,6 +193,7 @@ impl CommitPipeline {
                 wal_bytes: 0,
                 active: HashMap::new(),
                 held: None,
+                locked: false,
                 beside_log: SequenceNumber::ZERO,
                 tracing: None,
             }),
@@ -239,20 +242,22 @@ impl CommitPipeline {
     /// before it is applied. What changed in between may be in the log: that error is fatal.
     ///
     /// `earlier` is what writes come upon that depend on earlier ones.
+    ///
+    /// `None` while the WAL is locked: nothing has happened.
     pub(crate) fn write(
         &self,
         batch: &WriteBatch,
         level: LogLevel,
         protection: Option<&[Protection]>,
         earlier: &dyn EarlierWrites,
-    ) -> Result<Committed> {
+    ) -> Result<Option<Committed>> {
         batch.check()?;
         if let Some(protection) = protection {
             check_protection(batch.data(), protection)?; // From here on the log's checksum covers what is logged.
         }
         let targets = targets(batch)?;
         let preparing = PerfTimer::start(PerfMetric::WritePreAndPostProcessTime);
-        let ticket = self.reserve(batch, &targets, level)?;
+        let Some(ticket) = self.reserve(batch, &targets, level)? else { return Ok(None) };
         drop(preparing);
         // From here on the sequence numbers are taken: they are completed whatever happens.
         let logged = self.log_up_to(ticket.end, level);
@@ -270,12 +275,12 @@ impl CommitPipeline {
             self.publisher.complete(ticket.first, ticket.last);
         }
         let updated = applied?;
-        Ok(Committed {
+        Ok(Some(Committed {
             updated,
             memtable_full: ticket.memtables.iter().any(|table| table.is_full()),
             memtable_grown: ticket.memtables.iter().any(|table| table.take_grown()),
             wal_end: ticket.end,
-        })
+        }))
     }
 
     /// Takes `count` sequence numbers, at least one, for what enters the database beside the log.
@@ -310,10 +315,13 @@ impl CommitPipeline {
         Ok(Reserved { pipeline: self, first, last })
     }
 
-    fn reserve(&self, batch: &WriteBatch, targets: &Targets, level: LogLevel) -> Result<Ticket> {
+    fn reserve(&self, batch: &WriteBatch, targets: &Targets, level: LogLevel) -> Result<Option<Ticket>> {
         let mut log = self.log.lock();
         if let Some(error) = &log.held {
             return Err(error.clone());
+        }
+        if log.locked {
+            return Ok(None);
         }
         let mut memtables = SmallVec::new();
         let mut in_place = false;
@@ -346,7 +354,7 @@ impl CommitPipeline {
             header[8..].copy_from_slice(&batch.count().to_le_bytes());
             log.frame(&[&header, &batch.data()[HEADER_LEN..]]);
         }
-        Ok(Ticket { first, last, end: log.end, memtables, in_place })
+        Ok(Some(Ticket { first, last, end: log.end, memtables, in_place }))
     }
 
     /// Returns once the log is at `level` up to `end`. The first to get the io lock does the work
@@ -618,6 +626,17 @@ impl CommitPipeline {
     /// Takes writes again: all that a log that was given up held is in tables.
     pub(crate) fn take_writes(&self) {
         self.log.lock().held = None;
+    }
+
+    /// Takes no writes from now on. Answers the last one that was taken.
+    pub(crate) fn lock(&self) -> SequenceNumber {
+        let mut log = self.log.lock();
+        log.locked = true;
+        log.last_sequence
+    }
+    /// Takes writes again.
+    pub(crate) fn unlock(&self) {
+        self.log.lock().locked = false;
     }
 
     /// Lets readers see everything up to `sequence`, which somebody else has written.

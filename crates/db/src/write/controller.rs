@@ -10,7 +10,7 @@ use crate::listener::WriteStallCause;
 use crate::write::stalls::Waits;
 use ironstone_base::perf::PerfMetric;
 use ironstone_base::statistics::{Histogram, Ticker};
-use ironstone_base::sync::atomic::{AtomicU64, Ordering};
+use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ironstone_base::sync::{Arc, Condvar, Mutex};
 use ironstone_base::{ColumnFamilyId, Error, Result, Statistics};
 use ironstone_vfs::{Clock, PerfTimer};
@@ -107,6 +107,9 @@ impl StallLimits {
 pub(crate) struct WriteController {
     /// Bytes per second; 0 for no limit, [`STOPPED`] for none at all.
     rate: AtomicU64,
+    /// Whether the WAL is locked: whatever the debts, none is admitted. Changed under the state lock, as the rate. Relaxed: who is
+    /// let through by the rate is turned back by the pipeline.
+    locked: AtomicBool,
     /// When the bytes admitted so far have been paid for, by the monotonic clock.
     paid_until: AtomicU64,
     /// Rate below which slowing never goes (`delayed_write_rate`).
@@ -152,6 +155,7 @@ impl WriteController {
     pub(crate) fn new(delayed_write_rate: u64, statistics: Option<Arc<Statistics>>) -> Self {
         let controller = Self {
             rate: AtomicU64::new(0),
+            locked: AtomicBool::new(false),
             paid_until: AtomicU64::new(0),
             floor: AtomicU64::new(0),
             compacted: Drain::default(),
@@ -184,17 +188,27 @@ impl WriteController {
         self.flushed.note(bytes, nanos);
     }
 
+    /// Says whether the WAL is locked, from the next [`set_debts`](Self::set_debts) on.
+    pub(crate) fn set_locked(&self, locked: bool) {
+        self.locked.store(locked, Ordering::Relaxed);
+    }
+    /// Whether it is.
+    pub(crate) fn is_locked(&self) -> bool {
+        self.locked.load(Ordering::Relaxed)
+    }
+
     /// Sets the rate: the lowest that any debt of any column family asks for.
     pub(crate) fn set_debts(&self, debts: impl IntoIterator<Item = Debt>) {
         let rates = debts.into_iter().filter_map(|debt| Some((self.rate_for(debt)?, (debt.of, debt.cause))));
         let slowest = rates.min_by_key(|(rate, _)| if *rate == STOPPED { 0 } else { *rate });
         *self.cause.lock() = slowest.map(|(_, blamed)| blamed);
-        let rate = slowest.map_or(0, |(rate, _)| rate);
+        let owed = slowest.map_or(0, |(rate, _)| rate);
+        let rate = if self.is_locked() { STOPPED } else { owed };
         let before = self.rate.swap(rate, Ordering::SeqCst);
         if before == STOPPED && rate != STOPPED {
             let _stop = self.stop.lock();
             self.resumed.notify_all();
-        } else if rate == STOPPED && before != STOPPED {
+        } else if owed == STOPPED && before != STOPPED {
             self.stops.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -66,10 +66,29 @@ pub(crate) struct NewWal {
 }
 
 impl Engine {
-    /// Switches memtables. Returns the column families whose memtable became immutable.
+    /// Switches memtables. Returns the column families whose memtable became immutable. While the WAL is locked, what somebody has
+    /// asked for waits, and what is merely due is left for later.
     pub(crate) fn switch_memtables(&self, which: &Which) -> Result<Vec<ColumnFamilyId>> {
-        let _switching = self.switching.lock();
+        let Some(_switching) = self.lock_switching_for(which)? else { return Ok(Vec::new()) };
         Ok(self.switch_reserving(which, 0)?.0)
+    }
+
+    /// Takes the lock `switching`; `None` if nothing of `which` can be switched now, or need be.
+    fn lock_switching_for(&self, which: &Which) -> Result<Option<MutexGuard<'_, ()>>> {
+        // Nothing is accepted there that the log would have to have.
+        let whatever_is_locked = matches!(which, Which::All | Which::Of(_, FlushReason::Shutdown));
+        loop {
+            let switching = self.switching.lock();
+            let mut state = self.state.lock();
+            if !state.wal_locks.is_locked() || whatever_is_locked {
+                return Ok(Some(switching));
+            }
+            if matches!(which, Which::Due | Which::Largest(_)) || self.chosen(&state, which).is_empty() {
+                return Ok(None);
+            }
+            drop(switching);
+            self.wait_for_wal(&mut state)?;
+        }
     }
 
     /// The same for who holds the lock `switching`. Takes so many sequence numbers as `reserve` says at the point

@@ -74,6 +74,7 @@ mod verify;
 mod wal;
 mod wal_files;
 mod wal_filter;
+mod wal_lock;
 mod write_batch;
 mod write_buffers;
 mod write_stalls;

@@ -1,4 +1,4 @@
 //! Threads of a model.
 
 pub use loom::hint::spin_loop;
-pub use loom::thread::{Builder, JoinHandle, yield_now};
+pub use loom::thread::{Builder, JoinHandle, ThreadId, current, yield_now};

@@ -1,6 +1,6 @@
 //! Threads that the scheduler of the simulation runs.
 
-pub use shuttle::thread::{JoinHandle, Scope, ScopedJoinHandle, scope, yield_now};
+pub use shuttle::thread::{JoinHandle, Scope, ScopedJoinHandle, ThreadId, current, scope, yield_now};
 pub use std::hint::spin_loop;
 use std::io;
 
