@@ -314,7 +314,7 @@ impl Stage {
     fn do_chore(&self, chore: Chore) -> (ironstone::Result<()>, bool) {
         let all: Vec<&ColumnFamily> = self.cfs.iter().collect();
         let of = |family: usize| &self.cfs[family.min(self.cfs.len() - 1)];
-        let no_wait = FlushOptions { wait: false, ..FlushOptions::default() };
+        let no_wait = FlushOptions { wait: false, allow_write_stall: true, ..FlushOptions::default() };
         let logged = !self.plan.unlogged;
         match chore {
             Chore::FlushAll => (self.db.flush_cfs(&FlushOptions::default(), &all), true),

@@ -1,6 +1,6 @@
 //! What keeps a database in shape: column families, flushes, manual compaction, background errors.
 
-use crate::background::flush::{flush_and_wait, is_due, switch_for_flush};
+use crate::background::flush::{flush_and_wait, is_due, switch_for_flush, wait_for_room};
 use crate::background::manual::{self, CompactFilesOptions, CompactRangeOptions};
 use crate::background::resume::resume;
 use crate::column_family::ColumnFamily;
@@ -26,6 +26,9 @@ use std::time::Duration;
 pub struct FlushOptions {
     /// Return only when the tables are durable. Default true.
     pub wait: bool,
+    /// Flush at once, though writers may be held up by it. Default false: wait until there is room for one more memtable and one more
+    /// file of level 0, or until somebody else has flushed what was there.
+    pub allow_write_stall: bool,
     /// Install the tables of all column families of the call in one step, as with
     /// [`atomic_flush`](crate::DbOptions::atomic_flush). Default false.
     pub force_atomic_flush: bool,
@@ -33,7 +36,7 @@ pub struct FlushOptions {
 
 impl Default for FlushOptions {
     fn default() -> Self {
-        Self { wait: true, force_atomic_flush: false }
+        Self { wait: true, allow_write_stall: false, force_atomic_flush: false }
     }
 }
 
@@ -232,19 +235,29 @@ impl Db {
     /// for answers `TryAgain` while writes are stopped.
     pub fn flush_cfs(&self, options: &FlushOptions, cfs: &[&ColumnFamily]) -> Result<()> {
         cfs.iter().try_for_each(|cf| self.check_handle(cf))?;
-        let ids: Vec<_> = cfs.iter().map(|cf| cf.id()).collect();
+        let engine = self.engine();
+        engine.write_failure()?;
+        if !options.wait && engine.controller.state().0 {
+            let what =
+                "Writes have been stopped, thus unable to perform manual flush. Please try again later";
+            return Err(Error::new(Code::TryAgain, what));
+        }
+        let mut ids: Vec<_> = cfs.iter().map(|cf| cf.id()).collect();
+        if !options.allow_write_stall {
+            let left = wait_for_room(engine, &ids)?;
+            if left.is_empty() {
+                return Ok(());
+            }
+            if !options.force_atomic_flush && !engine.options().atomic_flush {
+                ids = left;
+            }
+        }
         let which = match options.force_atomic_flush {
             true => Which::Together(ids.clone(), FlushReason::Manual),
             false => Which::Of(ids.clone(), FlushReason::Manual),
         };
         if options.wait {
-            return flush_and_wait(self.engine(), &which, &ids);
-        }
-        let engine = self.engine();
-        if engine.controller.state().0 {
-            let what =
-                "Writes have been stopped, thus unable to perform manual flush. Please try again later";
-            return Err(Error::new(Code::TryAgain, what));
+            return flush_and_wait(engine, &which, &ids);
         }
         switch_for_flush(engine, &which)?;
         let mut state = engine.state.lock();
@@ -257,7 +270,7 @@ impl Db {
     }
 
     /// Compacts the keys of `cf` in `begin..=end` (`None`: unbounded) down to the last level that has
-    /// some, on this thread. Flushes first.
+    /// some, on this thread. Flushes first; when, [`allow_write_stall`](CompactRangeOptions::allow_write_stall) says.
     pub fn compact_range(
         &self,
         options: &CompactRangeOptions,
@@ -266,10 +279,13 @@ impl Db {
         end: Option<&[u8]>,
     ) -> Result<()> {
         self.check_handle(cf)?;
-        self.engine().check_not_aborted(&cf.0)?;
-        let which = Which::Of(vec![cf.id()], FlushReason::ManualCompaction);
-        flush_and_wait(self.engine(), &which, &[cf.id()])?;
-        manual::compact_range(self.engine(), cf, begin, end, options)
+        let engine = self.engine();
+        engine.check_not_aborted(&cf.0)?;
+        if options.allow_write_stall || !wait_for_room(engine, &[cf.id()])?.is_empty() {
+            let which = Which::Of(vec![cf.id()], FlushReason::ManualCompaction);
+            flush_and_wait(engine, &which, &[cf.id()])?;
+        }
+        manual::compact_range(engine, cf, begin, end, options)
     }
     /// Compacts the tables `files` of `cf` into `output_level`, on this thread.
     pub fn compact_files(

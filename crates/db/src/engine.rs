@@ -33,9 +33,7 @@ use ironstone_base::sync::{Arc, Condvar, Mutex, MutexGuard, Swap, SwapGuard};
 use ironstone_base::{
     Code, ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity, Statistics, SubCode,
 };
-use ironstone_compaction::{
-    CompactionOptions, CompactionStyle, LevelShape, RunningCompactions, sorted_run_count,
-};
+use ironstone_compaction::{CompactionStyle, LevelShape, RunningCompactions, sorted_run_count};
 use ironstone_sst::{ReadContext, ReadTier};
 use ironstone_version::{Installed, ManifestWriter, Version, VersionEdit, VersionSet, WalAddition};
 use ironstone_vfs::{Env, FileLock, PerfTimer, TickerTimer};
@@ -246,6 +244,27 @@ impl Family {
         self.data.install(Arc::clone(&self.mem), imm, Arc::clone(&family.current));
     }
 
+    /// What writers may have to wait for.
+    fn stall_state(&self, version: &Version, style: CompactionStyle) -> StallState {
+        StallState {
+            unflushed_memtables: self.imm.len(),
+            active_fill: self.mem.fill(),
+            flush_done: self.flushing.as_ref().map_or(0.0, Flushing::done),
+            level0_files: stall_runs(version, style),
+            pending_bytes: self.pending_bytes,
+        }
+    }
+
+    /// Whether a flush now would hold up writers, which it would not later.
+    pub(crate) fn flush_would_stall(&self, versions: &VersionSet) -> bool {
+        let Some(column_family) = versions.column_family(self.data.id) else { return false };
+        let settings = self.data.settings();
+        let now = self.stall_state(&column_family.current, settings.compaction.style);
+        let has_writes = !self.mem.is_untouched();
+        (has_writes || !self.imm.is_empty())
+            && settings.options.stall_limits().flush_would_stall(now, has_writes)
+    }
+
     /// Whether a memtable may hold writes that no WAL has.
     pub(crate) fn has_unlogged_writes(&self) -> bool {
         let mut memtables = self.imm.iter().map(|imm| &imm.memtable).chain([&self.mem]);
@@ -310,8 +329,8 @@ impl State {
 }
 
 /// How many runs that writers may have to wait for a column family has.
-pub(crate) fn stall_runs(version: &Version, compaction: &CompactionOptions) -> usize {
-    match compaction.style {
+pub(crate) fn stall_runs(version: &Version, style: CompactionStyle) -> usize {
+    match style {
         CompactionStyle::Universal => sorted_run_count(version),
         _ => version.files(0).len(),
     }
@@ -414,13 +433,7 @@ impl Engine {
                 true => LevelShape::new(version, compaction).pending_compaction_bytes(version, compaction),
                 false => 0,
             };
-            let now = StallState {
-                unflushed_memtables: family.imm.len(),
-                active_fill: family.mem.fill(),
-                flush_done: family.flushing.as_ref().map_or(0.0, Flushing::done),
-                level0_files: stall_runs(version, compaction),
-                pending_bytes: family.pending_bytes,
-            };
+            let now = family.stall_state(version, compaction.style);
             let limits = settings.options.stall_limits();
             let behind: Vec<_> = limits.debts(family.data.id, now).collect();
             self.note_stall(&family.data, &mut family.stall, &family.running, &behind);

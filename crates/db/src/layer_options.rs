@@ -68,6 +68,7 @@ impl ColumnFamilyOptions {
     pub(crate) fn stall_limits(&self) -> StallLimits {
         StallLimits {
             max_write_buffer_number: count(self.max_write_buffer_number).max(2),
+            min_write_buffer_number_to_merge: count(self.min_write_buffer_number_to_merge).max(1),
             level0_trigger: count(self.level0_file_num_compaction_trigger),
             level0_slowdown: count(self.level0_slowdown_writes_trigger),
             level0_stop: count(self.level0_stop_writes_trigger),

@@ -52,7 +52,11 @@ fn a_stalled_database_says_why() {
     db.pause_background_work().unwrap();
     for _ in 0..2 {
         db.put_cf(&WriteOptions::default(), &orders, "k", "v").unwrap();
-        db.flush_cf(&FlushOptions { wait: false, ..FlushOptions::default() }, &orders).unwrap();
+        db.flush_cf(
+            &FlushOptions { wait: false, allow_write_stall: true, ..FlushOptions::default() },
+            &orders,
+        )
+        .unwrap();
     }
     let stalled = scrape();
     let active: Vec<&String> = stalled

@@ -535,14 +535,21 @@ impl RandomRun {
 
     fn flush(&mut self) -> Result<(), Failure> {
         let family = self.any_family();
-        let options =
-            FlushOptions { wait: self.rng.random_bool(0.7), force_atomic_flush: self.rng.random_bool(0.2) };
+        let options = FlushOptions {
+            wait: self.rng.random_bool(0.7),
+            allow_write_stall: self.rng.random_bool(0.3),
+            force_atomic_flush: self.rng.random_bool(0.2),
+        };
         self.note(|| format!("flush {family}: {options:?}"));
         let flushed = match options.force_atomic_flush {
             true => self.db().flush_cfs(&options, &self.db().column_families().iter().collect::<Vec<_>>()),
             false => self.db().flush_cf(&options, &self.family(&family)),
         };
-        flushed.map_err(|error| format!("flush: {error}"))
+        match flushed {
+            // Writes are stopped.
+            Err(error) if error.code() == Code::TryAgain && !options.wait => Ok(()),
+            flushed => flushed.map_err(|error| format!("flush: {error}")),
+        }
     }
 
     fn compact(&mut self) -> Result<(), Failure> {

@@ -485,6 +485,36 @@ fn report(engine: &Engine, flushed: &Flushed) {
     engine.listeners.tell(|listener| listener.on_flush_completed(&info));
 }
 
+/// Waits until flushes of `ids` would hold up no writers. Answers those whose memtables nobody else has flushed meanwhile.
+pub(crate) fn wait_for_room(engine: &Engine, ids: &[ColumnFamilyId]) -> Result<Vec<ColumnFamilyId>> {
+    engine.write_failure()?;
+    let mut left = Vec::new();
+    let mut state = engine.state.lock();
+    for &id in ids {
+        let memtable = Arc::clone(&state.family(id)?.mem);
+        loop {
+            let family = state.family(id)?;
+            let waits = family.imm.iter().any(|imm| Arc::ptr_eq(&imm.memtable, &memtable));
+            if !waits && !Arc::ptr_eq(&family.mem, &memtable) {
+                break;
+            }
+            if !family.flush_would_stall(&state.versions) {
+                left.push(id);
+                break;
+            }
+            if let Some(error) = &state.background_error {
+                return Err(error.clone());
+            }
+            if state.closing {
+                return Err(ironstone_base::Error::shutdown());
+            }
+            engine.wake_workers();
+            engine.wait_for_progress(&mut state);
+        }
+    }
+    Ok(left)
+}
+
 /// Switches memtables and waits until everything that those of `ids` held is in tables.
 pub(crate) fn flush_and_wait(engine: &Arc<Engine>, which: &Which, ids: &[ColumnFamilyId]) -> Result<()> {
     switch_for_flush(engine, which)?;

@@ -21,6 +21,9 @@ pub struct CompactRangeOptions {
     pub bottommost_level_compaction: BottommostPolicy,
     /// Let nothing else run in the column family meanwhile. Default false.
     pub exclusive_manual_compaction: bool,
+    /// Flush at once, though writers may be held up by it. Default false: wait as
+    /// [`FlushOptions::allow_write_stall`](crate::FlushOptions) says.
+    pub allow_write_stall: bool,
     /// In how many key ranges each compaction may be split; `None`: as `max_subcompactions` says.
     pub max_subcompactions: Option<usize>,
     /// Afterwards give all tables of the deepest level with tables the level `target_level`. Default false.

@@ -38,7 +38,8 @@ fn proximity(state: &State) -> u64 {
         let limits = settings.options.stall_limits();
         let files = either(limits.level0_slowdown as u64, limits.level0_stop as u64);
         let bytes = either(limits.soft_pending_bytes, limits.hard_pending_bytes);
-        let by_files = (files > 0).then(|| share(stall_runs(version, &settings.compaction) as u64, files));
+        let by_files =
+            (files > 0).then(|| share(stall_runs(version, settings.compaction.style) as u64, files));
         let by_bytes = (bytes > 0).then(|| share(family.pending_bytes, bytes));
         by_files.max(by_bytes)
     });

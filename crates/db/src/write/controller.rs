@@ -37,6 +37,7 @@ pub(crate) struct Debt {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StallLimits {
     pub(crate) max_write_buffer_number: usize,
+    pub(crate) min_write_buffer_number_to_merge: usize,
     pub(crate) level0_trigger: usize,
     pub(crate) level0_slowdown: usize,
     pub(crate) level0_stop: usize,
@@ -67,6 +68,21 @@ impl StallLimits {
         self.debts(ColumnFamilyId::DEFAULT, StallState { unflushed_memtables: 0, ..state }).next().is_some()
             || state.level0_files >= quarter_way.min(2 * self.level0_trigger)
             || (self.soft_pending_bytes > 0 && state.pending_bytes >= self.soft_pending_bytes / 4)
+    }
+
+    /// Whether one more file of level 0, and one more immutable memtable if the active one has writes, would hold up writers. Not
+    /// where neither a flush nor a compaction is due that could make room. RocksDB's rule, by which manual flushes wait.
+    pub(crate) fn flush_would_stall(&self, now: StallState, has_writes: bool) -> bool {
+        if now.unflushed_memtables < self.min_write_buffer_number_to_merge
+            && now.level0_files < self.level0_trigger
+        {
+            return false;
+        }
+        let (memtables, most) =
+            (now.unflushed_memtables + usize::from(has_writes), self.max_write_buffer_number);
+        let delays = most > 3 && memtables + 1 >= most && memtables > self.min_write_buffer_number_to_merge;
+        let rest = StallState { unflushed_memtables: 0, level0_files: now.level0_files + 1, ..now };
+        memtables >= most || delays || self.debts(ColumnFamilyId::DEFAULT, rest).next().is_some()
     }
 
     /// What the column family `of` is behind with.
@@ -358,6 +374,7 @@ mod tests {
     const LIMITS: StallLimits = StallLimits {
         level0_trigger: 4,
         max_write_buffer_number: 2,
+        min_write_buffer_number_to_merge: 1,
         level0_slowdown: 20,
         level0_stop: 36,
         soft_pending_bytes: 64 << 30,
@@ -475,6 +492,33 @@ mod tests {
         assert!(pressing(1, 8, 0), "a quarter of the way from the trigger to slowing");
         assert!(pressing(1, 0, 16 << 30), "a quarter of the soft limit");
         assert!(!pressing(2, 0, 0), "writes are stopped, but only a flush can help");
+    }
+
+    #[test]
+    fn a_flush_waits_for_room_only_where_somebody_makes_it() {
+        let state = |unflushed_memtables, level0_files| StallState {
+            unflushed_memtables,
+            active_fill: 0.0,
+            flush_done: 0.0,
+            level0_files,
+            pending_bytes: 0,
+        };
+        assert!(!LIMITS.flush_would_stall(state(0, 18), true), "the twentieth file would");
+        assert!(LIMITS.flush_would_stall(state(0, 19), true));
+        assert!(!LIMITS.flush_would_stall(state(1, 0), false));
+        assert!(LIMITS.flush_would_stall(state(1, 0), true), "the second memtable stops writes");
+        let four = StallLimits { max_write_buffer_number: 4, ..LIMITS };
+        assert!(!four.flush_would_stall(state(1, 0), true));
+        assert!(four.flush_would_stall(state(2, 0), true), "the third of four slows writes down");
+        let four = StallLimits { min_write_buffer_number_to_merge: 3, ..four };
+        assert!(!four.flush_would_stall(state(2, 0), true), "but not before a flush is due");
+        let low = StallLimits { level0_slowdown: 1, level0_stop: 1, ..LIMITS };
+        assert!(!low.flush_would_stall(state(0, 3), true), "no compaction is due");
+        assert!(low.flush_would_stall(state(0, 4), true));
+        let bytes = StallState { pending_bytes: 64 << 30, ..state(0, 4) };
+        assert!(LIMITS.flush_would_stall(bytes, true));
+        let manual = StallLimits { compactions_disabled: true, ..LIMITS };
+        assert!(!manual.flush_would_stall(state(0, 19), true));
     }
 
     #[test]

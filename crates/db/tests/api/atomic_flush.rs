@@ -151,7 +151,8 @@ fn flush_with_failure(after: u64, forced: bool) -> Vec<usize> {
     let db = open(&disk, &options);
     put_everywhere(&db, 1).unwrap();
     db.pause_background_work().unwrap();
-    flush_all(&db, FlushOptions { wait: false, force_atomic_flush: forced }).unwrap();
+    flush_all(&db, FlushOptions { wait: false, force_atomic_flush: forced, ..FlushOptions::default() })
+        .unwrap();
     disk.faults.arm();
     disk.faults.add(FaultRule::error(FaultError::Io).on_changes().path(".sst").after(after));
     db.continue_background_work().unwrap();

@@ -96,7 +96,9 @@ fn all_sorted_runs_count_for_write_stalls() {
     compact(&db);
     for value in ["2", "3", "4"] {
         assert_eq!(db.int_property("rocksdb.is-write-stopped"), Some(0));
-        put_and_flush(&db, &["a"], value);
+        db.put("a", value).unwrap();
+        let at_once = FlushOptions { allow_write_stall: true, ..FlushOptions::default() };
+        db.flush_cf(&at_once, db.default_column_family()).unwrap();
     }
     assert_eq!(shape(&db), [3, 0, 0, 0, 0, 0, 1]);
     assert_eq!(db.int_property("rocksdb.is-write-stopped"), Some(1));

@@ -103,8 +103,11 @@ fn a_flush_leaves_the_wals_of_memtables_that_were_switched_meanwhile() {
     let slow = FaultRule::new(Fault::Delay(Duration::from_millis(300))).on(&[OpKind::Sync]).path(".sst");
     let slow = disk.faults.add(slow.forever());
     let switch = || {
-        db.flush_cf(&FlushOptions { wait: false, ..FlushOptions::default() }, db.default_column_family())
-            .unwrap()
+        db.flush_cf(
+            &FlushOptions { wait: false, allow_write_stall: true, ..FlushOptions::default() },
+            db.default_column_family(),
+        )
+        .unwrap()
     };
     db.put("a", "1").unwrap();
     switch();

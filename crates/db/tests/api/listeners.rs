@@ -170,7 +170,8 @@ fn a_stop_is_told_with_its_cause_and_so_is_its_end() {
     db.pause_background_work().unwrap();
     for number in 0..2 {
         db.put(format!("k{number}"), "v").unwrap();
-        db.flush_cf(&FlushOptions { wait: false, ..FlushOptions::default() }, cf).unwrap();
+        db.flush_cf(&FlushOptions { wait: false, allow_write_stall: true, ..FlushOptions::default() }, cf)
+            .unwrap();
     }
     disk.wait_until("the stop is told", || notebook.has("Stopped"));
     db.continue_background_work().unwrap();

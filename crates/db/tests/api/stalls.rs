@@ -30,7 +30,8 @@ fn fill_memtables(db: &Db) {
     db.pause_background_work().unwrap();
     for number in 0..2 {
         db.put(format!("k{number}"), "v").unwrap();
-        db.flush_cf(&FlushOptions { wait: false, ..FlushOptions::default() }, cf).unwrap();
+        db.flush_cf(&FlushOptions { wait: false, allow_write_stall: true, ..FlushOptions::default() }, cf)
+            .unwrap();
     }
 }
 
@@ -114,6 +115,126 @@ fn a_stop_ends_with_the_database() {
         let result = waiting.join().unwrap();
         assert!(result.is_err() || get(&db, "never") == "v", "no answer is not an answer");
     });
+}
+
+/// Does `act` on another thread, where it has to wait until `release`; writers have not to.
+fn waits_for_room(disk: &Disk, db: &Db, act: impl FnOnce() + Send, release: impl FnOnce()) {
+    let done = AtomicBool::new(false);
+    let immutable = || db.int_property("rocksdb.num-immutable-mem-table");
+    let before = immutable();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            act();
+            done.store(true, Ordering::SeqCst);
+        });
+        disk.clock_sleep(Duration::from_millis(30));
+        assert_eq!((done.load(Ordering::SeqCst), immutable()), (false, before), "it did not wait");
+        assert!(!is_stopped(db));
+        release();
+    });
+}
+
+#[test]
+fn a_flush_waits_for_those_before_it() {
+    let (disk, db) = open(|_| {});
+    let cf = db.default_column_family();
+    let start_flush = || {
+        let no_wait = FlushOptions { wait: false, ..FlushOptions::default() };
+        db.flush_cf(&no_wait, cf).unwrap();
+    };
+    db.pause_background_work().unwrap();
+    db.put("a", "1").unwrap();
+    start_flush();
+    start_flush(); // Nothing more.
+    db.put("b", "2").unwrap();
+    waits_for_room(&disk, &db, start_flush, || db.continue_background_work().unwrap());
+    db.wait_for_compact().unwrap();
+    assert_eq!(shape(&db), [2]);
+
+    // One that nobody waits for is not to be had while writes are stopped.
+    fill_memtables(&db);
+    refused(
+        db.flush_cf(&FlushOptions { wait: false, ..FlushOptions::default() }, cf),
+        Code::TryAgain,
+        "stopped",
+    );
+    db.continue_background_work().unwrap();
+}
+
+/// As many files in level 0 as it may have before writers are slowed down.
+fn fill_level0() -> (Disk, Db) {
+    let (disk, db) = open(|options| {
+        options.cf.level0_file_num_compaction_trigger = 2;
+        options.cf.level0_slowdown_writes_trigger = 3;
+        options.cf.level0_stop_writes_trigger = 4;
+    });
+    db.abort_all_compactions();
+    for number in 0..2 {
+        db.put("k", number.to_string()).unwrap();
+        db.flush().unwrap();
+    }
+    assert_eq!(shape(&db), [2]);
+    db.put("k", "last").unwrap();
+    (disk, db)
+}
+
+#[test]
+fn a_flush_waits_for_room_in_level_0() {
+    let (disk, db) = fill_level0();
+    waits_for_room(&disk, &db, || db.flush().unwrap(), || db.resume_all_compactions());
+    db.wait_for_compact().unwrap();
+    assert_eq!((shape(&db)[0], get(&db, "k")), (1, "last".to_owned()));
+}
+
+#[test]
+fn a_compaction_waits_with_its_flush() {
+    let (disk, db) = fill_level0();
+    let at_once = CompactRangeOptions { allow_write_stall: true, ..CompactRangeOptions::default() };
+    let compact = |options: &CompactRangeOptions| {
+        db.compact_range(options, db.default_column_family(), None, None).unwrap();
+    };
+    db.pause_background_work().unwrap();
+    db.resume_all_compactions();
+    waits_for_room(
+        &disk,
+        &db,
+        || compact(&CompactRangeOptions::default()),
+        || db.continue_background_work().unwrap(),
+    );
+    assert_eq!(shape(&db)[0], 0);
+    db.put("k", "at once").unwrap();
+    compact(&at_once);
+    assert_eq!(get(&db, "k"), "at once");
+}
+
+#[test]
+fn what_somebody_else_has_flushed_needs_no_room() {
+    let (disk, db) = fill_level0();
+    let cf = db.default_column_family();
+    let at_once = FlushOptions { allow_write_stall: true, ..FlushOptions::default() };
+    waits_for_room(&disk, &db, || db.flush().unwrap(), || db.flush_cf(&at_once, cf).unwrap());
+    assert_eq!(shape(&db), [3]);
+    db.resume_all_compactions();
+}
+
+#[test]
+fn waiting_for_room_ends_with_the_database_and_the_column_family() {
+    let (disk, db) = fill_level0();
+    let waiting = || refused(db.flush(), Code::ShutdownInProgress, "closing");
+    waits_for_room(&disk, &db, || drop(waiting()), || db.close().unwrap());
+
+    let (disk, db) = fill_level0();
+    let mut options = disk.options().cf;
+    options.level0_file_num_compaction_trigger = 1;
+    options.level0_slowdown_writes_trigger = 2;
+    options.disable_auto_compactions = false;
+    let family = db.create_column_family("family", &options).unwrap();
+    let flush = || db.flush_cf(&FlushOptions::default(), &family);
+    db.put_cf(&WriteOptions::default(), &family, "k", "1").unwrap();
+    flush().unwrap();
+    db.put_cf(&WriteOptions::default(), &family, "k", "2").unwrap();
+    let waiting = || refused(flush(), Code::ColumnFamilyDropped, "");
+    waits_for_room(&disk, &db, || drop(waiting()), || db.drop_column_family(&family).unwrap());
 }
 
 #[test]

@@ -221,8 +221,11 @@ fn writes(statistics: &Arc<Statistics>) {
     db.pause_background_work().unwrap();
     for number in 0..2 {
         db.put(format!("k{number}"), "v").unwrap();
-        db.flush_cf(&FlushOptions { wait: false, ..FlushOptions::default() }, db.default_column_family())
-            .unwrap();
+        db.flush_cf(
+            &FlushOptions { wait: false, allow_write_stall: true, ..FlushOptions::default() },
+            db.default_column_family(),
+        )
+        .unwrap();
     }
     std::thread::scope(|scope| {
         scope.spawn(|| db.put("patient", "v").unwrap());

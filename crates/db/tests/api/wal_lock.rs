@@ -10,7 +10,8 @@ use ironstone::{
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-const NO_WAIT: FlushOptions = FlushOptions { wait: false, force_atomic_flush: false };
+const NO_WAIT: FlushOptions =
+    FlushOptions { wait: false, allow_write_stall: true, force_atomic_flush: false };
 
 fn put_impatient(db: &Db) -> Result<(), Error> {
     let impatient = WriteOptions { no_slowdown: true, ..WriteOptions::default() };

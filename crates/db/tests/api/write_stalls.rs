@@ -47,7 +47,11 @@ fn memtables_that_wait_for_their_flush() {
     db.pause_background_work().unwrap();
     for _ in 0..2 {
         db.put_cf(&WriteOptions::default(), &other, "k", "v").unwrap();
-        db.flush_cf(&FlushOptions { wait: false, ..FlushOptions::default() }, &other).unwrap();
+        db.flush_cf(
+            &FlushOptions { wait: false, allow_write_stall: true, ..FlushOptions::default() },
+            &other,
+        )
+        .unwrap();
     }
     let of_other = || stall(&db, Some("other"), WriteStallCause::MemtableLimit);
     let begun = of_other();
@@ -109,7 +113,8 @@ fn files_of_level_0() {
         (4, WriteStallCondition::Stopped),
     ] {
         db.put("k", files.to_string()).unwrap();
-        db.flush().unwrap();
+        let at_once = FlushOptions { allow_write_stall: true, ..FlushOptions::default() };
+        db.flush_cf(&at_once, db.default_column_family()).unwrap();
         assert_eq!(of_default().condition, condition, "{files} files");
     }
     wait_while(&disk, &db, || of_default().waits, || gate.open());
