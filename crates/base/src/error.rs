@@ -73,6 +73,7 @@ pub enum SubCode {
     TxnNotPrepared = 13,
     IoFenced = 14,
     MergeOperatorFailed = 15,
+    MergeOperandThresholdExceeded = 16,
     CompactionAborted = 19,
 }
 

@@ -21,9 +21,9 @@ use ironstone_base::perf::{self, PerfMetric};
 use ironstone_base::statistics::{ActivityGuard, Histogram, IoActivity, Ticker};
 use ironstone_base::sync::atomic::Ordering;
 use ironstone_base::sync::{Arc, Mutex};
-use ironstone_base::{ColumnFamilyId, Error, Result, SequenceNumber, Severity, Statistics, ValueType};
+use ironstone_base::{Code, ColumnFamilyId, Error, Result, SequenceNumber, Severity, Statistics, ValueType};
 use ironstone_sst::block_trace::TableReaderCaller;
-use ironstone_vfs::{PerfCpuTimer, PerfTimer, StatsTimer};
+use ironstone_vfs::{IoKind, IoPriority, PerfCpuTimer, PerfTimer, StatsTimer};
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -55,6 +55,13 @@ pub struct WriteOptions {
     pub no_slowdown: bool,
     /// Give way: wait, or be refused with `no_slowdown`, as soon as compaction falls behind at all.
     pub low_pri: bool,
+    /// Leave out what goes to column families that do not exist, since they were dropped, instead of refusing the batch. Default
+    /// false.
+    pub ignore_missing_column_families: bool,
+    /// Wait for the [`rate_limiter`](crate::DbOptions::rate_limiter), if there is one whose mode covers writes, before the batch is
+    /// written to the WAL. `None`, the default (RocksDB's `IO_TOTAL`): do not. `InvalidArgument` for others than
+    /// [`IoPriority::User`], with `disable_wal`, and with `manual_wal_flush`, where [`Db::flush_wal_with`] may wait for it.
+    pub rate_limiter_priority: Option<IoPriority>,
     /// 8: each write of the batch gets a checksum now, unless the batch was made with them, and keeps it on the way into the
     /// log and into memtables (see [`WriteBatch::with_protection`]). 0, the default: no checksums. Others are
     /// `InvalidArgument`.
@@ -66,6 +73,16 @@ impl WriteOptions {
     pub fn synced() -> Self {
         Self { sync: true, ..Self::default() }
     }
+}
+
+/// How [`Db::flush_wal_with`] flushes the WAL.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FlushWalOptions {
+    /// Hand it to the device as well. Default false.
+    pub sync: bool,
+    /// Wait for the [`rate_limiter`](crate::DbOptions::rate_limiter), at this priority, before the buffer of `manual_wal_flush` is written.
+    /// `None`, the default (RocksDB's `IO_TOTAL`): do not.
+    pub rate_limiter_priority: Option<IoPriority>,
 }
 
 /// An open database. Share it between threads with `Arc`, or by reference.
@@ -223,7 +240,10 @@ impl Db {
         cf: &ColumnFamily,
         fill: impl FnOnce(&mut WriteBatch),
     ) -> Result<()> {
-        self.check_handle(cf)?;
+        self.check_handle(cf).or_else(|error| match error.code() {
+            Code::ColumnFamilyDropped if options.ignore_missing_column_families => Ok(()),
+            _ => Err(error),
+        })?;
         thread_local! {
             /// Reused, so that a write of one key does not allocate.
             static BATCH: std::cell::RefCell<WriteBatch> = std::cell::RefCell::new(WriteBatch::new());
@@ -283,8 +303,15 @@ impl Db {
     /// Hands what the log buffers to the operating system, and with `sync` to the device. Needed
     /// with `manual_wal_flush` only; with `sync` it covers every write that returned before.
     pub fn flush_wal(&self, sync: bool) -> Result<()> {
+        self.flush_wal_with(&FlushWalOptions { sync, ..FlushWalOptions::default() })
+    }
+    /// The same as `options` say.
+    pub fn flush_wal_with(&self, options: &FlushWalOptions) -> Result<()> {
         self.check_has_wal()?;
-        self.engine.note_wal_failure(self.engine.pipeline.flush_log(sync))
+        if let Some(priority) = options.rate_limiter_priority {
+            self.engine.pace_wal(self.engine.pipeline.buffered_bytes(), priority);
+        }
+        self.engine.note_wal_failure(self.engine.pipeline.flush_log(options.sync))
     }
     /// Makes every write durable that was handed to the operating system. Does not flush the buffer
     /// of `manual_wal_flush`.
@@ -630,11 +657,18 @@ impl Engine {
             }
         };
         let protection = batch.protection().or(computed.as_deref());
+        if let Some(priority) = options.rate_limiter_priority {
+            self.check_paced(options, priority)?;
+            self.pace_wal(bytes, priority);
+        }
+        let ignore_missing = options.ignore_missing_column_families;
         let committed = loop {
             let abort = || self.check_may_wait();
             self.controller.admit(bytes, options.no_slowdown, &*self.env.clock, abort)?;
             // `None`: the WAL was locked in between.
-            if let Some(committed) = self.pipeline.write(batch, level, protection, self).transpose() {
+            if let Some(committed) =
+                self.pipeline.write(batch, level, ignore_missing, protection, self).transpose()
+            {
                 break committed;
             }
         };
@@ -673,6 +707,28 @@ impl Engine {
             (true, false) => Ok(LogLevel::None),
             (false, true) => Ok(LogLevel::Synced),
             (false, false) => Ok(self.usual_log_level),
+        }
+    }
+
+    /// Whether a write with `options` may wait for the rate limiter at `priority`.
+    #[cold]
+    fn check_paced(&self, options: &WriteOptions, priority: IoPriority) -> Result<()> {
+        if priority != IoPriority::User {
+            return Err(Error::invalid_argument("rate_limiter_priority of a write: only User is allowed"));
+        }
+        if options.disable_wal || self.usual_log_level == LogLevel::Buffered {
+            return Err(Error::invalid_argument(
+                "rate_limiter_priority of a write needs a WAL that it goes to at once: disable_wal and manual_wal_flush off",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Returns when `bytes` may be written to the WAL. Called without a lock, so that only who asks for it waits.
+    #[cold]
+    fn pace_wal(&self, bytes: u64, priority: IoPriority) {
+        if let Some(limiter) = self.options().rate_limiter.as_ref().filter(|_| bytes > 0) {
+            limiter.pace(bytes, priority, self.statistics.as_deref(), IoKind::Write);
         }
     }
 

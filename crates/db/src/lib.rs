@@ -93,7 +93,7 @@ pub use column_family_metadata::{
     ColumnFamilyMetaData, ColumnFamilyMetaDataOptions, LevelMetaData, LiveFile,
 };
 pub use concurrent_task_limiter::ConcurrentTaskLimiter;
-pub use db::{ColumnFamilyDescriptor, Db, WriteOptions};
+pub use db::{ColumnFamilyDescriptor, Db, FlushWalOptions, WriteOptions};
 pub use info_log::InfoLogLevel;
 pub use ingest::{FileIngestionHandle, IngestFiles, IngestOptions};
 pub use inplace_callback::{InplaceCallback, UpdateStatus};

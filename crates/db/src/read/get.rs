@@ -329,7 +329,7 @@ impl SuperVersion {
         let _timer = PerfTimer::start(PerfMetric::MergeOperatorTimeNanos);
         let (statistics, base) = (self.statistics.as_deref(), base.flatten());
         let value = merge_for_read(statistics, operator, user_key, base.as_deref(), oldest_first)?;
-        Ok(Some(PinnedValue::owned(value)))
+        Ok(Some(PinnedValue::merged(value, newest_first.len())))
     }
 
     /// Hands `visit` the entries of `user_key` at `at`, newest first, until it breaks or a range tombstone hides

@@ -1,6 +1,8 @@
 //! A value that a read found, where it was found.
 
+use super::read_options::ReadOptions;
 use super::row_cache::RowValue;
+use ironstone_base::SubCode;
 use ironstone_base::sync::Arc;
 use ironstone_memtable::PinnedMemValue;
 use ironstone_sst::PinnedBytes;
@@ -17,8 +19,8 @@ enum Place {
     Memtable(PinnedMemValue),
     Table(PinnedBytes),
     Row(RowValue),
-    /// Merged while it was read.
-    Owned(Arc<[u8]>),
+    /// Of so many operands, while it was read.
+    Merged(Arc<[u8]>, usize),
 }
 
 impl PinnedValue {
@@ -31,8 +33,26 @@ impl PinnedValue {
     pub(crate) fn in_row(value: RowValue) -> Self {
         Self(Place::Row(value))
     }
-    pub(crate) fn owned(value: Vec<u8>) -> Self {
-        Self(Place::Owned(value.into()))
+    pub(crate) fn merged(value: Vec<u8>, operand_count: usize) -> Self {
+        Self(Place::Merged(value.into(), operand_count))
+    }
+
+    /// Of how many merge operands the read made it; 0 if it was found as it is.
+    pub fn merge_operand_count(&self) -> usize {
+        match &self.0 {
+            Place::Merged(_, count) => *count,
+            _ => 0,
+        }
+    }
+    /// The subcode of the status with which RocksDB answers it: `MergeOperandThresholdExceeded` if these are more than the
+    /// [`merge_operand_count_threshold`](ReadOptions::merge_operand_count_threshold) of `options`, with which it was read, else `None`.
+    pub fn sub_code(&self, options: &ReadOptions) -> SubCode {
+        match options.merge_operand_count_threshold {
+            Some(threshold) if self.merge_operand_count() > threshold => {
+                SubCode::MergeOperandThresholdExceeded
+            }
+            _ => SubCode::None,
+        }
     }
 }
 
@@ -44,7 +64,7 @@ impl Deref for PinnedValue {
             Place::Memtable(value) => value,
             Place::Table(value) => value,
             Place::Row(value) => value.bytes(),
-            Place::Owned(value) => value,
+            Place::Merged(value, _) => value,
         }
     }
 }

@@ -37,6 +37,9 @@ pub struct ReadOptions {
     /// column families: in the order asked), answer `Aborted`. The first key is answered whatever its size. Default:
     /// `u64::MAX`.
     pub value_size_soft_limit: u64,
+    /// Of how many merge operands point reads may make a value before it is worth telling: see
+    /// [`PinnedValue::sub_code`](crate::PinnedValue::sub_code). `None`, the default: of any number.
+    pub merge_operand_count_threshold: Option<usize>,
     /// Iterators only return keys at or after this one.
     pub iterate_lower_bound: Option<Vec<u8>>,
     /// Iterators only return keys before this one.
@@ -86,6 +89,7 @@ impl Default for ReadOptions {
             io_timeout: Duration::ZERO,
             rate_limiter_priority: None,
             value_size_soft_limit: u64::MAX,
+            merge_operand_count_threshold: None,
             iterate_lower_bound: None,
             iterate_upper_bound: None,
             readahead_size: 0,

@@ -243,11 +243,14 @@ impl CommitPipeline {
     ///
     /// `earlier` is what writes come upon that depend on earlier ones.
     ///
+    /// Column families that do not exist are an error, or with `ignore_missing` nothing is written to them.
+    ///
     /// `None` while the WAL is locked: nothing has happened.
     pub(crate) fn write(
         &self,
         batch: &WriteBatch,
         level: LogLevel,
+        ignore_missing: bool,
         protection: Option<&[Protection]>,
         earlier: &dyn EarlierWrites,
     ) -> Result<Option<Committed>> {
@@ -257,7 +260,7 @@ impl CommitPipeline {
         }
         let targets = targets(batch)?;
         let preparing = PerfTimer::start(PerfMetric::WritePreAndPostProcessTime);
-        let Some(ticket) = self.reserve(batch, &targets, level)? else { return Ok(None) };
+        let Some(ticket) = self.reserve(batch, &targets, level, ignore_missing)? else { return Ok(None) };
         drop(preparing);
         // From here on the sequence numbers are taken: they are completed whatever happens.
         let logged = self.log_up_to(ticket.end, level);
@@ -315,7 +318,13 @@ impl CommitPipeline {
         Ok(Reserved { pipeline: self, first, last })
     }
 
-    fn reserve(&self, batch: &WriteBatch, targets: &Targets, level: LogLevel) -> Result<Option<Ticket>> {
+    fn reserve(
+        &self,
+        batch: &WriteBatch,
+        targets: &Targets,
+        level: LogLevel,
+        ignore_missing: bool,
+    ) -> Result<Option<Ticket>> {
         let mut log = self.log.lock();
         if let Some(error) = &log.held {
             return Err(error.clone());
@@ -329,7 +338,12 @@ impl CommitPipeline {
             check_special(batch, &log.active)?;
         }
         for id in &targets.families {
-            let active = log.active.get(id).ok_or_else(|| unknown_column_family(*id))?;
+            let Some(active) = log.active.get(id) else {
+                if ignore_missing {
+                    continue;
+                }
+                return Err(unknown_column_family(*id));
+            };
             active.check_open()?;
             if level > LogLevel::None {
                 active.note_wal(log.framer.log_number());
@@ -628,6 +642,11 @@ impl CommitPipeline {
         self.log.lock().held = None;
     }
 
+    /// How much waits to be handed to the operating system.
+    pub(crate) fn buffered_bytes(&self) -> u64 {
+        self.log.lock().buffer.len() as u64
+    }
+
     /// Takes no writes from now on. Answers the last one that was taken.
     pub(crate) fn lock(&self) -> SequenceNumber {
         let mut log = self.log.lock();
@@ -921,19 +940,19 @@ fn apply_with(
     earlier: &dyn EarlierWrites,
     mut protection: impl FnMut(ColumnFamilyId) -> Option<Protection>,
 ) -> Result<u64> {
-    let find = |id: ColumnFamilyId| {
-        let found = ticket.memtables.iter().find(|table| table.cf() == id);
-        found.expect("every column family of the batch was looked up")
-    };
+    // `None` for a column family that does not exist, where that is ignored.
+    let find = |id: ColumnFamilyId| ticket.memtables.iter().find(|table| table.cf() == id);
     let (mut sequence, mut updated) = (ticket.first, 0);
     for record in BatchIter::new(data) {
         let before = || SequenceNumber(sequence.0 - 1);
         let (cf, kind, key, value) = match record? {
             BatchRecord::Put { cf, key, value } if ticket.in_place => {
-                let existing = || earlier.value(cf, key, before());
-                let put = find(cf).put(sequence, key, value, protection(cf), existing);
-                // It is in the log. An opening will try again; whatever is written before would be lost to that.
-                updated += u64::from(put.map_err(|error| error.with_severity(Severity::Fatal))?);
+                let (existing, given) = (|| earlier.value(cf, key, before()), protection(cf));
+                if let Some(table) = find(cf) {
+                    let put = table.put(sequence, key, value, given, existing);
+                    // It is in the log. An opening will try again; whatever is written before would be lost to that.
+                    updated += u64::from(put.map_err(|error| error.with_severity(Severity::Fatal))?);
+                }
                 sequence = sequence.plus(1);
                 continue;
             }
@@ -942,15 +961,16 @@ fn apply_with(
             BatchRecord::SingleDelete { cf, key } => (cf, ValueType::SingleDeletion, key, &[][..]),
             BatchRecord::DeleteRange { cf, begin, end } => (cf, ValueType::RangeDeletion, begin, end),
             BatchRecord::Merge { cf, key, operand } => {
-                let table = find(cf);
                 let given = protection(cf);
-                let value = match table.has_enough_operands(key, sequence) {
-                    true => earlier.merged(cf, key, operand, before()),
-                    false => None,
-                };
-                match value {
-                    Some(value) => table.add(sequence, ValueType::Value, key, &value),
-                    None => add(table, sequence, ValueType::Merge, key, operand, given),
+                if let Some(table) = find(cf) {
+                    let value = match table.has_enough_operands(key, sequence) {
+                        true => earlier.merged(cf, key, operand, before()),
+                        false => None,
+                    };
+                    match value {
+                        Some(value) => table.add(sequence, ValueType::Value, key, &value),
+                        None => add(table, sequence, ValueType::Merge, key, operand, given),
+                    }
                 }
                 sequence = sequence.plus(1);
                 continue;
@@ -958,7 +978,9 @@ fn apply_with(
             BatchRecord::LogData(_) | BatchRecord::Noop => continue,
         };
         let given = protection(cf);
-        add(find(cf), sequence, kind, key, value, given);
+        if let Some(table) = find(cf) {
+            add(table, sequence, kind, key, value, given);
+        }
         sequence = sequence.plus(1);
     }
     Ok(updated)

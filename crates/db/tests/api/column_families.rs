@@ -385,3 +385,46 @@ fn several_are_created_and_dropped_up_to_the_first_that_cannot_be() {
     db.create_column_families(&[]).unwrap();
     db.drop_column_families(&[]).unwrap();
 }
+
+/// What a batch writes to a column family that was dropped is left out where that is wished; the rest is written, with the sequence
+/// numbers that it has in the log.
+#[test]
+fn writes_to_what_was_dropped_are_ignored_if_they_may_be() {
+    let disk = Disk::new();
+    let options = disk.options();
+    let db = disk.open();
+    let dropped = db.create_column_family("dropped", &options.cf).unwrap();
+    let kept = db.create_column_family("kept", &options.cf).unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put("a", "1");
+    batch.put_cf(&dropped, "a", "lost");
+    batch.delete_cf(&dropped, "a");
+    batch.delete_range_cf(&dropped, "a", "b");
+    batch.put_cf(&kept, "a", "2");
+    db.drop_column_family(&dropped).unwrap();
+    let strict = WriteOptions::default();
+    refused(db.write(&batch, &strict), Code::InvalidArgument, "does not exist or was dropped");
+    refused(db.put_cf(&strict, &dropped, "k", "v"), Code::ColumnFamilyDropped, "dropped");
+    assert_eq!(db.latest_sequence().0, 0);
+    for protection_bytes_per_key in [0, 8] {
+        let before = db.latest_sequence().0;
+        let lenient = WriteOptions {
+            ignore_missing_column_families: true,
+            protection_bytes_per_key,
+            ..WriteOptions::default()
+        };
+        db.write(&batch, &lenient).unwrap();
+        assert_eq!(db.latest_sequence().0, before + 5);
+        db.put_cf(&lenient, &dropped, "k", "v").unwrap();
+        db.put_cf(&lenient, &kept, "b", "3").unwrap();
+    }
+    let check = |db: &Db| {
+        let kept = db.column_family("kept").unwrap();
+        assert_eq!((scan(db, db.default_column_family()), scan(db, &kept)), ("a=1".into(), "a=2 b=3".into()));
+    };
+    check(&db);
+    let other = Disk::new().open();
+    let lenient = WriteOptions { ignore_missing_column_families: true, ..strict };
+    refused(other.put_cf(&lenient, &kept, "k", "v"), Code::InvalidArgument, "another database");
+    check(&disk.kill().open_families(&options, &["kept"]).unwrap());
+}

@@ -3,7 +3,7 @@
 use crate::disk::{DIR, Disk, all, backward, forward, refused, rewrite_all};
 use ironstone::options::{LoadOptions, OptionsFile};
 use ironstone::{
-    Code, ColumnFamilyOptions, CompactRangeOptions, Db, ReadOptions, WriteBatch, WriteOptions,
+    Code, ColumnFamilyOptions, CompactRangeOptions, Db, ReadOptions, SubCode, WriteBatch, WriteOptions,
     merge_operators,
 };
 
@@ -234,4 +234,36 @@ fn the_options_file_names_the_operator() {
     let operator = family.merge_operator.as_ref().unwrap();
     assert_eq!(operator.name(), "StringAppendOperator");
     assert_eq!(operator.full_merge(b"", None, &[b"a", b"b"]).unwrap(), b"a::b");
+}
+
+/// A value that was made of more operands than it should be is answered, and says so.
+#[test]
+fn many_operands_are_told() {
+    let disk = Disk::new();
+    let db = open(&disk, |_| {});
+    db.put("key", "0").unwrap();
+    db.put("whole", "0").unwrap();
+    db.flush().unwrap();
+    let cf = db.default_column_family();
+    let limited =
+        |threshold| ReadOptions { merge_operand_count_threshold: threshold, ..ReadOptions::default() };
+    for count in 1..=3 {
+        db.merge("key", count.to_string()).unwrap();
+        for threshold in [None, Some(0), Some(1), Some(2), Some(3)] {
+            let options = limited(threshold);
+            let exceeded = threshold.is_some_and(|threshold| count > threshold);
+            let expected = if exceeded { SubCode::MergeOperandThresholdExceeded } else { SubCode::None };
+            let mut found = vec![db.get_cf(&options, cf, "key").unwrap().unwrap()];
+            found.extend(db.multi_get_cf(&options, cf, &["key"]).remove(0).unwrap());
+            for value in found {
+                assert_eq!((value.merge_operand_count(), value.sub_code(&options)), (count, expected));
+                assert_eq!(value.len(), 1 + 2 * count, "it is there all the same");
+            }
+        }
+    }
+    let whole = db.get_cf(&limited(Some(0)), cf, "whole").unwrap().unwrap();
+    assert_eq!(whole.sub_code(&limited(Some(0))), SubCode::None);
+    rewrite_all(&db);
+    let merged = db.get_cf(&limited(Some(0)), cf, "key").unwrap().unwrap();
+    assert_eq!(merged.sub_code(&limited(Some(0))), SubCode::None, "compaction has merged them");
 }

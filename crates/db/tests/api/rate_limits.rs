@@ -4,8 +4,8 @@ use crate::disk::{Disk, get_with, refused, rewrite_all};
 use ironstone::statistics::{Histogram, Ticker};
 use ironstone::vfs::ManualClock;
 use ironstone::{
-    BlockCache, CacheOptions, Code, CompressionKind, Db, GenericRateLimiter, IoPriority, RateLimiter,
-    RateLimiterMode, RateLimiterOptions, ReadOptions, Statistics,
+    BlockCache, CacheOptions, Code, CompressionKind, Db, FlushWalOptions, GenericRateLimiter, IoPriority,
+    Options, RateLimiter, RateLimiterMode, RateLimiterOptions, ReadOptions, Statistics, WriteOptions,
 };
 use ironstone_base::sync::Mutex;
 use std::sync::Arc;
@@ -177,4 +177,58 @@ fn what_waits_is_counted_as_read_or_written() {
     // From the cache nothing waits.
     assert_eq!(get_with(&db, &at(Some(IoPriority::User)), cf, "key").len(), 3000);
     assert_eq!(count(Ticker::RateLimiterRequestsRead), 1);
+}
+
+fn limited(mode: RateLimiterMode, change: impl FnOnce(&mut Options)) -> (Disk, Db, Arc<Noted>) {
+    let disk = Disk::new();
+    let noted = Arc::new(Noted { mode, asked: Mutex::default() });
+    let mut options = disk.options();
+    options.db.rate_limiter = Some(noted.clone());
+    change(&mut options);
+    let db = disk.open_with(&options);
+    (disk, db, noted)
+}
+
+#[test]
+fn writes_to_the_wal_wait_for_the_limiter_if_they_ask_for_it() {
+    let (_disk, db, noted) = limited(RateLimiterMode::WritesOnly, |_| {});
+    let cf = db.default_column_family();
+    let put = |options: &WriteOptions| db.put_cf(options, cf, "key", [b'x'; 1000]);
+    let paced = WriteOptions { rate_limiter_priority: Some(IoPriority::User), ..WriteOptions::default() };
+    put(&WriteOptions::default()).unwrap();
+    assert_eq!(noted.take(IoPriority::User), 0, "who does not ask for it is not held up");
+    put(&paced).unwrap();
+    put(&WriteOptions { sync: true, ..paced }).unwrap();
+    let two = noted.take(IoPriority::User);
+    assert!((2000..2100).contains(&two), "{two} bytes");
+    for priority in [IoPriority::Low, IoPriority::Mid, IoPriority::High] {
+        let other = WriteOptions { rate_limiter_priority: Some(priority), ..paced };
+        refused(put(&other), Code::InvalidArgument, "only User");
+    }
+    refused(put(&WriteOptions { disable_wal: true, ..paced }), Code::InvalidArgument, "disable_wal");
+    assert_eq!(noted.take(IoPriority::User), 0, "what is refused does not wait");
+    let (_disk, db, noted) = limited(RateLimiterMode::ReadsOnly, |_| {});
+    db.put_cf(&paced, db.default_column_family(), "key", "value").unwrap();
+    assert_eq!(noted.take(IoPriority::User), 0);
+}
+
+#[test]
+fn flushes_of_the_wal_wait_for_the_limiter_if_they_ask_for_it() {
+    let (disk, db, noted) = limited(RateLimiterMode::AllIo, |options| options.db.manual_wal_flush = true);
+    let paced = WriteOptions { rate_limiter_priority: Some(IoPriority::User), ..WriteOptions::default() };
+    let put = db.put_cf(&paced, db.default_column_family(), "key", "value");
+    refused(put, Code::InvalidArgument, "manual_wal_flush");
+    db.put("key", [b'x'; 1000]).unwrap();
+    db.flush_wal(false).unwrap();
+    assert_eq!(noted.take(IoPriority::Low), 0);
+    for (sync, priority) in [(false, IoPriority::Low), (true, IoPriority::High)] {
+        let options = FlushWalOptions { sync, rate_limiter_priority: Some(priority) };
+        db.put("key", [b'x'; 1000]).unwrap();
+        db.flush_wal_with(&options).unwrap();
+        let one = noted.take(priority);
+        assert!((1000..1100).contains(&one), "{one} bytes");
+        db.flush_wal_with(&options).unwrap();
+        assert_eq!(noted.take(priority), 0, "nothing is buffered");
+    }
+    assert_eq!(disk.lose_power().open().latest_sequence(), db.latest_sequence());
 }
