@@ -17,8 +17,10 @@
 mod behind;
 mod generated;
 mod handle;
+mod prepared;
 
 pub use handle::FileIngestionHandle;
+pub use prepared::PreparedFileInfo;
 
 use crate::Db;
 use crate::background::flush::{flush_and_wait, wait_flushed};
@@ -43,13 +45,10 @@ use ironstone_base::{
 use ironstone_compaction::{CompactionId, CompactionStyle, LevelShape};
 use ironstone_iter::InternalIterator;
 use ironstone_sst::block_trace::{TableReaderCaller, TracedCall};
-use ironstone_sst::properties::{EXTERNAL_SST_GLOBAL_SEQNO, EXTERNAL_SST_VERSION, UNKNOWN_COLUMN_FAMILY};
-use ironstone_sst::unique_id::unique_id;
-use ironstone_sst::{
-    FileChecksum, FileChecksumContext, OpenOptions, TableOptions, TableReadOptions, TableReader,
-};
+use ironstone_sst::properties::UNKNOWN_COLUMN_FAMILY;
+use ironstone_sst::{FileChecksum, FileChecksumContext, TableReadOptions, TableReader};
 use ironstone_version::{FileMetaData, VersionEdit};
-use ironstone_vfs::{FileSystem, OpenHints, PerfTimer, WriteOptions};
+use ironstone_vfs::{FileSystem, PerfTimer, WriteOptions};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -148,12 +147,23 @@ pub struct IngestFiles<'a> {
     pub files_checksums: Vec<Vec<u8>>,
     /// The name of the function that made each of them.
     pub files_checksum_func_names: Vec<String>,
+    /// What [`SstFileWriter::finish_prepared`](crate::SstFileWriter::finish_prepared) answered of each file, in the order of `files`, or
+    /// nothing at all: then each file is opened and looked at. It is believed, but for the file's size; with
+    /// [`verify_checksums_before_ingest`](IngestOptions::verify_checksums_before_ingest) the files are read all the same.
+    pub file_infos: Vec<PreparedFileInfo>,
 }
 
 impl<'a> IngestFiles<'a> {
-    /// Files without checksums.
+    /// Files without checksums and prepared information.
     pub fn new(cf: &'a ColumnFamily, files: Vec<PathBuf>, options: IngestOptions) -> Self {
-        Self { cf, files, options, files_checksums: Vec::new(), files_checksum_func_names: Vec::new() }
+        Self {
+            cf,
+            files,
+            options,
+            files_checksums: Vec::new(),
+            files_checksum_func_names: Vec::new(),
+            file_infos: Vec::new(),
+        }
     }
 
     /// The checksums that were handed in, of all files or of none.
@@ -254,9 +264,15 @@ impl Job {
             Some(_) => family.checksums()?,
             None => Vec::new(),
         };
-        let examine = |_, path: &PathBuf| {
+        let infos = &family.file_infos;
+        if ![0, family.files.len()].contains(&infos.len()) {
+            let what =
+                format!("ingesting {} files with {} prepared informations", family.files.len(), infos.len());
+            return Err(Error::invalid_argument(what));
+        }
+        let examine = |at: usize, path: &PathBuf| {
             let _call = TracedCall::begin(TableReaderCaller::ExternalSstIngestion); // It is of this thread.
-            ExternalFile::examine(engine, &data, path, &family.options)
+            ExternalFile::examine(engine, &data, path, infos.get(at), &family.options)
         };
         let files = in_parallel(family.options.file_opening_threads, &family.files, examine)?;
         let options = family.options.clone();
@@ -351,23 +367,35 @@ impl ExternalFile {
         engine: &Engine,
         data: &ColumnFamilyData,
         path: &Path,
+        info: Option<&PreparedFileInfo>,
         options: &IngestOptions,
     ) -> Result<Self> {
         let refuse =
             |what: &str| Err(Error::invalid_argument(format!("ingesting {}: {what}", path.display())));
-        let file = engine.env.fs.open_random(path, OpenHints { direct: false, sequential: true })?;
-        let size = file.size();
-        // Blocks that are read now would be cached under the name of a file that may never come in.
-        let table = TableOptions {
-            block_cache: None,
-            no_block_cache: true,
-            watch: None,
-            ..(*data.settings().opener.table).clone()
+        let open = || prepared::open(&*engine.env.fs, path, &data.settings().opener.table);
+        let keeps_sequences = options.allow_db_generated_files;
+        let info = match info {
+            Some(info) => {
+                if options.verify_checksums_before_ingest {
+                    open()?.verify_checksums()?;
+                }
+                if engine.env.fs.size(path)? != info.size {
+                    return refuse("its size is not what its prepared information says");
+                }
+                if info.comparator != data.comparator.user.name() {
+                    return refuse("it was made with another comparator");
+                }
+                info.clone()
+            }
+            None => {
+                let reader = open()?;
+                if options.verify_checksums_before_ingest {
+                    reader.verify_checksums()?;
+                }
+                PreparedFileInfo::of(&reader, keeps_sequences)?
+            }
         };
-        let mut open = OpenOptions::new(Arc::new(table), FileNumber(0));
-        open.skip_filters = true;
-        let reader = Arc::new(TableReader::open(file, size, open)?);
-        let (format, wanted) = (reader.format(), data.settings().options.table_format);
+        let (format, wanted) = (info.format, data.settings().options.table_format);
         if format != wanted {
             // RocksDB would not read the column family any more.
             let (path, format, wanted) = (path.display(), format.name(), wanted.name());
@@ -375,46 +403,37 @@ impl ExternalFile {
                 format!("ingesting {path}, a {format}, into a column family with table_factory {wanted}");
             return Err(Error::not_supported(what));
         }
-        if options.verify_checksums_before_ingest {
-            reader.verify_checksums()?;
-        }
-        let properties = reader.properties();
-        let own = |name: &str| properties.user_collected.get(name);
-        let keeps_sequences = options.allow_db_generated_files;
-        let version = own(EXTERNAL_SST_VERSION);
-        match version.and_then(|bytes| bytes.first_chunk::<4>()) {
-            None if keeps_sequences && version.is_none() => {} // A database wrote it.
+        match info.version.as_ref().and_then(|bytes| bytes.first_chunk::<4>()) {
+            None if keeps_sequences && info.version.is_none() => {} // A database wrote it.
             None => return refuse("External file version not found: no SstFileWriter made it"),
             Some(version) if u32::from_le_bytes(*version) != EXTERNAL_VERSION => {
                 return refuse("it is not of version 2 of external files");
             }
-            Some(_) if own(EXTERNAL_SST_GLOBAL_SEQNO).is_none_or(|bytes| bytes[..] != [0; 8]) => {
+            Some(_) if info.global_sequence.as_ref().is_none_or(|bytes| bytes[..] != [0; 8]) => {
                 return refuse("a sequence number was written into it");
             }
             Some(_) => {}
         }
-        let family = properties.column_family_id;
+        let family = info.column_family;
         if !keeps_sequences && family != UNKNOWN_COLUMN_FAMILY && family != u64::from(data.id.0) {
             return refuse("it was made for another column family");
         }
-        let Some((smallest, largest)) = bounds(&reader)? else {
+        let Some((smallest, largest)) = info.bounds else {
             return refuse("File contain no entries");
         };
-        let own_sequences = keeps_sequences.then(|| generated::sequences(&reader)).transpose()?;
+        let own_sequences = info.own_sequences.filter(|_| keeps_sequences);
         if options.ingest_behind && own_sequences.is_some_and(|(_, newest)| newest > SequenceNumber::ZERO) {
             return refuse("ingest_behind takes no file with sequence numbers of its own but 0");
         }
-        let tail = properties.tail_start_offset;
-        let id = unique_id(&properties.db_id, &properties.db_session_id, properties.original_file_number);
         Ok(Self {
             source: path.to_owned(),
-            size,
-            entries: reader.properties().num_entries,
+            size: info.size,
+            entries: info.entries,
             checksum: FileChecksum::default(),
-            sequence_at: reader.properties().external_sst_file_global_seqno_offset,
+            sequence_at: info.sequence_at,
             own_sequences,
-            tail_size: if tail == 0 { 0 } else { size.saturating_sub(tail) },
-            unique_id: id.unwrap_or_default(),
+            tail_size: info.tail_size,
+            unique_id: info.unique_id,
             smallest,
             largest,
             number: None,
@@ -584,6 +603,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Where a table begins or ends.
+#[derive(Clone, Debug)]
 struct Bound {
     key: Vec<u8>,
     sequence: SequenceNumber,

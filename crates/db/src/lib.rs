@@ -95,7 +95,7 @@ pub use column_family_metadata::{
 pub use concurrent_task_limiter::ConcurrentTaskLimiter;
 pub use db::{ColumnFamilyDescriptor, Db, FlushWalOptions, WriteOptions};
 pub use info_log::InfoLogLevel;
-pub use ingest::{FileIngestionHandle, IngestFiles, IngestOptions};
+pub use ingest::{FileIngestionHandle, IngestFiles, IngestOptions, PreparedFileInfo};
 pub use inplace_callback::{InplaceCallback, UpdateStatus};
 pub use listener::{
     BackgroundErrorReason, BackgroundErrorRecoveryInfo, BackgroundJobPressure, CompactionJobInfo,

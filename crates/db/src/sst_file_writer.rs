@@ -2,6 +2,7 @@
 
 use crate::background::job::write_options;
 use crate::column_family::ColumnFamily;
+use crate::ingest::PreparedFileInfo;
 use crate::open::session_id;
 use crate::options::Options;
 use ironstone_base::sync::Arc;
@@ -11,7 +12,7 @@ use ironstone_base::{
 use ironstone_cache::CacheOptions;
 use ironstone_compress::{CompressionKind, CompressionOptions};
 use ironstone_sst::properties::{EXTERNAL_SST_GLOBAL_SEQNO, EXTERNAL_SST_VERSION, UNKNOWN_COLUMN_FAMILY};
-use ironstone_sst::{BlockCache, BuildOptions, TableBuilder};
+use ironstone_sst::{BlockCache, BuildOptions, TableBuilder, TableOptions};
 use std::path::{Path, PathBuf};
 
 /// The version of external files that is written: their entries have no sequence numbers of their own.
@@ -126,12 +127,17 @@ impl SstFileWriter {
         Ok(())
     }
 
-    fn build_options(&self) -> Result<BuildOptions> {
+    fn table_options(&self) -> Result<TableOptions> {
         let mut cf = self.options.cf.clone();
         cf.sanitize();
         crate::options::validate(&self.options.db, &cf)?;
-        let cache = || BlockCache::new(CacheOptions::default()); // Nothing is read.
-        let table = Arc::new(cf.table_options(&self.options.db, cache, None)?);
+        let cache = || BlockCache::new(CacheOptions::default()); // Nothing is cached.
+        cf.table_options(&self.options.db, cache, None)
+    }
+
+    fn build_options(&self) -> Result<BuildOptions> {
+        let table = Arc::new(self.table_options()?);
+        let merge_operator = self.options.cf.merge_operator.as_ref();
         let (compression, compression_options) = self.compression();
         let now = self.options.db.env.clock.now_seconds();
         let (id, name) = match &self.column_family {
@@ -153,7 +159,7 @@ impl SstFileWriter {
                 (EXTERNAL_SST_VERSION.to_owned(), EXTERNAL_VERSION.to_le_bytes().to_vec()),
                 (EXTERNAL_SST_GLOBAL_SEQNO.to_owned(), 0u64.to_le_bytes().to_vec()),
             ],
-            merge_operator_name: cf.merge_operator.as_ref().map_or("nullptr", |op| op.name()).to_owned(),
+            merge_operator_name: merge_operator.map_or("nullptr", |op| op.name()).to_owned(),
             file_checksum: self.options.db.file_checksum_gen_factory.clone(),
             checksum_handoff: self.options.db.checksum_handoff_file_types.table,
             ..BuildOptions::new(table)
@@ -268,6 +274,15 @@ impl SstFileWriter {
         info.file_checksum_func_name = built.file_checksum.function;
         info.collector_failures = built.collected.failures;
         Ok(info)
+    }
+
+    /// The same, and answers what ingestion of the file need not find out again: see
+    /// [`IngestFiles::file_infos`](crate::IngestFiles::file_infos). The file is opened for that.
+    pub fn finish_prepared(&mut self) -> Result<(ExternalSstFileInfo, PreparedFileInfo)> {
+        let info = self.finish()?;
+        let fs = &*self.options.db.env.fs;
+        let prepared = PreparedFileInfo::of_file(fs, &info.file_path, &self.table_options()?)?;
+        Ok((info, prepared))
     }
 }
 

@@ -6,8 +6,8 @@ use ironstone::vfs::mem::CrashPolicy;
 use ironstone::vfs::{Clock, FileSystem, OpKind, SystemClock};
 use ironstone::{
     Code, ColumnFamily, Comparator, Db, FileChecksumContext, FileChecksumGenCrc32cFactory,
-    FileChecksumGenFactory, IngestFiles, IngestOptions, Options, ReadOptions, Result, SequenceNumber,
-    SstFileWriter, UserComparator, merge_operators,
+    FileChecksumGenFactory, IngestFiles, IngestOptions, Options, PreparedFileInfo, ReadOptions, Result,
+    SequenceNumber, SstFileWriter, UserComparator, merge_operators,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -649,4 +649,69 @@ fn files_are_examined_by_several_threads() {
         refused(result, Code::Corruption, "/part07.sst");
         assert_eq!(db.live_files().len(), before);
     }
+}
+
+/// A file of which enough is known is linked without being looked at.
+#[test]
+fn what_a_writer_says_of_its_file_need_not_be_found_out() {
+    let (disk, db) = fresh();
+    let cf = db.default_column_family();
+    let write = |name: &str, key: &str| {
+        let mut writer = SstFileWriter::new(&disk.options());
+        writer.open(name).unwrap();
+        writer.put(key, "1").unwrap();
+        writer.delete_range("x", "y").unwrap();
+        writer.finish_prepared().unwrap()
+    };
+    let (first, second) = (write("/first.sst", "a"), write("/second.sst", "b"));
+    assert_eq!((first.0.num_entries, first.0.smallest_key.as_slice()), (1, &b"a"[..]));
+    db.put("x1", "old").unwrap();
+    let options = IngestOptions { link_files: true, ..IngestOptions::default() };
+    let files = |infos: &[&PreparedFileInfo]| IngestFiles {
+        file_infos: infos.iter().map(|&info| info.clone()).collect(),
+        ..IngestFiles::new(cf, vec!["/first.sst".into(), "/second.sst".into()], options.clone())
+    };
+    disk.faults.arm();
+    let unreadable = FaultRule::error(FaultError::Io).on(&[OpKind::Read]);
+    for name in ["/first.sst", "/second.sst"] {
+        disk.faults.add(unreadable.clone().path(name).forever());
+    }
+    refused(db.ingest_external_files_of(&[files(&[])]), Code::IoError, "first.sst");
+    let verified = IngestOptions { verify_checksums_before_ingest: true, ..options.clone() };
+    let read = IngestFiles { options: verified, ..files(&[&first.1, &second.1]) };
+    refused(db.ingest_external_files_of(&[read]), Code::IoError, "first.sst");
+    refused(db.ingest_external_files_of(&[files(&[&first.1])]), Code::InvalidArgument, "1 prepared");
+    db.ingest_external_files_of(&[files(&[&first.1, &second.1])]).unwrap();
+    disk.faults.clear();
+    assert_eq!(all(&db), "a=1 b=1");
+    drop(db);
+    let db = disk.lose_power().open();
+    assert_eq!(all(&db), "a=1 b=1");
+    rewrite_all(&db);
+    db.verify_checksum().unwrap();
+    assert_eq!(all(&db), "a=1 b=1");
+}
+
+#[test]
+fn what_is_said_of_a_file_must_fit_it_and_the_column_family() {
+    let (disk, db) = fresh();
+    let mut options = disk.options();
+    options.cf.comparator = UserComparator::ReverseBytewise;
+    let other = db.create_column_family("other", &options.cf).unwrap();
+    let prepare = |options: &Options, name: &str, value: &str| {
+        let mut writer = SstFileWriter::new(options);
+        writer.open(name).unwrap();
+        writer.put("a", value).unwrap();
+        writer.finish_prepared().unwrap().1
+    };
+    let ingest = |cf: &ColumnFamily, info: &PreparedFileInfo| {
+        let files = IngestFiles::new(cf, vec!["/file.sst".into()], IngestOptions::default());
+        db.ingest_external_files_of(&[IngestFiles { file_infos: vec![info.clone()], ..files }])
+    };
+    let info = prepare(&disk.options(), "/file.sst", "1");
+    refused(ingest(&other, &info), Code::InvalidArgument, "another comparator");
+    let longer = prepare(&disk.options(), "/longer.sst", "a longer value");
+    refused(ingest(db.default_column_family(), &longer), Code::InvalidArgument, "its size");
+    ingest(db.default_column_family(), &info).unwrap();
+    assert_eq!(all(&db), "a=1");
 }
