@@ -105,6 +105,15 @@ impl RunningCompactions {
         self.claims.insert(id, claim);
         id
     }
+    /// Claims files that are about to leave: no compaction that is picked now reads them.
+    pub fn add_files(&mut self, files: impl Iterator<Item = FileNumber>) -> CompactionId {
+        let id = self.add_range(0, &[], &[]); // On level 0, where nothing conflicts.
+        let claim = self.claims.get_mut(&id).expect("it was just added");
+        claim.files.extend(files);
+        claim.start_level = usize::MAX; // It has no place among those that wait for level 0.
+        self.busy.extend(&claim.files);
+        id
+    }
     /// Lets go of what `id` held. Unknown ids are ignored.
     pub fn remove(&mut self, id: CompactionId) {
         if let Some(claim) = self.claims.remove(&id) {

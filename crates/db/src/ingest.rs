@@ -18,9 +18,11 @@ mod behind;
 mod generated;
 mod handle;
 mod prepared;
+mod replace;
 
 pub use handle::FileIngestionHandle;
 pub use prepared::PreparedFileInfo;
+use replace::{ReplacedRange, memtable_overlaps};
 
 use crate::Db;
 use crate::background::flush::{flush_and_wait, wait_flushed};
@@ -42,7 +44,7 @@ use ironstone_base::{
     Code, ColumnFamilyId, Error, FileNumber, InternalKey, InternalKeyBuf, Result, SequenceNumber,
     UserComparator, ValueType, file_name,
 };
-use ironstone_compaction::{CompactionId, CompactionStyle, LevelShape};
+use ironstone_compaction::{CompactionId, CompactionStyle, KeyRange, LevelShape};
 use ironstone_iter::InternalIterator;
 use ironstone_sst::block_trace::{TableReaderCaller, TracedCall};
 use ironstone_sst::properties::UNKNOWN_COLUMN_FAMILY;
@@ -147,6 +149,16 @@ pub struct IngestFiles<'a> {
     pub files_checksums: Vec<Vec<u8>>,
     /// The name of the function that made each of them.
     pub files_checksum_func_names: Vec<String>,
+    /// Remove all that is in this key range, its end excluded, in the same step: whole tables leave, and a range tombstone below the files
+    /// hides what else there is of it. `(None, None)` is all there is in the column family; one bound alone is `NotSupported`. All
+    /// files must lie in it (`InvalidArgument`). Snapshots lose what was there: `NotSupported` with
+    /// [`snapshot_consistency`](IngestOptions::snapshot_consistency). Default: nothing is removed.
+    ///
+    /// `InvalidArgument` while a compaction has some of it, and if tables reach out of the range where no tombstone can be: without
+    /// `allow_global_seqno`, with `allow_db_generated_files`, and in tables that have no range tombstones. `TryAgain` for such tables
+    /// with `fail_if_not_bottommost_level`, and if there are some at the commit where there were none when the files were prepared.
+    /// (In RocksDB there is a tombstone with universal compaction only.)
+    pub atomic_replace_range: Option<KeyRange<'a>>,
     /// What [`SstFileWriter::finish_prepared`](crate::SstFileWriter::finish_prepared) answered of each file, in the order of `files`, or
     /// nothing at all: then each file is opened and looked at. It is believed, but for the file's size; with
     /// [`verify_checksums_before_ingest`](IngestOptions::verify_checksums_before_ingest) the files are read all the same.
@@ -162,6 +174,7 @@ impl<'a> IngestFiles<'a> {
             options,
             files_checksums: Vec::new(),
             files_checksum_func_names: Vec::new(),
+            atomic_replace_range: None,
             file_infos: Vec::new(),
         }
     }
@@ -228,6 +241,12 @@ struct Job {
     checksums: Vec<FileChecksum>,
     /// Whether two of them hold keys of the same range.
     overlap_each_other: bool,
+    /// The range whose contents they replace.
+    replaced: Option<ReplacedRange>,
+    /// A range tombstone over it, for tables that reach out of it; one of `files` once it is needed.
+    tombstone: Option<ExternalFile>,
+    /// The tables that they take the place of, with their levels.
+    removed: Vec<(usize, Arc<FileMetaData>)>,
     /// Key ranges that compactions keep away from meanwhile.
     claims: Vec<CompactionId>,
 }
@@ -255,6 +274,8 @@ struct ExternalFile {
     sequence: SequenceNumber,
     /// A manifest may name it.
     committed: bool,
+    /// It is the range tombstone of a range that is replaced.
+    made_here: bool,
 }
 
 impl Job {
@@ -276,7 +297,18 @@ impl Job {
         };
         let files = in_parallel(family.options.file_opening_threads, &family.files, examine)?;
         let options = family.options.clone();
-        let mut job = Self { data, options, files, checksums, overlap_each_other: false, claims: Vec::new() };
+        let mut job = Self {
+            data,
+            options,
+            files,
+            checksums,
+            overlap_each_other: false,
+            replaced: ReplacedRange::of(family)?,
+            tombstone: None,
+            removed: Vec::new(),
+            claims: Vec::new(),
+        };
+        job.check_files_lie_within()?;
         job.compare_files()?;
         Ok(job)
     }
@@ -306,10 +338,10 @@ impl Job {
         if self.options.allow_db_generated_files {
             return self.newest_entry().0.saturating_sub(visible.0);
         }
-        match (self.options.ingest_behind, self.overlap_each_other) {
-            (true, _) => 0,
-            (false, true) => self.files.len() as u64,
-            (false, false) => 1,
+        match (self.options.ingest_behind, self.overlap_each_other, &self.tombstone) {
+            (true, ..) => 0,
+            (false, false, None) => 1,
+            (false, _, tombstone) => self.files.len() as u64 + u64::from(tombstone.is_some()),
         }
     }
 
@@ -317,6 +349,12 @@ impl Job {
     fn overlaps_memtables(&self, state: &State, below: SequenceNumber) -> Result<bool> {
         let family = state.family(self.data.id)?;
         for memtable in family.imm.iter().map(|imm| &imm.memtable).chain([&family.mem]) {
+            if let Some(range) = &self.replaced {
+                if memtable_overlaps(&self.data.comparator.user, memtable, range.bounds(), below)? {
+                    return Ok(true);
+                }
+                continue; // The files lie in it.
+            }
             for file in &self.files {
                 if file.overlaps_memtable(&self.data.comparator.user, memtable, below)? {
                     return Ok(true);
@@ -348,13 +386,15 @@ impl Job {
             if let Some(manager) = &engine.options().sst_file_manager {
                 manager.track(info.internal_path.clone(), file.size);
             }
-            engine.listeners.tell(|listener| listener.on_external_file_ingested(&info));
+            if !file.made_here {
+                engine.listeners.tell(|listener| listener.on_external_file_ingested(&info));
+            }
         }
     }
 
     /// A name that cannot be removed is one too many, nothing worse.
     fn remove_sources(&self, engine: &Engine) {
-        for file in self.files.iter().filter(|_| self.options.move_files) {
+        for file in self.files.iter().filter(|file| self.options.move_files && !file.made_here) {
             if let Err(error) = engine.env.fs.remove(&file.source) {
                 warning!(engine.log, "{error}");
             }
@@ -440,6 +480,7 @@ impl ExternalFile {
             level: 0,
             sequence: SequenceNumber::ZERO,
             committed: false,
+            made_here: false,
         })
     }
 
@@ -515,9 +556,12 @@ impl ExternalFile {
     }
     fn ends_before(&self, order: &UserComparator, other: &Self) -> bool {
         match order.compare(&self.largest.key, &other.smallest.key) {
-            Ordering::Equal => self.largest.kind == ValueType::RangeDeletion,
+            Ordering::Equal => self.ends_with_range_deletion(),
             ordering => ordering.is_lt(),
         }
+    }
+    fn ends_with_range_deletion(&self) -> bool {
+        self.largest.kind == ValueType::RangeDeletion
     }
 
     fn overlaps_memtable(
@@ -547,7 +591,13 @@ impl ExternalFile {
     }
 
     /// Whether a level holds something of its range: the bounds of a table alone do not say so.
-    fn overlaps_level(&self, order: &UserComparator, view: &SuperVersion, level: usize) -> Result<bool> {
+    fn overlaps_level(
+        &self,
+        job: &Job,
+        order: &UserComparator,
+        view: &SuperVersion,
+        level: usize,
+    ) -> Result<bool> {
         let (smallest, largest) = (&self.smallest.key, &self.largest.key);
         let tables = &view.levels[level];
         let files = tables.files.files().iter().zip(&tables.tables);
@@ -555,7 +605,9 @@ impl ExternalFile {
             read: ironstone_sst::ReadContext { fill_cache: false, ..Default::default() },
             ..TableReadOptions::default()
         };
-        for (_, slot) in files.filter(|(file, _)| file.overlaps(order, Some(smallest), Some(largest))) {
+        let is_in_range =
+            |file: &FileMetaData| file.overlaps(order, Some(smallest), Some(largest)) && !job.leaves(file);
+        for (_, slot) in files.filter(|(file, _)| is_in_range(file)) {
             let reader = slot.reader()?;
             let mut entries = reader.iter(&options);
             let target = InternalKeyBuf::for_seek(smallest, SequenceNumber::MAX);
@@ -704,7 +756,8 @@ fn check_sums(engine: &Engine, jobs: &mut [Job]) -> Result<()> {
 /// What was brought in and is named by no MANIFEST goes away again.
 fn remove_ours(engine: &Engine, jobs: &[Job]) {
     let of_job = |job: &Job| {
-        let (paths, files) = (job.data.paths(), job.files.iter().filter(|file| !file.committed));
+        let (paths, files) = (job.data.paths(), job.files.iter().chain(&job.tombstone));
+        let files = files.filter(|file| !file.committed);
         files.filter_map(|file| Some(paths.table(file.number?, 0))).collect::<Vec<_>>()
     };
     for path in jobs.iter().flat_map(of_job) {
@@ -767,6 +820,7 @@ fn place(engine: &Arc<Engine>, jobs: &mut [Job]) -> Result<()> {
 fn commit(engine: &Engine, jobs: &mut [Job], first: SequenceNumber) -> Result<()> {
     let mut manifest = engine.manifest.lock();
     // Under that lock no version changes, so tables may be read without the state lock.
+    jobs.iter_mut().try_for_each(Job::find_replaced)?;
     let mut fits = Vec::new();
     for job in jobs.iter() {
         fits.push(search_levels(job)?);
@@ -851,12 +905,15 @@ fn search_levels(job: &Job) -> Result<Vec<Fits>> {
         // FIFO compaction drops deeper levels first: there new files would go before old ones.
         let mut fits = Fits { levels: Vec::new(), overlaps: is_fifo && file.own_sequences.is_none() };
         for level in (0..view.levels.len()).filter(|&level| level == 0 || level >= base) {
-            if file.overlaps_level(order, &view, level)? {
+            if file.overlaps_level(job, order, &view, level)? {
                 fits.overlaps = true;
                 break;
             }
             let (begin, end) = (Some(&file.smallest.key[..]), Some(&file.largest.key[..]));
-            if level > 0 && !is_fifo && !view.version.range_overlaps(level, begin, end) {
+            let stays = |table: &Arc<FileMetaData>| !job.leaves(table) && table.overlaps(order, begin, end);
+            let is_taken =
+                view.version.range_overlaps(level, begin, end) && view.version.files(level).iter().any(stays);
+            if level > 0 && !is_fifo && !is_taken {
                 fits.levels.push(level);
             }
         }
@@ -899,9 +956,11 @@ impl Job {
         let State { families, versions, .. } = state;
         let dropped = || Error::new(Code::ColumnFamilyDropped, format!("column family {:?}", self.data.name));
         let family = families.get_mut(&self.data.id).ok_or_else(dropped)?;
+        self.check_not_compacting(family)?;
         let order = self.data.comparator.user.clone();
         let last_level = self.data.view().levels.len().saturating_sub(1);
         let mut edit = VersionEdit::new(self.data.id);
+        self.removed.iter().for_each(|(level, table)| edit.delete_file(*level, table.number));
         for (at, fits) in fits.into_iter().enumerate() {
             let (before, rest) = self.files.split_at_mut(at);
             let file = &mut rest[0];
@@ -938,6 +997,10 @@ impl Job {
         let files = self.files.iter();
         let ranges = files.map(|file| (file.level, &*file.smallest.key, &*file.largest.key));
         self.claims = family.running.add_ranges(ranges);
+        if !self.removed.is_empty() {
+            let leaving = self.removed.iter().map(|(_, table)| table.number);
+            self.claims.push(family.running.add_files(leaving));
+        }
         Ok(edit)
     }
 }

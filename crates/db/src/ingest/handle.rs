@@ -92,6 +92,7 @@ impl Db {
         let jobs = families.iter().map(examine).collect::<Result<Vec<_>>>()?;
         // From here on whatever fails drops it, and what was brought in with it.
         let mut handle = FileIngestionHandle { engine: Arc::clone(engine), jobs };
+        handle.jobs.iter_mut().try_for_each(|job| job.prepare_tombstone(engine))?;
         bring_in(engine, &mut handle.jobs)?;
         check_sums(engine, &mut handle.jobs)?;
         Ok(handle)
@@ -136,9 +137,13 @@ impl Db {
             return Err(error);
         }
         drop(running);
-        for job in std::mem::take(&mut all.jobs) {
+        for mut job in std::mem::take(&mut all.jobs) {
             job.report(engine);
             job.remove_sources(engine);
+            job.remove_unused_tombstone(engine);
+            if !job.removed.is_empty() {
+                engine.cleaner.poke();
+            }
         }
         engine.check_space(BackgroundErrorReason::Flush);
         engine.wake_workers();
@@ -166,6 +171,12 @@ fn join_families(jobs: &mut Vec<Job>) -> Result<()> {
 impl Job {
     /// Takes the files of `later`, which are newer. After an error each file is still in one of the two.
     fn join(&mut self, later: &mut Self) -> Result<()> {
+        if self.replaced.is_some() || later.replaced.is_some() {
+            return Err(Error::not_supported(format!(
+                "several file ingestion handles for column family {:?}, one of them with atomic_replace_range",
+                self.data.name
+            )));
+        }
         if self.options != later.options {
             return Err(Error::invalid_argument(format!(
                 "file ingestion handles for column family {:?} must be prepared with the same IngestOptions",

@@ -34,6 +34,7 @@ mod ingest_behind;
 mod ingest_generated;
 mod ingest_in_two_phases;
 mod ingest_only;
+mod ingest_replace;
 mod inplace_update;
 mod io_trace;
 mod iterators;
