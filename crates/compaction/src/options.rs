@@ -167,6 +167,8 @@ pub struct CompactionOptions {
     pub ttl: u64,
     /// A file older than this many seconds is rewritten. 0: never.
     pub periodic_compaction_seconds: u64,
+    /// How many seconds old a file is at least that is rewritten since a snapshot was released.
+    pub bottommost_file_compaction_delay: u64,
     /// The codec where nothing below says otherwise.
     pub compression: CompressionKind,
     /// The codec of level 0, then of the base level and those after it; the last entry holds for the rest.
@@ -212,6 +214,7 @@ impl Default for CompactionOptions {
             allow_trivial_move: true,
             ttl: 0,
             periodic_compaction_seconds: 0,
+            bottommost_file_compaction_delay: 0,
             compression: CompressionKind::Snappy,
             compression_per_level: Vec::new(),
             bottommost_compression: None,

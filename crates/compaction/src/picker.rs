@@ -189,8 +189,14 @@ impl<'a> Picker<'a> {
         if threshold == SequenceNumber::ZERO || self.options.allow_ingest_behind {
             return None;
         }
+        let newest = match self.options.bottommost_file_compaction_delay {
+            0 => u64::MAX,
+            delay => self.context.now_seconds.checked_sub(delay)?,
+        };
         let due = |_: usize, file: &FileMetaData| {
-            file.largest_seqno != SequenceNumber::ZERO && file.largest_seqno < threshold
+            file.largest_seqno != SequenceNumber::ZERO
+                && file.largest_seqno < threshold
+                && file.file_creation_time <= newest
         };
         // Only if the rewrite as a whole stands at the bottom: otherwise it would change nothing, for ever.
         self.all_drafts(0..self.options.max_output_level() + 1, due, Some)

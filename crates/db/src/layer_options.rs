@@ -44,6 +44,7 @@ impl ColumnFamilyOptions {
             compaction_pri: self.compaction_pri,
             ttl: self.ttl,
             periodic_compaction_seconds: self.periodic_compaction_seconds,
+            bottommost_file_compaction_delay: self.bottommost_file_compaction_delay.into(),
             compression: self.compression,
             compression_per_level: self.compression_per_level.clone(),
             bottommost_compression: self.bottommost_compression,

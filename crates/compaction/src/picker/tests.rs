@@ -184,6 +184,9 @@ impl Tree {
                     options.compaction_pri = all.into_iter().find(|pri| pri.name() == value).unwrap();
                 }
                 "ttl" => options.ttl = value.parse().unwrap(),
+                "bottommost_delay" => {
+                    options.bottommost_file_compaction_delay = value.parse().unwrap();
+                }
                 "periodic" => options.periodic_compaction_seconds = value.parse().unwrap(),
                 "filter" => options.has_compaction_filter = value.parse().unwrap(),
                 "move" => options.allow_trivial_move = value.parse().unwrap(),

@@ -124,6 +124,10 @@ option_struct! {
         /// A file that is older than so many seconds is rewritten; 0: never. Default (2^64 - 2): 30 days with
         /// universal compaction or with a compaction filter, else never.
         periodic_compaction_seconds: u64 = UNSET_SECONDS, Mutable, V7;
+        /// With levelled compaction, tables that keep what a snapshot needed, which was released since, are rewritten once they are so
+        /// many seconds old. Looked at when tables change, when snapshots are released, and every
+        /// [`max_compaction_trigger_wakeup_seconds`](crate::DbOptions::max_compaction_trigger_wakeup_seconds).
+        bottommost_file_compaction_delay: u32 = 0, Mutable, Later;
         /// An iterator that passed so many entries of one key seeks instead.
         max_sequential_skip_in_iterations: u64 = 8, Mutable, V7;
         /// An iterator that passed so many deleted keys in a row, forward, leaves a range tombstone in the memtable that says
@@ -198,7 +202,6 @@ option_struct! {
         ignored("blob_direct_write_partitions", "uint32", "1", Change::Fixed, Since::Later, "only blob files use it");
         ignored("blob_direct_write_partition_strategy", "BlobFilePartitionStrategy", "nullptr", Change::Fixed, Since::Later, "only blob files use it");
         ignored("experimental_mempurge_threshold", "double", "0.000000", Change::Mutable, Since::V7, "memtables are always flushed");
-        ignored("bottommost_file_compaction_delay", "uint32", "0", Change::Mutable, Since::Later, "it only puts work off");
         ignored("uncache_aggressiveness", "uint32", "0", Change::Mutable, Since::Later, "only the cache's hit rate depends on it");
         ignored("memtable_op_scan_flush_trigger", "uint32", "0", Change::Mutable, Since::Later, "it only adds flushes");
         ignored("memtable_avg_op_scan_flush_trigger", "uint32", "0", Change::Mutable, Since::Later, "it only adds flushes");

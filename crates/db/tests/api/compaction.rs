@@ -2,7 +2,7 @@
 
 use crate::disk::{Disk, all, fresh, get, refused, rewrite_all, shape, table_entries};
 use ironstone::vfs::fault::{Fault, FaultError, FaultRule};
-use ironstone::vfs::{Clock, OpKind, SystemClock};
+use ironstone::vfs::{Clock, ManualClock, OpKind, SystemClock};
 use ironstone::{
     BottommostPolicy, Code, CompactFilesOptions, CompactRangeOptions, CompressionKind, Db, FileNumber,
     FlushOptions, Options, SubCode, WaitForCompactOptions,
@@ -491,4 +491,43 @@ fn waiting_for_compactions_has_its_limits() {
     refused(db.wait_for_compact_with(&wait), Code::ShutdownInProgress, "");
     let db = disk.open_families(&settings, &["other"]).unwrap();
     assert_eq!(all(&db), "a=2 b=1 c=unflushed");
+}
+
+/// What a snapshot kept goes once it is released, but not from tables that are younger than is wished.
+#[test]
+fn tables_of_released_snapshots_wait_until_they_are_old_enough() {
+    let clock = Arc::new(ManualClock::new(1_000_000_000));
+    let disk = Disk::with_clock(&clock);
+    let mut options = disk.options();
+    options.cf.disable_auto_compactions = false;
+    options.cf.bottommost_file_compaction_delay = 100;
+    let db = disk.open_with(&options);
+    db.put("k", "1").unwrap();
+    let snapshot = db.snapshot();
+    db.put("k", "2").unwrap();
+    rewrite_all(&db);
+    assert_eq!(table_entries(&db), 2);
+    drop(snapshot);
+    let look_again = |key: &str| {
+        db.put(key, "v").unwrap();
+        db.flush().unwrap();
+        db.wait_for_compact().unwrap();
+    };
+    clock.sleep(Duration::from_secs(50));
+    look_again("y");
+    assert_eq!(table_entries(&db), 3, "it is too young");
+    clock.sleep(Duration::from_secs(51));
+    look_again("z");
+    assert_eq!(table_entries(&db), 3, "one version is left");
+    assert_eq!(all(&db), "k=2 y=v z=v");
+    // Without a delay it goes at once.
+    db.put("k", "3").unwrap();
+    let snapshot = db.snapshot();
+    db.put("k", "4").unwrap();
+    rewrite_all(&db);
+    assert_eq!(table_entries(&db), 4);
+    db.set_options(&[("bottommost_file_compaction_delay", "0")]).unwrap();
+    db.put("newer", "v").unwrap();
+    drop(snapshot);
+    disk.wait_until("it is rewritten", || table_entries(&db) == 3);
 }
