@@ -569,9 +569,13 @@ impl Db {
         cfs.iter().zip(views).map(open).collect()
     }
     fn iterator(&self, source: IteratorSource, places: Places) -> DbIterator {
-        let bounds =
-            Bounds::new(&source.options, &source.cf().settings().options, source.prefix_seek.clone());
-        DbIterator::new(places, bounds, Some(source))
+        let settings = source.cf().settings();
+        let bounds = Bounds::new(&source.options, &settings.options, source.prefix_seek.clone());
+        let mut iterator = DbIterator::new(places, bounds, Some(source));
+        if settings.options.memtable_op_scan_flush_trigger > 0 {
+            iterator.flush_after_scans(&settings.options);
+        }
+        iterator
     }
 
     /// The database as of now, for [`ReadOptions::snapshot`]. Not for reads of column families with

@@ -353,6 +353,14 @@ impl DbMemTable {
     pub(crate) fn is_full(&self) -> bool {
         self.full.load(Ordering::Relaxed)
     }
+    /// Lets it count as full: the write after the next one has it flushed.
+    pub(crate) fn count_as_full(&self) {
+        self.full.store(true, Ordering::Relaxed);
+    }
+    /// The last number that was given to a write before it took some.
+    pub(crate) fn older_end(&self) -> SequenceNumber {
+        SequenceNumber(self.older_end.load(Ordering::Relaxed))
+    }
     /// Whether it is full for its range tombstones (`memtable_max_range_deletions`).
     pub(crate) fn has_too_many_ranges(&self) -> bool {
         self.max_range_deletions > 0 && self.table.num_range_tombstones() >= self.max_range_deletions

@@ -14,6 +14,7 @@ pub(crate) mod range_tombstones;
 pub(crate) mod read_options;
 pub(crate) mod row_cache;
 pub(crate) mod sampler;
+mod scan_trigger;
 pub(crate) mod source;
 mod timed_memtable;
 mod timed_merge;

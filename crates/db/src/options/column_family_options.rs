@@ -133,6 +133,13 @@ option_struct! {
         /// An iterator that passed so many deleted keys in a row, forward, leaves a range tombstone in the memtable that says
         /// the same at once: the next one does not pass them one by one. 0: never. (RocksDB: 0.)
         min_tombstones_for_range_conversion: u32 = 1000, Mutable, Later;
+        /// A memtable is flushed, with one of the next writes, once an iterator has passed over so many entries of it in one move forward
+        /// that were deleted or overwritten. 0: never. Not for tailing iterators. What is passed over by a range tombstone at
+        /// once, or by a seek after eight versions of a key, does not count.
+        memtable_op_scan_flush_trigger: u32 = 0, Mutable, Later;
+        /// The same once an iterator has passed over so many on average of its moves from one seek to the next (or to its end), if that
+        /// is at least `memtable_op_scan_flush_trigger` together. 0, or `memtable_op_scan_flush_trigger` 0: never.
+        memtable_avg_op_scan_flush_trigger: u32 = 0, Mutable, Later;
         /// No filters on the last level: most reads find their key.
         optimize_filters_for_hits: bool = false, Fixed, V7;
         /// Read each table back after it was written, and compare it with what was put in.
@@ -203,8 +210,6 @@ option_struct! {
         ignored("blob_direct_write_partition_strategy", "BlobFilePartitionStrategy", "nullptr", Change::Fixed, Since::Later, "only blob files use it");
         ignored("experimental_mempurge_threshold", "double", "0.000000", Change::Mutable, Since::V7, "memtables are always flushed");
         ignored("uncache_aggressiveness", "uint32", "0", Change::Mutable, Since::Later, "only the cache's hit rate depends on it");
-        ignored("memtable_op_scan_flush_trigger", "uint32", "0", Change::Mutable, Since::Later, "it only adds flushes");
-        ignored("memtable_avg_op_scan_flush_trigger", "uint32", "0", Change::Mutable, Since::Later, "it only adds flushes");
         ignored("max_write_buffer_size_to_maintain", "int64", "0", Change::Fixed, Since::V7, "only transactions use it");
         ignored("bloom_locality", "uint32", "0", Change::Fixed, Since::V7, "only the speed of memtable filters depends on it");
         ignored("memtable_insert_with_hint_prefix_extractor", "SliceTransform", "nullptr", Change::Fixed, Since::V7, "only the speed of inserts depends on it");

@@ -8,6 +8,7 @@ use crate::read::iterator_counts::IteratorCounts;
 use crate::read::merging::merge_for_read;
 use crate::read::range_tombstones::Covering;
 use crate::read::read_options::ReadOptions;
+use crate::read::scan_trigger::ScanTrigger;
 use crate::read::source::{IteratorSource, Places};
 use crate::read::view::SuperVersion;
 use ironstone_base::merge::{self, Operands};
@@ -83,6 +84,10 @@ pub struct DbIterator {
     skipped: u64,
     /// How many a move may pass over.
     max_skipped: u64,
+    /// Those of them that are in the memtable that takes writes, if somebody counts them: newer than `counted_from`.
+    scanned: u64,
+    counted_from: SequenceNumber,
+    scan_trigger: Option<Box<ScanTrigger>>,
 }
 
 /// Where an iterator may go.
@@ -192,9 +197,24 @@ impl DbIterator {
             counts,
             skipped: 0,
             max_skipped: if max_skipped > 0 { max_skipped } else { u64::MAX },
+            scanned: 0,
+            counted_from: SequenceNumber::MAX,
+            scan_trigger: None,
             tailing,
             refreshes,
             source,
+        }
+    }
+
+    /// Asks for a flush when it has passed over too much of the memtable, if `options` say what that is.
+    pub(crate) fn flush_after_scans(&mut self, options: &ColumnFamilyOptions) {
+        if self.tailing {
+            return; // As in RocksDB.
+        }
+        self.scan_trigger = ScanTrigger::new(options, &self.view.mem);
+        if let Some(trigger) = &self.scan_trigger {
+            self.counted_from = trigger.older_end();
+            self.is_special = true;
         }
     }
 
@@ -302,6 +322,10 @@ impl DbIterator {
             false => self.in_view_of_now(Self::step),
         };
         let bytes = self.note_arrival();
+        let scanned = std::mem::take(&mut self.scanned);
+        if let Some(trigger) = &mut self.scan_trigger {
+            trigger.note_step(scanned);
+        }
         if let Some(counts) = &mut self.counts {
             counts.next += 1;
             counts.next_found += u64::from(bytes.is_some());
@@ -427,7 +451,9 @@ impl DbIterator {
             return Ok(());
         }
         let Places { inner, tombstones, sequence, view } = source.places_now(engine)?;
+        let settings = source.cf().settings();
         (self.inner, self.tombstones, self.sequence, self.view) = (inner, tombstones, sequence, view);
+        self.flush_after_scans(&settings.options);
         Ok(())
     }
 
@@ -513,7 +539,7 @@ impl DbIterator {
     /// As `finish`, after a seek.
     fn finish_seek(&mut self, result: Result<Position>) -> Result<bool> {
         let found = self.finish(result);
-        if self.counts.is_some() {
+        if self.is_special {
             self.count_seek();
         }
         found
@@ -521,6 +547,13 @@ impl DbIterator {
 
     #[cold]
     fn count_seek(&mut self) {
+        let scanned = std::mem::take(&mut self.scanned);
+        if let Some(trigger) = &mut self.scan_trigger {
+            trigger.note_seek(scanned);
+        }
+        if self.counts.is_none() {
+            return;
+        }
         let bytes = self.note_arrival();
         if let Some(counts) = &self.counts {
             counts.statistics.record(Ticker::NumberDbSeek, 1);
@@ -742,7 +775,8 @@ impl DbIterator {
                     Ordering::Greater => {}
                     Ordering::Equal => {
                         perf::count(PerfMetric::InternalKeySkippedCount, 1);
-                        self.count_skip()?;
+                        let sequence = key.sequence();
+                        self.count_skip(sequence)?;
                         skips += 1;
                         self.skip_hidden(&mut skips)?;
                         continue;
@@ -757,7 +791,8 @@ impl DbIterator {
             }
             if self.tombstones.any() && self.tombstones.hides(user_key, key.sequence())? {
                 perf::count(PerfMetric::InternalKeySkippedCount, 1);
-                self.count_skip()?;
+                let sequence = key.sequence();
+                self.count_skip(sequence)?;
                 self.pass_over();
                 (skipping, skips) = (true, 0);
                 self.skip_covered()?;
@@ -766,7 +801,8 @@ impl DbIterator {
             match entry_type(key)? {
                 ValueType::Deletion | ValueType::SingleDeletion => {
                     perf::count(PerfMetric::InternalDeleteSkippedCount, 1);
-                    self.count_skip()?;
+                    let sequence = key.sequence();
+                    self.count_skip(sequence)?;
                     self.pass_over();
                     if self.passed == 0 {
                         self.first_passed.clone_from(&self.saved_key);
@@ -788,8 +824,9 @@ impl DbIterator {
 
     /// An entry is passed over. Fails if there were too many.
     #[inline]
-    fn count_skip(&mut self) -> Result<()> {
+    fn count_skip(&mut self, sequence: SequenceNumber) -> Result<()> {
         self.skipped += 1;
+        self.scanned += u64::from(sequence > self.counted_from);
         match self.skipped > self.max_skipped {
             true => Err(too_many_skipped()),
             false => Ok(()),
@@ -935,7 +972,7 @@ impl DbIterator {
             }
             perf::count(PerfMetric::InternalKeySkippedCount, 1);
             if self.max_skipped < u64::MAX {
-                self.count_skip()?;
+                self.count_skip(SequenceNumber::ZERO)?;
             }
             steps_in_key += 1;
             if steps_in_key > MAX_SKIPS && (has_value || !self.operands.is_empty()) {

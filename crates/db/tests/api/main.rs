@@ -58,6 +58,7 @@ mod reads;
 mod refresh;
 mod repair;
 mod row_cache;
+mod scan_trigger;
 mod secondary;
 mod set_options;
 mod sim_cache;
