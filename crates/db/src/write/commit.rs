@@ -105,9 +105,28 @@ struct LogIo {
     failed: Option<Error>,
     /// Where syncs are counted.
     statistics: Option<Arc<Statistics>>,
-    /// Ranges `(after, through]` of log offsets that were given up with a failed WAL. A writer that
-    /// slept through the failure and the new WAL still learns that its record is in neither.
-    lost: Vec<(u64, u64, Error)>,
+    /// What was given up with failed WALs. A writer that slept through the failure and the new WAL still learns that its
+    /// record is in neither.
+    lost: Vec<Lost>,
+}
+
+/// Log offsets that were given up with a failed WAL.
+struct Lost {
+    /// How far the device had the log, and how far the operating system had it.
+    synced: u64,
+    written: u64,
+    /// Where it ended.
+    end: u64,
+    error: Error,
+}
+
+impl Lost {
+    /// Whether a record that ends at `end` is among them, for who wants it at `level`: what was written may be there, and
+    /// a sync of the new WAL says nothing of it.
+    fn has(&self, end: u64, level: LogLevel) -> bool {
+        let kept = if level == LogLevel::Synced { self.synced } else { self.written };
+        kept < end && end <= self.end
+    }
 }
 
 /// A place in the order of writes, to be completed exactly once.
@@ -403,9 +422,8 @@ impl CommitPipeline {
         let waiting = PerfTimer::wait(PerfMetric::WriteThreadWaitNanos);
         let mut io = self.io.lock();
         drop(waiting);
-        if let Some((.., error)) = io.lost.iter().find(|(after, through, _)| *after < end && end <= *through)
-        {
-            return Err(error.clone());
+        if let Some(lost) = io.lost.iter().find(|lost| lost.has(end, level)) {
+            return Err(lost.error.clone());
         }
         let done = if level == LogLevel::Synced { io.synced } else { io.written };
         if done < end {
@@ -586,8 +604,8 @@ impl CommitPipeline {
             }
             log.held = Some(error.clone());
             log.buffer.clear();
-            let after = io.written;
-            io.lost.push((after, log.end, error));
+            let lost = Lost { synced: io.synced, written: io.written, end: log.end, error };
+            io.lost.push(lost);
         } else {
             let chunk = std::mem::take(&mut log.buffer);
             io.write(&chunk, log.end)?;
@@ -1007,4 +1025,52 @@ fn out_of_numbers() -> Error {
 
 fn unknown_column_family(id: ColumnFamilyId) -> Error {
     Error::invalid_argument(format!("write batch: column family {} does not exist or was dropped", id.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ironstone_vfs::fault::{FaultError, FaultFileSystem, FaultRule};
+    use ironstone_vfs::mem::MemFileSystem;
+    use ironstone_vfs::{FileSystem, OpKind, WriteOptions};
+    use std::path::Path;
+
+    /// A sync fails, the log is given up, and only then do writers go on that waited: a sync of the new log says nothing of theirs.
+    #[test]
+    fn what_was_written_to_a_log_that_was_given_up_is_not_durable() {
+        let (fs, dir) = (FaultFileSystem::new(Arc::new(MemFileSystem::new())), Path::new("/db"));
+        fs.create_dir_all(dir).unwrap();
+        let create = |name: &str| fs.create(&dir.join(name), WriteOptions::default()).unwrap();
+        let directory = fs.open_directory(dir).unwrap();
+        let pipeline = CommitPipeline::new(
+            SequenceNumber::ZERO,
+            FileNumber(1),
+            create("000001.log"),
+            true,
+            directory,
+            false,
+        );
+        let frame = || {
+            let mut log = pipeline.log.lock();
+            log.frame(&[b"record"]);
+            log.end
+        };
+        let durable = frame();
+        pipeline.log_up_to(durable, LogLevel::Synced).unwrap();
+        let written = frame();
+        pipeline.log_up_to(written, LogLevel::Written).unwrap();
+        fs.add(FaultRule::error(FaultError::Io).on(&[OpKind::Sync]));
+        pipeline.flush_log(true).unwrap_err();
+        let buffered = frame();
+        pipeline.rotate(FileNumber(2), create("000002.log"), true, true, 0, |_, _| {}).unwrap();
+        let after = frame();
+        for _ in 0..2 {
+            pipeline.log_up_to(durable, LogLevel::Synced).unwrap();
+            pipeline.log_up_to(written, LogLevel::Written).unwrap();
+            pipeline.log_up_to(written, LogLevel::Synced).unwrap_err();
+            pipeline.log_up_to(buffered, LogLevel::Written).unwrap_err();
+            pipeline.log_up_to(buffered, LogLevel::Synced).unwrap_err();
+            pipeline.log_up_to(after, LogLevel::Synced).unwrap();
+        }
+    }
 }
