@@ -746,7 +746,7 @@ impl Engine {
             if no_slowdown {
                 return Err(Error::incomplete("low priority write: compaction is behind"));
             }
-            self.write_failure()?;
+            self.check_may_wait()?;
             self.env.clock.sleep(std::time::Duration::from_millis(1));
         }
     }

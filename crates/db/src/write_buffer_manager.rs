@@ -154,7 +154,7 @@ impl WriteBufferManager {
         self.relieve();
         let mut waiting = self.waiting.lock();
         while self.is_exceeded() {
-            engine.write_failure()?;
+            engine.check_may_wait()?;
             self.freed.wait_for(&mut waiting, LOOK_AGAIN);
         }
         Ok(())

@@ -51,6 +51,8 @@ fn writes_wait_until_it_is_unlocked() {
     assert_eq!(db.int_property("rocksdb.is-write-stopped"), Some(1));
     refused(put_impatient(&db), Code::Incomplete, "stopped");
     refused(db.put("c", "3"), Code::Aborted, "deadlock");
+    let gives_way = WriteOptions { low_pri: true, ..WriteOptions::default() };
+    refused(db.put_cf(&gives_way, db.default_column_family(), "c", "3"), Code::Aborted, "deadlock");
     db.unlock_wal().unwrap();
     assert_eq!(db.int_property("rocksdb.is-write-stopped"), Some(0));
     put_impatient(&db).unwrap();
