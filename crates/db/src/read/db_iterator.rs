@@ -84,6 +84,8 @@ pub struct DbIterator {
     skipped: u64,
     /// How many a move may pass over.
     max_skipped: u64,
+    /// After how many somebody looks: none if they are counted for `scan_trigger`.
+    looked_at_after: u64,
     /// Those of them that are in the memtable that takes writes, if somebody counts them: newer than `counted_from`.
     scanned: u64,
     counted_from: SequenceNumber,
@@ -177,6 +179,7 @@ impl DbIterator {
         let refreshes =
             source.as_ref().is_some_and(|source| source.options.auto_refresh_iterator_with_snapshot);
         let max_skipped = source.as_ref().map_or(0, |source| source.options.max_skippable_internal_keys);
+        let skips_at_most = if max_skipped > 0 { max_skipped } else { u64::MAX };
         let statistics = view.statistics.clone().filter(|_| source.is_some());
         let counts = statistics.map(|statistics| Box::new(IteratorCounts::new(statistics)));
         Self {
@@ -196,7 +199,8 @@ impl DbIterator {
             is_special: tailing || refreshes || counts.is_some() || max_skipped > 0,
             counts,
             skipped: 0,
-            max_skipped: if max_skipped > 0 { max_skipped } else { u64::MAX },
+            max_skipped: skips_at_most,
+            looked_at_after: skips_at_most,
             scanned: 0,
             counted_from: SequenceNumber::MAX,
             scan_trigger: None,
@@ -214,7 +218,7 @@ impl DbIterator {
         self.scan_trigger = ScanTrigger::new(options, &self.view.mem);
         if let Some(trigger) = &self.scan_trigger {
             self.counted_from = trigger.older_end();
-            self.is_special = true;
+            (self.is_special, self.looked_at_after) = (true, 0);
         }
     }
 
@@ -775,8 +779,7 @@ impl DbIterator {
                     Ordering::Greater => {}
                     Ordering::Equal => {
                         perf::count(PerfMetric::InternalKeySkippedCount, 1);
-                        let sequence = key.sequence();
-                        self.count_skip(sequence)?;
+                        self.count_skip()?;
                         skips += 1;
                         self.skip_hidden(&mut skips)?;
                         continue;
@@ -791,8 +794,7 @@ impl DbIterator {
             }
             if self.tombstones.any() && self.tombstones.hides(user_key, key.sequence())? {
                 perf::count(PerfMetric::InternalKeySkippedCount, 1);
-                let sequence = key.sequence();
-                self.count_skip(sequence)?;
+                self.count_skip()?;
                 self.pass_over();
                 (skipping, skips) = (true, 0);
                 self.skip_covered()?;
@@ -801,8 +803,7 @@ impl DbIterator {
             match entry_type(key)? {
                 ValueType::Deletion | ValueType::SingleDeletion => {
                     perf::count(PerfMetric::InternalDeleteSkippedCount, 1);
-                    let sequence = key.sequence();
-                    self.count_skip(sequence)?;
+                    self.count_skip()?;
                     self.pass_over();
                     if self.passed == 0 {
                         self.first_passed.clone_from(&self.saved_key);
@@ -822,11 +823,21 @@ impl DbIterator {
         Ok(Position::Nowhere)
     }
 
-    /// An entry is passed over. Fails if there were too many.
+    /// The entry stood on is passed over. Fails if there were too many.
     #[inline]
-    fn count_skip(&mut self, sequence: SequenceNumber) -> Result<()> {
+    fn count_skip(&mut self) -> Result<()> {
         self.skipped += 1;
+        if self.skipped > self.looked_at_after { self.look_at_skip() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn look_at_skip(&mut self) -> Result<()> {
+        let sequence = self.inner.key().sequence();
         self.scanned += u64::from(sequence > self.counted_from);
+        self.check_skips()
+    }
+
+    fn check_skips(&self) -> Result<()> {
         match self.skipped > self.max_skipped {
             true => Err(too_many_skipped()),
             false => Ok(()),
@@ -972,7 +983,8 @@ impl DbIterator {
             }
             perf::count(PerfMetric::InternalKeySkippedCount, 1);
             if self.max_skipped < u64::MAX {
-                self.count_skip(SequenceNumber::ZERO)?;
+                self.skipped += 1;
+                self.check_skips()?;
             }
             steps_in_key += 1;
             if steps_in_key > MAX_SKIPS && (has_value || !self.operands.is_empty()) {

@@ -19,8 +19,13 @@ enum Place {
     Memtable(PinnedMemValue),
     Table(PinnedBytes),
     Row(RowValue),
-    /// Of so many operands, while it was read.
-    Merged(Arc<[u8]>, usize),
+    Merged(Arc<Merged>),
+}
+
+/// A value that the read made.
+struct Merged {
+    value: Vec<u8>,
+    operand_count: usize,
 }
 
 impl PinnedValue {
@@ -34,13 +39,13 @@ impl PinnedValue {
         Self(Place::Row(value))
     }
     pub(crate) fn merged(value: Vec<u8>, operand_count: usize) -> Self {
-        Self(Place::Merged(value.into(), operand_count))
+        Self(Place::Merged(Arc::new(Merged { value, operand_count })))
     }
 
     /// Of how many merge operands the read made it; 0 if it was found as it is.
     pub fn merge_operand_count(&self) -> usize {
         match &self.0 {
-            Place::Merged(_, count) => *count,
+            Place::Merged(merged) => merged.operand_count,
             _ => 0,
         }
     }
@@ -64,7 +69,7 @@ impl Deref for PinnedValue {
             Place::Memtable(value) => value,
             Place::Table(value) => value,
             Place::Row(value) => value.bytes(),
-            Place::Merged(value, _) => value,
+            Place::Merged(merged) => &merged.value,
         }
     }
 }
