@@ -244,7 +244,7 @@ impl Db {
         }
         let mut ids: Vec<_> = cfs.iter().map(|cf| cf.id()).collect();
         if !options.allow_write_stall {
-            let left = wait_for_room(engine, &ids)?;
+            let left = wait_for_room(engine, &ids, || Ok(()))?;
             if left.is_empty() {
                 return Ok(());
             }
@@ -280,8 +280,9 @@ impl Db {
     ) -> Result<()> {
         self.check_handle(cf)?;
         let engine = self.engine();
-        engine.check_not_aborted(&cf.0)?;
-        if options.allow_write_stall || !wait_for_room(engine, &[cf.id()])?.is_empty() {
+        let check = || engine.check_not_aborted(&cf.0);
+        check()?;
+        if options.allow_write_stall || !wait_for_room(engine, &[cf.id()], check)?.is_empty() {
             let which = Which::Of(vec![cf.id()], FlushReason::ManualCompaction);
             flush_and_wait(engine, &which, &[cf.id()])?;
         }

@@ -485,8 +485,13 @@ fn report(engine: &Engine, flushed: &Flushed) {
     engine.listeners.tell(|listener| listener.on_flush_completed(&info));
 }
 
-/// Waits until flushes of `ids` would hold up no writers. Answers those whose memtables nobody else has flushed meanwhile.
-pub(crate) fn wait_for_room(engine: &Engine, ids: &[ColumnFamilyId]) -> Result<Vec<ColumnFamilyId>> {
+/// Waits until flushes of `ids` would hold up no writers, or `check` has an error. Answers those whose memtables nobody else has
+/// flushed meanwhile.
+pub(crate) fn wait_for_room(
+    engine: &Engine,
+    ids: &[ColumnFamilyId],
+    check: impl Fn() -> Result<()>,
+) -> Result<Vec<ColumnFamilyId>> {
     engine.write_failure()?;
     let mut left = Vec::new();
     let mut state = engine.state.lock();
@@ -508,6 +513,7 @@ pub(crate) fn wait_for_room(engine: &Engine, ids: &[ColumnFamilyId]) -> Result<V
             if state.closing {
                 return Err(ironstone_base::Error::shutdown());
             }
+            check()?;
             engine.wake_workers();
             engine.wait_for_progress(&mut state);
         }

@@ -208,6 +208,24 @@ fn a_compaction_waits_with_its_flush() {
 }
 
 #[test]
+fn a_compaction_does_not_wait_with_its_flush_while_compactions_are_aborted() {
+    let (disk, db) = fill_level0();
+    db.pause_background_work().unwrap();
+    db.resume_all_compactions();
+    let waiting = || {
+        let options = CompactRangeOptions::default();
+        refused(
+            db.compact_range(&options, db.default_column_family(), None, None),
+            Code::Incomplete,
+            "aborted",
+        )
+    };
+    waits_for_room(&disk, &db, || drop(waiting()), || db.abort_all_compactions());
+    db.continue_background_work().unwrap();
+    db.resume_all_compactions();
+}
+
+#[test]
 fn what_somebody_else_has_flushed_needs_no_room() {
     let (disk, db) = fill_level0();
     let cf = db.default_column_family();
