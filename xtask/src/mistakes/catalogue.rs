@@ -178,6 +178,15 @@ mod tests {
     }
 
     #[test]
+    fn every_mistake_is_looked_for_by_harnesses_that_there_are() {
+        for mistake in load(root()).expect("the files of mistakes can be read") {
+            for name in &mistake.harness {
+                assert!(super::super::harness::is(root(), name), "{}: {name}", mistake.name);
+            }
+        }
+    }
+
+    #[test]
     fn two_mistakes_do_not_share_a_place() {
         let mistake = |name: &str, find: &str| Mistake {
             name: name.to_owned(),

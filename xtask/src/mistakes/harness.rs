@@ -57,6 +57,16 @@ fn target(name: &str) -> Result<(String, Option<&str>), String> {
     }
 }
 
+/// Whether there is a harness of this name in the repository at `root`.
+#[cfg(test)]
+pub fn is(root: &Path, name: &str) -> bool {
+    let has = |dir: &str| root.join(dir).join("Cargo.toml").exists();
+    match name.strip_prefix("unit:") {
+        Some(package) => has(&format!("crates/{package}")),
+        None => PROGRAMS.iter().any(|(program, _)| *program == name) || target(name).is_ok(),
+    }
+}
+
 /// Builds the harnesses of these names from the copy in `source`.
 pub fn build(
     source: &Path,
