@@ -44,6 +44,8 @@ pub(crate) struct BlockMemory {
     mapped: AtomicUsize,
     /// Bytes of all pieces, with their headers.
     used: AtomicUsize,
+    /// How many of the parts have had an extent that was about full.
+    finished: AtomicUsize,
 }
 
 struct Part {
@@ -70,6 +72,7 @@ impl BlockMemory {
             capacity: AtomicUsize::new(capacity),
             mapped: AtomicUsize::new(0),
             used: AtomicUsize::new(0),
+            finished: AtomicUsize::new(0),
         }))
     }
 
@@ -105,7 +108,7 @@ impl BlockMemory {
             return None;
         }
         let layout = fill_class(layout)?;
-        let first = which as usize % self.parts.len();
+        let first = self.unfinished_part().unwrap_or(which as usize % self.parts.len());
         for number in (first..self.parts.len()).chain(0..first) {
             let mut part = self.parts[number].lock();
             let pointer = match part.free.allocate(layout) {
@@ -123,6 +126,20 @@ impl BlockMemory {
             }
         }
         None
+    }
+
+    /// Where all new pieces go until each part has an extent full of them: every part that was begun ends in pages that are
+    /// not full.
+    fn unfinished_part(&self) -> Option<usize> {
+        let finished = self.finished.load(Relaxed);
+        if finished == self.parts.len() {
+            return None;
+        }
+        if self.used.load(Relaxed) < (finished + 1) * self.extent * 15 / 16 {
+            return Some(finished);
+        }
+        self.finished.store(finished + 1, Relaxed);
+        (finished + 1 < self.parts.len()).then_some(finished + 1)
     }
 
     /// Pieces that no entry is charged for leave the others as much room as without them.
@@ -367,6 +384,7 @@ mod tests {
     fn parts_that_may_grow_no_more_use_what_others_have_free() {
         let memory = BlockMemory::new(256 << 20).unwrap();
         assert_eq!((memory.parts.len(), memory.extent), (2, 16 << 20));
+        memory.finished.store(2, Relaxed);
         memory.set_capacity(40 << 20); // Room for two extents.
         let fill = |which| {
             let mut held = Vec::new();
@@ -389,6 +407,23 @@ mod tests {
         assert!(!memory.may_map(20 << 20) && memory.may_map(10 << 20));
         let _here = fill(0);
         assert!(!memory.may_map(50 << 20) && memory.may_map(20 << 20));
+    }
+
+    #[test]
+    fn parts_are_filled_one_after_the_other_at_first() {
+        let memory = BlockMemory::new(1 << 30).unwrap();
+        assert_eq!((memory.parts.len(), memory.extent), (8, 16 << 20));
+        let (block, mut held, mut bytes) = (vec![7; 64 << 10], Vec::new(), 0);
+        let mut fill_up_to = |mib: usize| {
+            while bytes < mib << 20 {
+                held.push(memory.copy(&block, held.len() as u64, bytes).unwrap());
+                bytes += block.len();
+            }
+            memory.mapped.load(Relaxed) >> 20
+        };
+        assert_eq!([1, 14, 29, 44, 59, 119].map(&mut fill_up_to), [16, 16, 32, 48, 64, 128]);
+        assert!(fill_up_to(200) <= 256);
+        assert_eq!(memory.finished.load(Relaxed), 8);
     }
 
     #[test]
