@@ -1,4 +1,4 @@
-//! Memory for cached blocks, on huge pages where the system has them.
+//! Memory for cached blocks, on huge pages where the system has them and the cache is large.
 //!
 //! Blocks are read in no order, so each read of one used to wait for the processor's table of pages too: a cache of 1 GiB
 //! has 262,144 small pages and 512 huge ones. Blocks are copied in here when they enter the cache and live in extents of
@@ -23,8 +23,10 @@ const MOST_EXTENT: usize = 64 << 20;
 const BLOCK_ALIGN: usize = 16;
 /// Threads that fill a cache wait for each other less in several parts, but each part has an extent that is not full.
 const MOST_PARTS: usize = 8;
-/// Smaller caches stay on the heap.
-const FEWEST_BYTES: usize = 64 << 20;
+/// Smaller caches stay on the heap. Others would leave it full of gaps: blocks that one thread reads are freed by others.
+const FEWEST_BYTES: usize = 8 << 20;
+/// In smaller caches the pages that are not full would weigh too much.
+const FEWEST_ON_HUGE_PAGES: usize = 64 << 20;
 const BYTES_PER_PART: usize = 128 << 20;
 /// Size classes of the allocator between two powers of two.
 const CLASSES: usize = 64;
@@ -51,21 +53,22 @@ pub(crate) struct BlockMemory {
 struct Part {
     free: rlsf::Tlsf<'static, u32, u64, 22, CLASSES>,
     extents: Vec<Extent>,
+    on_huge_pages: bool,
 }
 
 // SAFETY: owns its extents; the pointers of the allocator point into them.
 unsafe impl Send for Part {}
 
 impl BlockMemory {
-    /// For about so many bytes of blocks; nothing is taken from the system yet. `None` if there are too few for a huge
-    /// page to matter.
+    /// For about so many bytes of blocks; nothing is taken from the system yet. `None` if there are too few to matter.
     pub(crate) fn new(capacity: usize) -> Option<Arc<Self>> {
         if capacity < FEWEST_BYTES {
             return None;
         }
         let parts = (capacity / BYTES_PER_PART).clamp(1, MOST_PARTS);
         let extent = (capacity / parts / 8).next_multiple_of(HUGE_PAGE).clamp(HUGE_PAGE, MOST_EXTENT);
-        let part = |_| Mutex::new(Part { free: rlsf::Tlsf::new(), extents: Vec::new() });
+        let on_huge_pages = capacity >= FEWEST_ON_HUGE_PAGES;
+        let part = |_| Mutex::new(Part { free: rlsf::Tlsf::new(), extents: Vec::new(), on_huge_pages });
         Some(Arc::new(Self {
             parts: (0..parts).map(part).collect(),
             extent,
@@ -161,7 +164,13 @@ impl Part {
     /// Takes another extent from the system. The front of the first is on small pages: a cache that is hardly used takes
     /// little memory, and its first blocks do not wait for whole huge pages.
     fn grow(&mut self, extent: usize) -> Option<()> {
-        let on_small_pages = if self.extents.is_empty() { HUGE_PAGE } else { 0 };
+        let on_small_pages = if !self.on_huge_pages {
+            extent
+        } else if self.extents.is_empty() {
+            HUGE_PAGE
+        } else {
+            0
+        };
         let extent = Extent::map(extent, on_small_pages)?;
         let all = NonNull::slice_from_raw_parts(extent.start, extent.len);
         // SAFETY: nobody else uses the extent, and it stays until the part goes (1).
@@ -424,6 +433,18 @@ mod tests {
         assert_eq!([1, 14, 29, 44, 59, 119].map(&mut fill_up_to), [16, 16, 32, 48, 64, 128]);
         assert!(fill_up_to(200) <= 256);
         assert_eq!(memory.finished.load(Relaxed), 8);
+    }
+
+    /// A heap that several threads use would be full of gaps.
+    #[test]
+    fn caches_of_a_few_megabytes_have_their_blocks_here_too() {
+        let memory = BlockMemory::new(FEWEST_BYTES).unwrap();
+        assert!(!memory.parts[0].lock().on_huge_pages);
+        let held: Vec<_> =
+            (0..1800).map_while(|at| memory.copy(&[7; 4096], at, at as usize * 4096)).collect();
+        assert!(held.len() * 4096 > FEWEST_BYTES * 3 / 4, "{}", held.len());
+        assert!(memory.mapped.load(Relaxed) <= FEWEST_BYTES);
+        assert!(BlockMemory::new(FEWEST_ON_HUGE_PAGES).unwrap().parts[0].lock().on_huge_pages);
     }
 
     #[test]

@@ -73,9 +73,9 @@ pub struct CacheOptions {
     pub num_shard_bits: i32,
     /// Refuse inserts that do not fit, instead of holding more than `capacity` while handles pin it.
     pub strict_capacity_limit: bool,
-    /// Keep blocks on huge pages, where the system has them ([`Cache::memory`]) and the capacity is 64 MiB or more. Reads
-    /// of a large cache wait less for memory, and the allocator of the process does not see them: they are in extents of
-    /// 2 to 64 MiB. Default true.
+    /// Keep blocks in extents of 2 to 64 MiB, where the system has them ([`Cache::memory`]) and the capacity is 8 MiB or more:
+    /// the allocator of the process does not see them, and they leave no gaps there. From 64 MiB on the extents are on huge pages,
+    /// and reads of a large cache wait less for memory. Default true.
     pub huge_pages: bool,
     /// Expected bytes per entry, to size the tables at once; 0 lets them grow as needed.
     pub estimated_entry_charge: usize,
