@@ -3,6 +3,7 @@
 //! ```text
 //! unit:<crate>   its unit tests
 //! api            crates/db/tests/api
+//! encryption     crates/encryption/tests
 //! model, crash, faults, damage   crates/testkit/tests
 //! sim, loom      the programs of these workspaces
 //! ```
@@ -49,6 +50,7 @@ const HANG: &str = "hang";
 fn target(name: &str) -> Result<(String, Option<&str>), String> {
     match name {
         "unit:db" | "api" => Ok(("ironstone".to_owned(), (name == "api").then_some("api"))),
+        "encryption" => Ok(("ironstone-encryption".to_owned(), Some("database"))),
         "model" | "crash" | "faults" | "damage" => Ok(("ironstone-testkit".to_owned(), Some(name))),
         _ => match name.strip_prefix("unit:") {
             Some(package) => Ok((format!("ironstone-{package}"), None)),

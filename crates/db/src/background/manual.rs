@@ -58,14 +58,9 @@ pub struct CompactFilesOptions {
 struct Manual<'a>(&'a Engine);
 
 impl<'a> Manual<'a> {
-    /// Refused while they are disabled.
-    fn begin(engine: &'a Engine) -> Result<Self> {
-        let mut state = engine.state.lock();
-        if state.manual_disabled > 0 {
-            return Err(manual_compaction_canceled());
-        }
-        state.running_manual += 1;
-        Ok(Self(engine))
+    fn begin(engine: &'a Engine) -> Self {
+        engine.state.lock().running_manual += 1;
+        Self(engine)
     }
     /// What tells it to stop: the caller's flag, and that of all manual compactions.
     fn flags<'b>(&'b self, canceled: &'b Option<Arc<AtomicBool>>) -> Vec<&'b AtomicBool> {
@@ -114,7 +109,7 @@ pub(crate) fn compact_range(
         return Err(Error::invalid_argument(what));
     }
     check_path(cf, options.target_path_id)?;
-    let running = Manual::begin(engine)?;
+    let running = Manual::begin(engine);
     let cancel = running.flags(&options.canceled);
     let mut state = engine.state.lock();
     let mut manual = ManualCompaction::new(
@@ -199,7 +194,7 @@ pub(crate) fn compact_files(
     if let Some(kind) = options.compression.filter(|kind| !kind.is_supported()) {
         return Err(Error::not_supported(format!("compression {}", kind.option_name())));
     }
-    let running = Manual::begin(engine)?;
+    let running = Manual::begin(engine);
     let cancel = running.flags(&options.canceled);
     let mut state = engine.state.lock();
     check(&state, &cancel)?;

@@ -1035,21 +1035,22 @@ mod tests {
     use ironstone_vfs::{FileSystem, OpKind, WriteOptions};
     use std::path::Path;
 
+    fn create(fs: &dyn FileSystem, name: &str) -> Box<dyn WritableFile> {
+        fs.create(&Path::new("/db").join(name), WriteOptions::default()).unwrap()
+    }
+
+    fn fresh() -> (FaultFileSystem, CommitPipeline) {
+        let (fs, dir) = (FaultFileSystem::new(Arc::new(MemFileSystem::new())), Path::new("/db"));
+        fs.create_dir_all(dir).unwrap();
+        let (file, directory) = (create(&fs, "000001.log"), fs.open_directory(dir).unwrap());
+        let pipeline = CommitPipeline::new(SequenceNumber::ZERO, FileNumber(1), file, true, directory, false);
+        (fs, pipeline)
+    }
+
     /// A sync fails, the log is given up, and only then do writers go on that waited: a sync of the new log says nothing of theirs.
     #[test]
     fn what_was_written_to_a_log_that_was_given_up_is_not_durable() {
-        let (fs, dir) = (FaultFileSystem::new(Arc::new(MemFileSystem::new())), Path::new("/db"));
-        fs.create_dir_all(dir).unwrap();
-        let create = |name: &str| fs.create(&dir.join(name), WriteOptions::default()).unwrap();
-        let directory = fs.open_directory(dir).unwrap();
-        let pipeline = CommitPipeline::new(
-            SequenceNumber::ZERO,
-            FileNumber(1),
-            create("000001.log"),
-            true,
-            directory,
-            false,
-        );
+        let (fs, pipeline) = fresh();
         let frame = || {
             let mut log = pipeline.log.lock();
             log.frame(&[b"record"]);
@@ -1062,7 +1063,7 @@ mod tests {
         fs.add(FaultRule::error(FaultError::Io).on(&[OpKind::Sync]));
         pipeline.flush_log(true).unwrap_err();
         let buffered = frame();
-        pipeline.rotate(FileNumber(2), create("000002.log"), true, true, 0, |_, _| {}).unwrap();
+        pipeline.rotate(FileNumber(2), create(&fs, "000002.log"), true, true, 0, |_, _| {}).unwrap();
         let after = frame();
         for _ in 0..2 {
             pipeline.log_up_to(durable, LogLevel::Synced).unwrap();
@@ -1072,5 +1073,20 @@ mod tests {
             pipeline.log_up_to(buffered, LogLevel::Synced).unwrap_err();
             pipeline.log_up_to(after, LogLevel::Synced).unwrap();
         }
+    }
+
+    /// Recovery stops where that log ends: what came after it would be lost.
+    #[test]
+    fn nothing_is_taken_after_a_log_was_given_up_until_what_it_held_is_in_tables() {
+        let (fs, pipeline) = fresh();
+        pipeline.log.lock().frame(&[b"record"]);
+        fs.add(FaultRule::error(FaultError::Io).on(&[OpKind::Sync]));
+        let failure = pipeline.flush_log(true).unwrap_err();
+        pipeline.rotate(FileNumber(2), create(&fs, "000002.log"), true, true, 0, |_, _| {}).unwrap();
+        assert_eq!(pipeline.reserve_beside_log(1).map(drop).unwrap_err(), failure);
+        pipeline.flush_log(true).unwrap_err();
+        pipeline.take_writes();
+        pipeline.reserve_beside_log(1).map(drop).unwrap();
+        pipeline.flush_log(true).unwrap();
     }
 }

@@ -391,8 +391,9 @@ fn several_are_created_and_dropped_up_to_the_first_that_cannot_be() {
 #[test]
 fn writes_to_what_was_dropped_are_ignored_if_they_may_be() {
     let disk = Disk::new();
-    let options = disk.options();
-    let db = disk.open();
+    let mut options = disk.options();
+    options.cf.memtable_protection_bytes_per_key = 8;
+    let db = disk.open_with(&options);
     let dropped = db.create_column_family("dropped", &options.cf).unwrap();
     let kept = db.create_column_family("kept", &options.cf).unwrap();
     let mut batch = WriteBatch::new();

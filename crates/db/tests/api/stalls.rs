@@ -230,8 +230,12 @@ fn what_somebody_else_has_flushed_needs_no_room() {
     let (disk, db) = fill_level0();
     let cf = db.default_column_family();
     let at_once = FlushOptions { allow_write_stall: true, ..FlushOptions::default() };
-    waits_for_room(&disk, &db, || db.flush().unwrap(), || db.flush_cf(&at_once, cf).unwrap());
-    assert_eq!(shape(&db), [3]);
+    let flush_and_write_more = || {
+        db.flush_cf(&at_once, cf).unwrap();
+        db.put("k", "more").unwrap();
+    };
+    waits_for_room(&disk, &db, || db.flush().unwrap(), flush_and_write_more);
+    assert_eq!((shape(&db), get(&db, "k")), (vec![3], "more".to_owned()));
     db.resume_all_compactions();
 }
 
