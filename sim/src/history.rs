@@ -43,10 +43,19 @@ pub struct History {
     batches: BTreeMap<BatchId, Batch>,
     /// Batches that returned before this moment are durable.
     durable_before: u64,
-    /// Files that were ingested into all column families at once, and whether that was accepted, which makes it durable.
-    ingestions: BTreeMap<u64, bool>,
+    /// Files that were ingested into all column families at once.
+    ingestions: BTreeMap<u64, Ingestion>,
     /// Copies that were made, and what they hold.
     pub copies: Vec<(String, Found)>,
+}
+
+/// Files that were ingested into all column families at once.
+#[derive(Clone, Copy, Debug)]
+struct Ingestion {
+    /// In the place of all that were ingested before.
+    replaces: bool,
+    /// That makes it durable.
+    accepted: bool,
 }
 
 /// A history that threads share.
@@ -96,15 +105,20 @@ impl History {
         let accepted = of().filter(|batch| batch.accepted).map(|batch| batch.id.1).max();
         (accepted.unwrap_or(0), of().map(|batch| batch.id.1).max().unwrap_or(0))
     }
-    /// Files are about to be ingested into all column families.
-    pub fn ingest(&mut self, number: u64) {
-        self.ingestions.insert(number, false);
+    /// Files are about to be ingested into all column families, in the place of those before or beside them.
+    pub fn ingest(&mut self, number: u64, replaces: bool) {
+        self.ingestions.insert(number, Ingestion { replaces, accepted: false });
     }
     /// They are in.
     pub fn ingested(&mut self, number: u64) {
-        self.ingestions.insert(number, true);
+        self.ingestions.get_mut(&number).expect("begun before").accepted = true;
     }
-    /// Checks which ingestions each column family shows: each is in all of them or in none, and those that were accepted are.
+    /// They were refused, and nothing has changed.
+    pub fn refuse_ingestion(&mut self, number: u64) {
+        self.ingestions.remove(&number);
+    }
+    /// Checks which ingestions each column family shows: each is in all of them or in none; those that were accepted are, unless others
+    /// came in their place; and what others took the place of is gone.
     pub fn check_ingestions(&self, found: &[BTreeSet<u64>]) -> Result<(), String> {
         let first = found.first().cloned().unwrap_or_default();
         if found.iter().any(|other| *other != first) {
@@ -113,8 +127,13 @@ impl History {
         if let Some(number) = first.iter().find(|number| !self.ingestions.contains_key(*number)) {
             return Err(format!("ingestion {number} was never committed"));
         }
-        let lost = |(number, accepted): &(&u64, &bool)| **accepted && !first.contains(*number);
-        match self.ingestions.iter().find(lost) {
+        let replacing = first.iter().rev().find(|number| self.ingestions[*number].replaces);
+        let replacing = replacing.copied().unwrap_or(0);
+        if let Some(number) = first.range(..replacing).next() {
+            return Err(format!("ingestion {number} is there, and {replacing}, which came in its place"));
+        }
+        let lost = |(number, ingestion): &(&u64, &Ingestion)| ingestion.accepted && !first.contains(*number);
+        match self.ingestions.range(replacing..).find(lost) {
             Some((number, _)) => Err(format!("ingestion {number} was accepted and is lost")),
             None => Ok(()),
         }
@@ -298,8 +317,8 @@ mod tests {
     #[test]
     fn ingestions_are_in_all_column_families_or_in_none_and_copies_are_of_one_moment() {
         let mut history = history();
-        history.ingest(5);
-        history.ingest(7);
+        history.ingest(5, false);
+        history.ingest(7, false);
         history.ingested(7);
         let sets = |of: &[&[u64]]| -> Vec<BTreeSet<u64>> {
             of.iter().map(|set| set.iter().copied().collect()).collect()
@@ -322,6 +341,27 @@ mod tests {
         let torn = Found { numbers: vec![BTreeMap::from([(0, 1)]), BTreeMap::new()], shared: vec![] };
         assert!(history.check_copy(&torn, &[]).unwrap_err().contains("in part"));
         assert!(history.check_families(&torn).is_ok());
+    }
+
+    #[test]
+    fn an_ingestion_that_replaces_others_is_there_without_them_or_they_are_without_it() {
+        let mut history = History::default();
+        history.ingest(5, false);
+        history.ingested(5);
+        history.ingest(7, true);
+        history.ingest(9, true);
+        history.refuse_ingestion(9);
+        let check =
+            |history: &History, found: &[u64]| history.check_ingestions(&[found.iter().copied().collect()]);
+        assert!(check(&history, &[5]).is_ok() && check(&history, &[7]).is_ok());
+        assert!(check(&history, &[5, 7]).unwrap_err().contains("5 is there, and 7"));
+        assert!(check(&history, &[]).unwrap_err().contains("5 was accepted and is lost"));
+        assert!(check(&history, &[9]).unwrap_err().contains("9 was never committed"));
+        history.ingested(7);
+        assert!(check(&history, &[7]).is_ok());
+        assert!(check(&history, &[5]).unwrap_err().contains("7 was accepted and is lost"));
+        history.ingest(11, true);
+        assert!(check(&history, &[11]).is_ok());
     }
 
     #[test]

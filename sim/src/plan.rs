@@ -85,7 +85,7 @@ pub enum Chore {
     IngestBehind(usize),
     /// Writes keys of its own to one, and removes their tables again: by range (`true`) or by name.
     RemoveTables(usize, bool),
-    /// Prepares a file for each, and ingests all of them at once after a while, or gives them up.
+    /// Prepares a file for each, and ingests all of them at once after a while, beside those before or in their place, or gives them up.
     IngestInPhases,
     /// Makes a checkpoint, with a flush (`true`) or with WALs, and looks at it.
     Copy(bool),

@@ -6,8 +6,8 @@ use crate::plan::{Chore, Plan, Trouble};
 use crate::state;
 use ironstone::{
     Code, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions,
-    CreateCheckpointOptions, Db, DbIterator, DbOptions, Error, FlushOptions, IngestFiles, IngestOptions,
-    Options, ReadOptions, SstFileWriter, ThreadPool, WriteBatch, WriteOptions,
+    CreateCheckpointOptions, Db, DbIterator, DbOptions, Error, FileIngestionHandle, FlushOptions,
+    IngestFiles, IngestOptions, Options, ReadOptions, SstFileWriter, ThreadPool, WriteBatch, WriteOptions,
 };
 use ironstone_base::sync::{Arc, thread};
 use ironstone_testkit::random_options::{random_db_changes, random_family_changes};
@@ -378,11 +378,13 @@ impl Stage {
         }
     }
 
-    /// Brings one new key to each column family: to all of them or to none.
+    /// Brings one new key to each column family, beside those that came this way before or in their place: to all of them or to
+    /// none.
     fn ingest_in_phases(&self) -> ironstone::Result<()> {
         let number = self.disk.op_count();
         let mut rng = self.plan.generator(500 + number);
         let (link_files, gives_up) = (rng.random(), rng.random_bool(0.2));
+        let (by_infos, replaces) = (rng.random(), rng.random_bool(0.4));
         let (key, value) = (state::ingested_key(number), state::ingested_value(number));
         let mut prepared = Vec::new();
         for (family, cf) in self.cfs.iter().enumerate() {
@@ -391,28 +393,57 @@ impl Stage {
             let mut writer = SstFileWriter::new(&options);
             writer.open(&path)?;
             writer.put(&key, &value)?;
-            writer.finish()?;
-            let ingest = IngestOptions { link_files, ..IngestOptions::default() };
-            let files = [IngestFiles::new(cf, vec![path.into()], ingest)];
-            prepared.push(self.db.prepare_file_ingestion(&files)?);
+            let (_, info) = writer.finish_prepared()?;
+            let ingest =
+                IngestOptions { link_files, snapshot_consistency: !replaces, ..IngestOptions::default() };
+            let files = IngestFiles {
+                file_infos: if by_infos { vec![info] } else { Vec::new() },
+                atomic_replace_range: replaces.then_some(state::INGESTED_KEYS),
+                ..IngestFiles::new(cf, vec![path.into()], ingest)
+            };
+            prepared.push(self.db.prepare_file_ingestion(&[files])?);
         }
         self.clock.sleep(Duration::from_micros(rng.random_range(0..500)));
-        if gives_up {
-            drop(prepared);
-        } else {
-            self.history.with(|history| history.ingest(number));
-            self.db.commit_file_ingestion_handles(prepared)?;
-            self.history.with(|history| history.ingested(number));
-        }
+        let is_in = match gives_up {
+            true => {
+                drop(prepared);
+                false
+            }
+            false => self.commit_ingestion(number, replaces, prepared)?,
+        };
         for cf in &self.cfs {
             let found = self.db.get_cf(&ReadOptions::default(), cf, &key)?;
-            if found.as_deref() != Some(&*value).filter(|_| !gives_up) {
+            if found.as_deref() != Some(&*value).filter(|_| is_in) {
                 return Err(Error::corruption(
                     "of files that were prepared, what is seen is not what was done",
                 ));
             }
         }
-        Ok(())
+        let found = state::ingestions(&self.db, &self.cfs)?;
+        let checked = found.and_then(|found| self.history.with(|history| history.check_ingestions(&found)));
+        checked.map_err(Error::corruption)
+    }
+
+    /// Answers whether the files are in now: in the place of others they may be refused.
+    fn commit_ingestion(
+        &self,
+        number: u64,
+        replaces: bool,
+        prepared: Vec<FileIngestionHandle>,
+    ) -> ironstone::Result<bool> {
+        self.history.with(|history| history.ingest(number, replaces));
+        match self.db.commit_file_ingestion_handles(prepared) {
+            Ok(()) => {
+                self.history.with(|history| history.ingested(number));
+                Ok(true)
+            }
+            // A compaction has some of the others, or by now a table reaches out of their range.
+            Err(error) if replaces && matches!(error.code(), Code::InvalidArgument | Code::TryAgain) => {
+                self.history.with(|history| history.refuse_ingestion(number));
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Makes a copy, which must hold one moment after all that was accepted before.

@@ -1,7 +1,7 @@
 //! What a database holds, read in different ways.
 
 use crate::history::{BatchId, Found};
-use ironstone::{ColumnFamily, Db, DbIterator, ReadOptions, Snapshot};
+use ironstone::{ColumnFamily, Db, DbIterator, KeyRange, ReadOptions, Snapshot};
 use std::collections::BTreeSet;
 
 /// The key of a writer's number.
@@ -28,6 +28,8 @@ pub fn ingested_key(number: u64) -> Vec<u8> {
 pub fn ingested_value(number: u64) -> Vec<u8> {
     format!("ingestion {number}").into_bytes()
 }
+/// Where all of these keys are.
+pub const INGESTED_KEYS: KeyRange<'static> = (Some(b"e"), Some(b"f"));
 /// A key whose table is removed unread.
 pub fn removed_key(number: u64, part: u8) -> Vec<u8> {
     format!("d{number}.{part}").into_bytes()

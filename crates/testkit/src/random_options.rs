@@ -201,6 +201,8 @@ pub fn random_family_options(rng: &mut impl Rng) -> ColumnFamilyOptions {
         max_successive_merges: *[0, 0, 1, 3].choose(rng).expect("not empty"),
         strict_max_successive_merges: rng.random_bool(0.5),
         min_tombstones_for_range_conversion: *[2, 5, 1000].choose(rng).expect("not empty"),
+        memtable_op_scan_flush_trigger: *[0, 0, 1, 4, 30].choose(rng).expect("not empty"),
+        memtable_avg_op_scan_flush_trigger: *[0, 0, 1, 4].choose(rng).expect("not empty"),
         read_triggered_compaction_threshold: *[0.0, 0.0, 0.02].choose(rng).expect("not empty"),
         ..ColumnFamilyOptions::default()
     };
@@ -370,6 +372,8 @@ pub fn random_family_changes(rng: &mut impl Rng) -> Vec<(&'static str, &'static 
             ("max_sequential_skip_in_iterations", &["0", "8"]),
             ("verify_output_flags", &["0", "1031", "5127"]),
             ("min_tombstones_for_range_conversion", &["0", "2", "20"]),
+            ("memtable_op_scan_flush_trigger", &["0", "2", "10"]),
+            ("memtable_avg_op_scan_flush_trigger", &["0", "2"]),
             ("block_based_table_factory", &["{block_size=128}", "{block_size=4K;format_version=3}"]),
             ("block_based_table_factory", &["{filter_policy=nullptr}", "{filter_policy=bloomfilter:10}"]),
             ("block_based_table_factory", &["{index_type=kBinarySearch}", "{whole_key_filtering=false}"]),

@@ -46,9 +46,13 @@ impl Touched {
     pub(super) fn has_ingested(&self) -> bool {
         !self.ingested.is_empty()
     }
+    /// Whether files may be ingested behind it now.
+    pub(super) fn is_ready_for_files_behind(&self, family: &str) -> bool {
+        self.families.contains_key(family)
+    }
     /// Whether files may be ingested behind it, now or once they could be.
     pub(super) fn may_get_files_behind(&self, family: &str) -> bool {
-        self.families.contains_key(family) || self.ingested.contains(family)
+        self.is_ready_for_files_behind(family) || self.ingested.contains(family)
     }
     pub(super) fn note(&mut self, change: &Change) {
         let Some(writes) = self.families.get_mut(change.family()) else { return };

@@ -88,7 +88,7 @@ impl RandomRun {
         Ok(())
     }
 
-    fn contents(&self, name: &str, options: &ReadOptions) -> Result<Entries, Failure> {
+    pub(super) fn contents(&self, name: &str, options: &ReadOptions) -> Result<Entries, Failure> {
         let read = || {
             let mut iter = self.db().iter_cf(options, &self.family(name))?;
             let mut entries = Entries::new();
