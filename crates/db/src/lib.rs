@@ -161,9 +161,9 @@ pub use ironstone_sst::{
     DataBlockIndexType, EntryKind, FileChecksum, FileChecksumContext, FileChecksumGenCrc32cFactory,
     FileChecksumGenFactory, FileChecksumGenerator, FilterKind, FilterPolicy, FlushBlockContext,
     FlushBlockEveryKeyPolicyFactory, FlushBlockPolicy, FlushBlockPolicyFactory, IndexShortening, IndexType,
-    OpenBlock, PersistentCache, PersistentCacheConfig, PersistentKey, PlainEncoding, ReadTier, SimCache,
-    TableFilter, TableFormat, TableProperties, TablePropertiesCollector, TablePropertiesCollectorFactory,
-    new_persistent_cache,
+    LsmInfoAtCreation, OpenBlock, PersistentCache, PersistentCacheConfig, PersistentKey, PlainEncoding,
+    ReadTier, SimCache, TableFilter, TableFormat, TableProperties, TablePropertiesCollector,
+    TablePropertiesCollectorFactory, new_persistent_cache,
 };
 pub use ironstone_vfs as vfs;
 pub use ironstone_vfs::watched::{FileOperationInfo, FileOperationType};

@@ -533,6 +533,7 @@ fn initial_properties(options: &BuildOptions) -> TableProperties {
         file_creation_time: options.file_creation_time,
         data_block_restart_interval: u64::from(table.block_restart_interval),
         index_block_restart_interval: u64::from(table.index_block_restart_interval),
+        lsm_info_at_creation: options.lsm_info().encode(),
         db_id: options.db_id.clone(),
         db_session_id: options.db_session_id.clone(),
         db_host_id: options.db_host_id.clone(),

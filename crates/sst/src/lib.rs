@@ -23,6 +23,7 @@ pub mod handle;
 pub mod index;
 mod index_builder;
 mod limited_file;
+mod lsm_info;
 pub mod options;
 pub mod persistent_cache;
 pub mod plain;
@@ -54,6 +55,7 @@ pub use flush_block_policy::{
     FlushBlockPolicyFactory, OpenBlock,
 };
 pub use ironstone_compress::{CompressionKind, CompressionOptions};
+pub use lsm_info::LsmInfoAtCreation;
 pub use options::{
     BuildOptions, DataBlockIndexType, IndexShortening, IndexType, OpenOptions, ReadContext, ReadLimits,
     ReadTier, TableFilter, TableOptions, TableReadOptions,

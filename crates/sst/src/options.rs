@@ -8,6 +8,7 @@ use crate::disk_share::DiskShare;
 use crate::file_checksum::FileChecksumGenFactory;
 use crate::filter::FilterPolicy;
 use crate::flush_block_policy::FlushBlockPolicyFactory;
+use crate::lsm_info::LsmInfoAtCreation;
 use crate::persistent_cache::PersistentCache;
 use crate::plain::PlainOptions;
 use crate::properties::TableProperties;
@@ -272,6 +273,8 @@ pub struct BuildOptions {
     /// The table is a flush of an open database, which filters take for a level before 0
     /// ([`FilterContext::level`](crate::filter::FilterContext::level)). What recovery writes is none.
     pub is_flush: bool,
+    /// No table below holds keys of its range. The table says so, with `level`, to whoever looks at its properties.
+    pub bottommost: bool,
     /// Leave the filter out, as `optimize_filters_for_hits` does at the bottom.
     pub skip_filters: bool,
     /// Goes into the properties; with the two below it makes the table's unique id.
@@ -313,6 +316,7 @@ impl BuildOptions {
             column_family_name: "default".to_owned(),
             level: None,
             is_flush: false,
+            bottommost: false,
             skip_filters: false,
             db_id: String::new(),
             db_session_id: String::new(),
@@ -338,6 +342,13 @@ impl BuildOptions {
             _ if !self.table.has_levels => None,
             true => Some(-1),
             false => self.level.and_then(|level| i32::try_from(level).ok()),
+        }
+    }
+    /// What the table says of its place.
+    pub(crate) fn lsm_info(&self) -> LsmInfoAtCreation {
+        match self.level {
+            None => LsmInfoAtCreation::NotApplicable,
+            level => LsmInfoAtCreation::Applicable { level, is_bottommost: self.bottommost },
         }
     }
 }

@@ -6,6 +6,7 @@
 
 use crate::block::{Block, MetaCursor};
 use crate::block_builder::BlockBuilder;
+use crate::lsm_info::LsmInfoAtCreation;
 use ironstone_base::Corrupt;
 use ironstone_base::coding::{get_varint64, put_varint64};
 use std::borrow::Cow;
@@ -176,6 +177,8 @@ properties! {
         data_block_restart_interval = "rocksdb.data.block.restart.interval", 0, |n, _| n != 0;
         /// The restart interval of the index blocks; 0 if unknown.
         index_block_restart_interval = "rocksdb.index.block.restart.interval", 0, |n, _| n != 0;
+        /// Where in the tree the table was made, packed; 0 if unknown: see [`TableProperties::lsm_info`].
+        lsm_info_at_creation = "rocksdb.lsm.info.at.creation", 0, |n, _| n != 0;
         /// 1 if data blocks hold keys and values apart.
         separate_key_value_in_data_block = "rocksdb.separate.key.value.in.data.block", 0, |n, _| n != 0;
     }
@@ -324,6 +327,11 @@ impl TableProperties {
     /// The property `name` as a flag: absent means `default`.
     pub(crate) fn user_flag(&self, name: &str, default: bool) -> bool {
         self.user_collected.get(name).map_or(default, |value| value == b"1")
+    }
+
+    /// Where in the tree the table was made.
+    pub fn lsm_info(&self) -> LsmInfoAtCreation {
+        LsmInfoAtCreation::decode(self.lsm_info_at_creation)
     }
 
     /// About how many bytes this takes in memory.

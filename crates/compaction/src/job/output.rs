@@ -218,6 +218,7 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
             compression_options: settings.compression_options.clone(),
             level: u32::try_from(settings.level).ok(),
             is_flush: settings.is_flush,
+            bottommost: settings.bottommost,
             skip_filters: settings.bottommost && self.context.skip_filters_at_bottom,
             file_number: number,
             creation_time: settings.oldest_ancester_time,

@@ -1,11 +1,12 @@
 //! Collectors of table properties: every table has what they collected, and they have tables compacted.
 
-use crate::disk::{DIR, Disk, all, refused, rewrite_all, shape};
+use crate::disk::{DIR, Disk, all, fresh, put_synced, refused, rewrite_all, shape};
 use ironstone::vfs::FileSystem;
 use ironstone::{
-    Code, CollectedEntry, CollectorContext, CompactOnDeletionCollectorFactory, CompactRangeOptions, Db,
-    EntryKind, Error, IngestOptions, Options, Result, SstFileReader, SstFileWriter, TableFormat,
-    TableProperties, TablePropertiesCollector, TablePropertiesCollectorFactory, object_registry,
+    Code, CollectedEntry, CollectorContext, CompactFilesOptions, CompactOnDeletionCollectorFactory,
+    CompactRangeOptions, Db, EntryKind, Error, IngestOptions, LsmInfoAtCreation, Options, Result,
+    SstFileReader, SstFileWriter, TableFormat, TableProperties, TablePropertiesCollector,
+    TablePropertiesCollectorFactory, object_registry,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -365,4 +366,59 @@ fn samples_for_compression_are_taken_from_then_on() {
     assert_eq!(sums["slow_compression_estimated_data_size"], slow.to_string());
     db.set_options(&[("sample_for_compression", "0")]).unwrap();
     assert_eq!(estimates().0, 0);
+}
+
+/// Where the tables of each level were made.
+fn made_at(db: &Db) -> Vec<Vec<LsmInfoAtCreation>> {
+    let levels = db.properties_of_tables_by_level(db.default_column_family()).unwrap();
+    let levels = levels.iter().map(|tables| tables.values().map(TableProperties::lsm_info).collect());
+    levels.filter(|tables: &Vec<_>| !tables.is_empty()).collect()
+}
+
+#[test]
+fn tables_say_where_in_the_tree_they_were_made() {
+    let at = |level, is_bottommost| LsmInfoAtCreation::Applicable { level: Some(level), is_bottommost };
+    let (disk, db) = fresh();
+    put_synced(&db, "a", "1");
+    put_synced(&db, "z", "1");
+    db.flush().unwrap();
+    assert_eq!(made_at(&db), [[at(0, false)]]);
+    rewrite_all(&db);
+    assert_eq!(made_at(&db), [[at(6, true)]]);
+    let tables = db.properties_of_all_tables(db.default_column_family()).unwrap();
+    let listed: BTreeMap<_, _> = tables.into_values().flat_map(|table| table.listing()).collect();
+    assert_eq!(listed["rocksdb.lsm.info.at.creation"], 0x206.to_string());
+    for value in ["2", "3"] {
+        put_synced(&db, "b", value);
+        db.flush().unwrap();
+    }
+    let upper: Vec<_> =
+        db.live_files().iter().filter(|file| file.level == 0).map(|file| file.number).collect();
+    db.compact_files(&CompactFilesOptions::default(), db.default_column_family(), &upper, 4).unwrap();
+    assert_eq!(made_at(&db), [[at(4, false)], [at(6, true)]]);
+    put_synced(&db, "c", "4");
+    let disk = disk.kill();
+    let db = disk.open();
+    assert_eq!(made_at(&db), [[at(0, false)], [at(4, false)], [at(6, true)]], "by a recovery");
+    rewrite_all(&db);
+    let mut writer = SstFileWriter::new(&disk.options());
+    writer.open("/in.sst").unwrap();
+    writer.put("d", "5").unwrap();
+    writer.finish().unwrap();
+    db.ingest_external_files(db.default_column_family(), &["/in.sst"], &IngestOptions::default()).unwrap();
+    assert_eq!(
+        made_at(&db).concat().iter().filter(|info| **info == LsmInfoAtCreation::NotApplicable).count(),
+        1
+    );
+    rewrite_all(&db);
+    assert_eq!(made_at(&db), [[at(6, true)]]);
+
+    let mut options = disk.options();
+    options.cf.table_format = TableFormat::Plain;
+    options.cf.plain_table.hash_table_ratio = 0.0;
+    let plain = db.create_column_family("plain", &options.cf).unwrap();
+    db.put_cf(&Default::default(), &plain, "a", "1").unwrap();
+    db.flush_cf(&Default::default(), &plain).unwrap();
+    let tables = db.properties_of_all_tables(&plain).unwrap();
+    assert!(tables.values().all(|table| table.lsm_info() == LsmInfoAtCreation::Unknown));
 }
