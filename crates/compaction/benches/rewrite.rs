@@ -90,6 +90,7 @@ fn main() -> Result<()> {
         progress: None,
         readahead_size: JobContext::DEFAULT_READAHEAD,
         verify_record_count: true,
+        measures_files: false,
         output_checks: OutputChecks::default(),
         tombstone_mark_ratio: 0.0,
     };

@@ -2,6 +2,7 @@
 
 use crate::filter::{FilterContext, PartFilter, TableFileCreationReason};
 use crate::iterator::{BelowLevels, CompactionIterator, IteratorOptions};
+use crate::job::file_times::FileTimer;
 use crate::job::output::{CreatedFiles, OutputSettings, OutputWriter};
 use crate::job::tombstones::KeptTombstones;
 use crate::job::watch::Watch;
@@ -49,6 +50,7 @@ pub struct FlushOutput {
 /// complete and durable; on failure none is left.
 pub fn run_flush(input: FlushInput, context: &JobContext<'_>) -> Result<FlushOutput> {
     let start = context.env.clock.monotonic_nanos();
+    let files = context.measures_files.then(FileTimer::start);
     let now = context.env.clock.now_seconds();
     let settings = OutputSettings {
         level: 0,
@@ -112,6 +114,7 @@ pub fn run_flush(input: FlushInput, context: &JobContext<'_>) -> Result<FlushOut
         num_output_files: usize::from(file.is_some()),
         num_subcompactions: 1,
         micros: (context.env.clock.monotonic_nanos() - start) / 1000,
+        file_times: files.map(|files| files.passed()),
         drops,
         ..CompactionStats::default()
     };

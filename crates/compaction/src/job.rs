@@ -1,5 +1,6 @@
 //! Carries out plans: reads the inputs, merges them, drops what nobody can see, writes the outputs.
 
+pub(crate) mod file_times;
 mod input;
 pub(crate) mod output;
 mod subcompaction;
@@ -11,6 +12,7 @@ pub(crate) mod watch;
 use crate::filter::FilterSource;
 use crate::iterator::DropCounts;
 use crate::plan::{CompactionPlan, PlanKind};
+use file_times::FileTimes;
 use ironstone_base::statistics::Histogram;
 use ironstone_base::sync::atomic::{AtomicU64, Ordering};
 use ironstone_base::sync::thread;
@@ -181,6 +183,8 @@ pub struct JobContext<'a> {
     pub workers: &'a dyn Workers,
     /// Updated while the job runs.
     pub progress: Option<&'a Arc<CompactionProgress>>,
+    /// Take the times of its files ([`CompactionStats::file_times`]).
+    pub measures_files: bool,
     /// How much of an input file is read at once; [`JobContext::DEFAULT_READAHEAD`] is good.
     pub readahead_size: usize,
     /// Compare the number of entries read with what the inputs' properties promise.
@@ -237,8 +241,10 @@ pub struct CompactionStats {
     pub num_subcompactions: usize,
     /// How long it took.
     pub micros: u64,
-    /// How much processor time its parts took.
+    /// How much processor time its parts took; without that of their files, where `file_times` has it.
     pub cpu_micros: u64,
+    /// How long files kept its threads, with `report_bg_io_stats`.
+    pub file_times: Option<FileTimes>,
     /// How long its parts left the disk to readers ([`ironstone_sst::disk_share`]).
     pub rested_micros: u64,
     /// Entries that were not written, by reason.
@@ -282,6 +288,9 @@ pub fn run_compaction(plan: &CompactionPlan, context: &JobContext<'_>) -> Result
         output.stats.drops.add(&part.drops);
         output.stats.cpu_micros += part.cpu_micros;
         output.stats.rested_micros += part.rested_micros;
+        if let Some(times) = &part.file_times {
+            output.stats.file_times.get_or_insert_default().add(times);
+        }
         output.files.extend(part.written.files);
     }
     if context.verify_record_count && output.stats.drops.skipped_ranges == 0 {

@@ -34,6 +34,7 @@ pub use filter::{
 };
 pub use flush::{FlushInput, FlushOutput, run_flush};
 pub use iterator::{BelowLevels, CompactionIterator, DropCounts, EntryRules, IteratorOptions, PlainRules};
+pub use job::file_times::FileTimes;
 pub use job::{
     CompactionOutput, CompactionProgress, CompactionStats, JobContext, OutputChecks, OutputFiles,
     ScopedThreads, SerialWorkers, TableSource, Workers, run_compaction,

@@ -149,7 +149,7 @@ pub use ironstone_base::{
 pub use ironstone_cache::CacheOptions;
 pub use ironstone_compaction::{
     BottommostPolicy, CompactionFilter, CompactionFilterFactory, CompactionPriority, CompactionReason,
-    CompactionStats, CompactionStyle, FilterContext, FilterDecision, KeyRange, PartitionRequest,
+    CompactionStats, CompactionStyle, FileTimes, FilterContext, FilterDecision, KeyRange, PartitionRequest,
     PartitionerContext, SstPartitioner, SstPartitionerFactory, SstPartitionerFixedPrefix, StopStyle,
     TableFileCreationReason,
 };

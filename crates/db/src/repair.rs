@@ -600,6 +600,7 @@ impl Repair<'_> {
             progress: None,
             readahead_size: self.options.compaction_readahead_size,
             verify_record_count: false,
+            measures_files: false,
             output_checks: settings.options.output_checks(VerifyOutputFlags::ENABLE_FOR_LOCAL_COMPACTION),
         };
         let output = run_compaction(&plan, &context)?;

@@ -200,6 +200,7 @@ pub fn random_family_options(rng: &mut impl Rng) -> ColumnFamilyOptions {
         merge_operator: Some(merge_operators::string_append(",")),
         max_successive_merges: *[0, 0, 1, 3].choose(rng).expect("not empty"),
         strict_max_successive_merges: rng.random_bool(0.5),
+        report_bg_io_stats: rng.random_bool(0.1),
         min_tombstones_for_range_conversion: *[2, 5, 1000].choose(rng).expect("not empty"),
         memtable_op_scan_flush_trigger: *[0, 0, 1, 4, 30].choose(rng).expect("not empty"),
         memtable_avg_op_scan_flush_trigger: *[0, 0, 1, 4].choose(rng).expect("not empty"),

@@ -2,6 +2,7 @@
 
 use crate::filter::{FilterContext, PartFilter};
 use crate::iterator::{CompactionIterator, DropCounts, IteratorOptions};
+use crate::job::file_times::{FileTimer, FileTimes};
 use crate::job::input::{KeyRange, merged_inputs};
 use crate::job::output::{CreatedFiles, Cutter, OutputSettings, OutputWriter, WrittenFiles, below_levels};
 use crate::job::tombstones::KeptTombstones;
@@ -27,6 +28,7 @@ pub(super) struct PartOutput {
     pub(super) drops: DropCounts,
     pub(super) cpu_micros: u64,
     pub(super) rested_micros: u64,
+    pub(super) file_times: Option<FileTimes>,
 }
 
 impl PartOutput {
@@ -41,6 +43,7 @@ impl PartOutput {
             num_subcompactions: 1,
             cpu_micros: self.cpu_micros,
             rested_micros: self.rested_micros,
+            file_times: self.file_times,
             drops: self.drops,
             ..CompactionStats::default()
         }
@@ -151,7 +154,7 @@ fn run_part<'a>(
 ) -> Result<PartOutput> {
     (context.cancelled)()?;
     let _compacting = IoActivity::Compaction.begin();
-    let cpu_before = cpu_nanos();
+    let (cpu_before, files) = (cpu_nanos(), context.measures_files.then(FileTimer::start));
     let options = IteratorOptions {
         comparator: context.comparator,
         snapshots: context.snapshots,
@@ -177,9 +180,14 @@ fn run_part<'a>(
     let rested_micros = entries.rules().rested() / 1000;
     let (input_records, drops) =
         (entries.input_records(), DropCounts { obsolete_ranges, ..*entries.counts() });
-    let cpu_micros = (cpu_nanos() - cpu_before) / 1000;
+    let mut cpu_micros = (cpu_nanos() - cpu_before) / 1000;
     if let Some(statistics) = context.statistics() {
         statistics.record(Ticker::CompactionCpuTotalTime, cpu_micros);
     }
-    Ok(PartOutput { written, input_records, drops, cpu_micros, rested_micros })
+    let file_times = files.map(|files| files.passed());
+    if let Some(times) = &file_times {
+        cpu_micros =
+            cpu_micros.saturating_sub((times.file_cpu_write_nanos + times.file_cpu_read_nanos) / 1000);
+    }
+    Ok(PartOutput { written, input_records, drops, cpu_micros, rested_micros, file_times })
 }

@@ -163,6 +163,7 @@ impl Store {
             progress: None,
             readahead_size: JobContext::DEFAULT_READAHEAD,
             verify_record_count: true,
+            measures_files: false,
             output_checks: OutputChecks { entries: true, ..OutputChecks::default() },
             tombstone_mark_ratio: 0.0,
         }

@@ -2,7 +2,7 @@
 
 use super::Job;
 use super::abort::is_abort;
-use super::job::{Inputs, Outputs, build_options, write_options};
+use super::job::{Inputs, Outputs, build_options, say_file_times, write_options};
 use crate::column_family::ColumnFamilyData;
 use crate::concurrent_task_limiter::TaskToken;
 use crate::engine::{Engine, State};
@@ -348,6 +348,7 @@ fn rewrite(
         progress: None,
         readahead_size: options.compaction_readahead_size,
         verify_record_count: options.compaction_verify_record_count,
+        measures_files: settings.options.report_bg_io_stats,
         output_checks: settings.options.output_checks(VerifyOutputFlags::ENABLE_FOR_LOCAL_COMPACTION),
     };
     operation.stage(ThreadStage::CompactionProcessKv);
@@ -474,12 +475,13 @@ fn log_end(
 ) {
     let version = Arc::clone(&data.peek().version);
     let shape: Vec<usize> = version.levels.iter().map(|level| level.len()).collect();
-    let event = serde_json::json!({ "job": job_id, "cf_name": data.name,
+    let mut event = serde_json::json!({ "job": job_id, "cf_name": data.name,
         "compaction_time_micros": nanos / 1000, "output_level": plan.output_level,
         "num_output_files": outputs.len(), "output_files": outputs, "total_output_size": stats.bytes_written,
         "num_input_records": stats.input_records, "num_output_records": stats.output_records,
         "num_subcompactions": stats.num_subcompactions, "rested_for_readers_micros": stats.rested_micros,
         "lsm_state": shape });
+    say_file_times(&mut event, stats.file_times.as_ref());
     engine.log.event("compaction_finished", event);
     let manual = if plan.reason == CompactionReason::ManualCompaction { " (manual)" } else { "" };
     info!(

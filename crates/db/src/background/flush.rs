@@ -2,7 +2,7 @@
 
 use super::Job;
 use super::compaction::TOMBSTONE_MARK_RATIO;
-use super::job::{Inputs, Outputs, build_options, write_options};
+use super::job::{Inputs, Outputs, build_options, say_file_times, write_options};
 use crate::column_family::ColumnFamilyData;
 use crate::engine::{Engine, Family, State};
 use crate::info_log::{InfoLog, info};
@@ -18,7 +18,7 @@ use ironstone_base::sync::atomic::Ordering;
 use ironstone_base::{Code, ColumnFamilyId, FileNumber, Result, SequenceNumber, Statistics};
 use ironstone_compaction::flush::FlushInput;
 use ironstone_compaction::{
-    CompactionProgress, FlushOutput, JobContext, SerialWorkers, TableFileCreationReason, run_flush,
+    CompactionProgress, FileTimes, FlushOutput, JobContext, SerialWorkers, TableFileCreationReason, run_flush,
 };
 use ironstone_iter::BoxedIterator;
 use ironstone_version::{FileMetaData, VersionEdit, VersionSet};
@@ -204,6 +204,7 @@ impl FlushOf<'_> {
             progress: self.progress,
             readahead_size: JobContext::DEFAULT_READAHEAD,
             verify_record_count: self.options.flush_verify_memtable_count,
+            measures_files: settings.options.report_bg_io_stats,
             output_checks: settings.options.output_checks(VerifyOutputFlags::ENABLE_FOR_FLUSH),
         };
         let (compression, compression_options) = compaction.compression_of_flush();
@@ -240,6 +241,7 @@ struct Flushed {
     file: Option<Arc<FileMetaData>>,
     edit: VersionEdit,
     nanos: u64,
+    file_times: Option<FileTimes>,
 }
 
 fn flush(engine: &Engine, job_id: u64, all: &[Taken], thread: Option<ThreadId>) -> Result<()> {
@@ -385,7 +387,8 @@ fn write_table(engine: &Engine, job_id: u64, taken: &Taken, operation: &Operatio
         edit.add_file(0, Arc::clone(file));
         engine.track_table(data, file);
     }
-    Ok(Flushed { info, data: Arc::clone(data), records: output.stats.output_records, file, edit, nanos })
+    let (records, file_times) = (output.stats.output_records, output.stats.file_times);
+    Ok(Flushed { info, data: Arc::clone(data), records, file, edit, nanos, file_times })
 }
 
 fn count_memtables(statistics: &Statistics, memory: u64, reason: FlushReason) {
@@ -454,7 +457,7 @@ fn install(engine: &Engine, all: &[Flushed], operation: &Operation<'_>) -> Resul
 }
 
 fn report(engine: &Engine, flushed: &Flushed) {
-    let Flushed { info, data, records, file, nanos, .. } = flushed;
+    let Flushed { info, data, records, file, nanos, file_times, .. } = flushed;
     let job_id = info.job_id;
     let bytes = file.as_ref().map_or(0, |file| file.file_size);
     engine.counters.flushes.fetch_add(1, Ordering::Relaxed);
@@ -473,11 +476,10 @@ fn report(engine: &Engine, flushed: &Flushed) {
         );
     }
     let level0 = data.peek().version.files(0).len();
-    engine.log.event(
-        "flush_finished",
-        serde_json::json!({ "job": job_id, "cf_name": data.name, "output_bytes": bytes,
-            "micros": nanos / 1000, "level0_files": level0 }),
-    );
+    let mut event = serde_json::json!({ "job": job_id, "cf_name": data.name, "output_bytes": bytes,
+        "micros": nanos / 1000, "level0_files": level0 });
+    say_file_times(&mut event, file_times.as_ref());
+    engine.log.event("flush_finished", event);
     let (name, entries) = (&data.name, info.num_entries);
     info!(engine.log, "[{name}] flushed {entries} entries to {bytes} bytes in {} us", nanos / 1000);
     let file = file.as_ref().map(|file| TableInfo::of(&data.paths(), 0, file));

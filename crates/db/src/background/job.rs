@@ -12,7 +12,7 @@ use crate::table_cache::TableOpener;
 use crate::table_paths::TablePaths;
 use ironstone_base::sync::Arc;
 use ironstone_base::{Error, FileNumber, Result, SequenceNumber};
-use ironstone_compaction::{CompactionStats, OutputFiles, TableFileCreationReason, TableSource};
+use ironstone_compaction::{CompactionStats, FileTimes, OutputFiles, TableFileCreationReason, TableSource};
 use ironstone_sst::{BuildOptions, Collected, TableProperties, TableReader};
 use ironstone_version::FileMetaData;
 use ironstone_vfs::WriteOptions;
@@ -52,6 +52,13 @@ pub(crate) fn write_options(options: &DbOptions) -> WriteOptions {
         bytes_per_sync: options.bytes_per_sync,
         full_sync: options.use_fsync,
         sync_ahead: 0,
+    }
+}
+
+/// Adds to an event of the log how long the files of its job took, if that was measured.
+pub(crate) fn say_file_times(event: &mut serde_json::Value, times: Option<&FileTimes>) {
+    for (name, nanos) in times.iter().flat_map(|times| times.named()) {
+        event[name] = nanos.into();
     }
 }
 

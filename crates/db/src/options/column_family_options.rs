@@ -172,6 +172,9 @@ option_struct! {
         /// with one takes effect. Not for `default`. May differ from one opening to the next; opening fails where a WAL still holds
         /// writes to the column family.
         disallow_memtable_writes: bool = false, Fixed, Later;
+        /// Flushes and compactions take the times of their files: the log's events of them say these, and listeners are told of them
+        /// (`CompactionStats::file_times`). File systems of the application's own have none unless they count them themselves.
+        report_bg_io_stats: bool = false, Mutable, V7;
         /// Check after each change of the tree that files of a level do not overlap.
         force_consistency_checks: bool = true, Fixed, V7;
     }
@@ -189,7 +192,6 @@ option_struct! {
         alias("block_based_table_factory", "BlockBasedTableOptions", Change::Mutable, |options: &mut ColumnFamilyOptions, text| options.set_table_options(TableFormat::BlockBased, text), "table_factory");
         alias("plain_table_factory", "PlainTableOptions", Change::Mutable, |options: &mut ColumnFamilyOptions, text| options.set_table_options(TableFormat::Plain, text), "table_factory");
         alias("memtable", "MemTableRepFactory", Change::Fixed, |options: &mut ColumnFamilyOptions, text| options.memtable_factory.set(text), "memtable_factory");
-        ignored("report_bg_io_stats", "bool", "false", Change::Mutable, Since::V7, "only statistics depend on it");
         ignored("target_file_size_is_upper_bound", "bool", "false", Change::Mutable, Since::Later, "files may be a little larger than asked for");
         ignored("arena_block_size", "size", "0", Change::Mutable, Since::V7, "arenas grow by their own rule");
         ignored("last_level_temperature", "Temperature", "kUnknown", Change::Mutable, Since::V7, "the file system takes no such hint");

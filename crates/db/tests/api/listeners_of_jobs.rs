@@ -5,8 +5,8 @@ use ironstone::vfs::OpKind;
 use ironstone::vfs::fault::{FaultError, FaultRule};
 use ironstone::{
     BackgroundErrorRecoveryInfo, BackgroundJobPressure, Code, ColumnFamilyOptions, CompactRangeOptions,
-    CompactionJobInfo, Db, Error, EventListener, FlushJobInfo, FlushOptions, FlushReason, ManualFlushInfo,
-    Options, SubcompactionJobInfo, TableFileCreationBriefInfo, TableFileCreationInfo,
+    CompactionJobInfo, Db, Error, EventListener, FileTimes, FlushJobInfo, FlushOptions, FlushReason,
+    ManualFlushInfo, Options, SubcompactionJobInfo, TableFileCreationBriefInfo, TableFileCreationInfo,
 };
 use ironstone_base::sync::Mutex;
 use std::sync::{Arc, Weak};
@@ -317,4 +317,58 @@ fn pressure_is_told_after_every_job() {
     rewrite_all(&db);
     assert_eq!(notebook.pressures.lock().last().unwrap().write_stall_proximity_pct, 0);
     assert_eq!(FlushReason::Manual.name(), "Manual Flush");
+}
+
+/// What compactions and their parts say of the times of their files.
+#[derive(Default)]
+struct Times {
+    whole: Mutex<Vec<Option<FileTimes>>>,
+    parts: Mutex<Vec<Option<FileTimes>>>,
+}
+
+impl EventListener for Times {
+    fn on_subcompaction_completed(&self, part: &SubcompactionJobInfo) {
+        self.parts.lock().push(part.stats.file_times);
+    }
+    fn on_compaction_completed(&self, compaction: &CompactionJobInfo) {
+        self.whole.lock().push(compaction.stats.file_times);
+    }
+}
+
+#[test]
+fn files_of_jobs_are_timed_where_that_is_wished() {
+    for is_wished in [false, true] {
+        let dir = tempfile::tempdir().unwrap(); // Files in memory take no time.
+        let times = Arc::new(Times::default());
+        let mut options = Options::default();
+        options.db.create_if_missing = true;
+        options.db.listeners.push(times.clone());
+        options.cf.disable_auto_compactions = true;
+        options.cf.report_bg_io_stats = is_wished;
+        let db = Db::open(&options, dir.path()).unwrap();
+        for value in ["1", "2"] {
+            db.put("a", value).unwrap();
+            db.flush().unwrap();
+        }
+        rewrite_all(&db);
+        db.close().unwrap();
+        let log = options.db.env.fs.read_all(&dir.path().join("LOG")).unwrap();
+        let log = String::from_utf8_lossy(&log);
+        for event in ["flush_finished", "compaction_finished"] {
+            let events: Vec<&str> = log.lines().filter(|line| line.contains(event)).collect();
+            let names =
+                ["file_write_nanos", "file_fsync_nanos", "file_range_sync_nanos", "file_prepare_write_nanos"];
+            let is_timed = |line: &&str| names.iter().all(|name| line.contains(name));
+            assert_eq!(
+                events.iter().filter(|line| is_timed(line)).count(),
+                events.len() * usize::from(is_wished)
+            );
+            assert!(!events.is_empty(), "{log}");
+        }
+        let (whole, parts) = (times.whole.lock().clone(), times.parts.lock().clone());
+        assert_eq!(whole, parts, "none of them was split");
+        assert!(!whole.is_empty());
+        let is_timed = |times: &FileTimes| times.file_write_nanos > 0 && times.file_fsync_nanos > 0;
+        assert!(whole.iter().all(|times| times.as_ref().is_some_and(is_timed) == is_wished), "{whole:?}");
+    }
 }
