@@ -48,7 +48,7 @@ use ironstone_compaction::{CompactionId, CompactionStyle, KeyRange, LevelShape};
 use ironstone_iter::InternalIterator;
 use ironstone_sst::block_trace::{TableReaderCaller, TracedCall};
 use ironstone_sst::properties::UNKNOWN_COLUMN_FAMILY;
-use ironstone_sst::{FileChecksum, FileChecksumContext, TableReadOptions, TableReader};
+use ironstone_sst::{FileChecksum, FileChecksumContext, ReadContext, TableReadOptions, TableReader};
 use ironstone_version::{FileMetaData, VersionEdit};
 use ironstone_vfs::{FileSystem, PerfTimer, WriteOptions};
 use std::cmp::Ordering;
@@ -88,6 +88,12 @@ pub struct IngestOptions {
     pub verify_file_checksum: bool,
     /// Read the files and check all their checksums before anything else. Default false.
     pub verify_checksums_before_ingest: bool,
+    /// How many bytes of a file are read at once by that; 0, the default: one block after the other. (RocksDB: 0 is the table's
+    /// `max_auto_readahead_size`.)
+    pub verify_checksums_readahead_size: usize,
+    /// Keep in the block cache what is read of the tables that are there, to find where the files fit. Default true. Nothing that is
+    /// read of the files themselves is kept: they have no name in the cache before they are in.
+    pub fill_cache: bool,
     /// `TryAgain` unless all files fit in the last level. Default false.
     pub fail_if_not_bottommost_level: bool,
     /// Take files that a database wrote, of whichever column family, too. Default false. All files of the call then keep the
@@ -119,6 +125,8 @@ impl Default for IngestOptions {
             write_global_seqno: false,
             verify_file_checksum: true,
             verify_checksums_before_ingest: false,
+            verify_checksums_readahead_size: 0,
+            fill_cache: true,
             fail_if_not_bottommost_level: false,
             allow_db_generated_files: false,
             file_opening_threads: 1,
@@ -413,11 +421,14 @@ impl ExternalFile {
         let refuse =
             |what: &str| Err(Error::invalid_argument(format!("ingesting {}: {what}", path.display())));
         let open = || prepared::open(&*engine.env.fs, path, &data.settings().opener.table);
+        let verify = |reader: &Arc<TableReader>| {
+            reader.verify_checksums_ahead(&ReadContext::default(), options.verify_checksums_readahead_size)
+        };
         let keeps_sequences = options.allow_db_generated_files;
         let info = match info {
             Some(info) => {
                 if options.verify_checksums_before_ingest {
-                    open()?.verify_checksums()?;
+                    verify(&open()?)?;
                 }
                 if engine.env.fs.size(path)? != info.size {
                     return refuse("its size is not what its prepared information says");
@@ -430,7 +441,7 @@ impl ExternalFile {
             None => {
                 let reader = open()?;
                 if options.verify_checksums_before_ingest {
-                    reader.verify_checksums()?;
+                    verify(&reader)?;
                 }
                 PreparedFileInfo::of(&reader, keeps_sequences)?
             }
@@ -461,6 +472,9 @@ impl ExternalFile {
         let Some((smallest, largest)) = info.bounds else {
             return refuse("File contain no entries");
         };
+        if smallest.compare(&largest, &data.comparator.user).is_gt() {
+            return refuse("its last entry comes before its first one");
+        }
         let own_sequences = info.own_sequences.filter(|_| keeps_sequences);
         if options.ingest_behind && own_sequences.is_some_and(|(_, newest)| newest > SequenceNumber::ZERO) {
             return refuse("ingest_behind takes no file with sequence numbers of its own but 0");
@@ -602,7 +616,7 @@ impl ExternalFile {
         let tables = &view.levels[level];
         let files = tables.files.files().iter().zip(&tables.tables);
         let options = TableReadOptions {
-            read: ironstone_sst::ReadContext { fill_cache: false, ..Default::default() },
+            read: ReadContext { fill_cache: job.options.fill_cache, ..ReadContext::default() },
             ..TableReadOptions::default()
         };
         let is_in_range =
@@ -655,7 +669,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Where a table begins or ends.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 struct Bound {
     key: Vec<u8>,
     sequence: SequenceNumber,

@@ -20,13 +20,13 @@ impl Db {
         self.verify_checksum_with(&ReadOptions::default())
     }
     /// The same at the rate that [`rate_limiter_priority`](ReadOptions::rate_limiter_priority) and within the limits that the times of
-    /// `options` say. What else it says has no effect.
+    /// `options` say, and so much at once as [`readahead_size`](ReadOptions::readahead_size) says. What else it says has no effect.
     pub fn verify_checksum_with(&self, options: &ReadOptions) -> Result<()> {
         let context = options.context();
         let _listed = self.listed(ThreadOperation::VerifyDbChecksum, "");
         let _verifying = IoActivity::VerifyDbChecksum.begin();
         self.each_live_table(|slot, file| {
-            let result = slot.reader()?.verify_checksums_with(&context);
+            let result = slot.reader()?.verify_checksums_ahead(&context, options.readahead_size);
             self.engine().count(Ticker::VerifyChecksumReadBytes, file.file_size);
             result
         })

@@ -257,8 +257,12 @@ impl TableReader {
     }
     /// The same within the limits of `context`, and at its rate. A table without blocks is in memory.
     pub fn verify_checksums_with(&self, context: &ReadContext) -> Result<()> {
+        self.verify_checksums_ahead(context, 0)
+    }
+    /// The same, and reads so many bytes of data blocks at once; 0: one block after the other.
+    pub fn verify_checksums_ahead(&self, context: &ReadContext, readahead_size: usize) -> Result<()> {
         match &self.format {
-            Format::BlockBased(table) => table.verify_checksums(context),
+            Format::BlockBased(table) => table.verify_checksums(context, readahead_size),
             Format::Flat(table) => table.verify(),
         }
     }

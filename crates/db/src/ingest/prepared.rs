@@ -1,17 +1,22 @@
 //! What ingestion has to know of a file, found ahead: `file_infos`.
 
+mod encoding;
+
 use super::{Bound, bounds, generated};
+use crate::Db;
+use crate::read::view::LevelView;
 use ironstone_base::sync::Arc;
-use ironstone_base::{FileNumber, Result, SequenceNumber};
+use ironstone_base::{Error, FileKind, FileNumber, Result, SequenceNumber};
 use ironstone_sst::properties::{EXTERNAL_SST_GLOBAL_SEQNO, EXTERNAL_SST_VERSION};
 use ironstone_sst::unique_id::unique_id;
 use ironstone_sst::{OpenOptions, TableFormat, TableOptions, TableReader};
 use ironstone_vfs::{FileSystem, OpenHints};
 use std::path::Path;
 
-/// What a file holds, as [`SstFileWriter::finish_prepared`](crate::SstFileWriter::finish_prepared) answers it, so that ingestion need not
-/// open the file: for [`IngestFiles::file_infos`](crate::IngestFiles::file_infos). RocksDB's `PreparedFileInfo`.
-#[derive(Clone, Debug)]
+/// What a file holds, as [`SstFileWriter::finish_prepared`](crate::SstFileWriter::finish_prepared) and [`Db::prepared_file_info`]
+/// answer it, so that ingestion need not open the file: for [`IngestFiles::file_infos`](crate::IngestFiles::file_infos). RocksDB's
+/// `PreparedFileInfo`.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PreparedFileInfo {
     pub(super) size: u64,
     pub(super) entries: u64,
@@ -74,5 +79,30 @@ impl PreparedFileInfo {
             own_sequences,
             bounds,
         })
+    }
+}
+
+impl Db {
+    /// What is in the table at `path`, one of this database that is there now, for whoever ingests it elsewhere with
+    /// [`allow_db_generated_files`](crate::IngestOptions::allow_db_generated_files). Of a table that was ingested into this database it
+    /// says the sequence number that it has here, which the file does not.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if that is not the path of a table of this database ([`live_files`](Self::live_files)).
+    pub fn prepared_file_info(&self, path: impl AsRef<Path>) -> Result<PreparedFileInfo> {
+        let path = path.as_ref();
+        let none = || Error::invalid_argument(format!("{} is no table of this database", path.display()));
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let Some(FileKind::Table(number)) = FileKind::parse(name) else { return Err(none()) };
+        let find = |level: &Arc<LevelView>| {
+            let mut tables = level.files.files().iter().zip(&level.tables);
+            tables.find(|(file, _)| file.number == number).map(|(_, slot)| Arc::clone(slot))
+        };
+        let families = self.column_families();
+        let slot = families.iter().find_map(|cf| cf.0.view().levels.iter().find_map(find));
+        match slot.filter(|slot| slot.path() == path) {
+            Some(slot) => PreparedFileInfo::of(&slot.reader()?, true),
+            None => Err(none()),
+        }
     }
 }

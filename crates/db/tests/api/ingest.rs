@@ -1,6 +1,7 @@
 //! Files that come from outside.
 
 use crate::disk::{DIR, Disk, all, fresh, get, get_in, get_with, put_synced, refused, rewrite_all, shape};
+use ironstone::perf::{self, PerfMetric};
 use ironstone::vfs::fault::{Fault, FaultError, FaultRule};
 use ironstone::vfs::mem::CrashPolicy;
 use ironstone::vfs::{Clock, FileSystem, OpKind, SystemClock};
@@ -714,4 +715,54 @@ fn what_is_said_of_a_file_must_fit_it_and_the_column_family() {
     refused(ingest(db.default_column_family(), &longer), Code::InvalidArgument, "its size");
     ingest(db.default_column_family(), &info).unwrap();
     assert_eq!(all(&db), "a=1");
+}
+
+#[test]
+fn files_are_checked_in_reads_as_large_as_is_wished() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.cf.table.block_size = 256;
+    let write = || {
+        let mut writer = SstFileWriter::new(&options);
+        writer.open("/large.sst").unwrap();
+        (0..2000).for_each(|key| writer.put(format!("{key:06}"), "v".repeat(50)).unwrap());
+        writer.finish().unwrap();
+    };
+    let ingest = |db: &Db, verify_checksums_readahead_size| {
+        let checked = IngestOptions {
+            verify_checksums_before_ingest: true,
+            verify_checksums_readahead_size,
+            ..IngestOptions::default()
+        };
+        db.ingest_external_files(db.default_column_family(), &["/large.sst"], &checked)
+    };
+    let reads = |readahead| {
+        let db = Db::open(&options, format!("/db{readahead}")).unwrap();
+        perf::reset();
+        ingest(&db, readahead).unwrap();
+        perf::get(PerfMetric::BlockReadCount)
+    };
+    write();
+    let (one_by_one, large) = (reads(0), reads(64 << 10));
+    assert!(large + 400 < one_by_one && large < 50, "{large} and {one_by_one} reads");
+    // What is read ahead is checked as well.
+    disk.fs.corrupt(Path::new("/large.sst"), |bytes| bytes[5000] ^= 1).unwrap();
+    let db = disk.open_with(&options);
+    refused(ingest(&db, 64 << 10), Code::Corruption, "/large.sst at");
+}
+
+#[test]
+fn what_is_read_to_find_a_place_stays_in_the_block_cache_if_that_is_wished() {
+    for fill_cache in [true, false] {
+        let (disk, db) = fresh();
+        put_synced(&db, "a", "1");
+        put_synced(&db, "z", "1");
+        db.flush().unwrap();
+        let options = IngestOptions { fill_cache, ..IngestOptions::default() };
+        ingest_with(&disk, &db, &["m=1"], &options).unwrap();
+        perf::reset();
+        assert_eq!(get(&db, "a"), "1");
+        let from_disk = perf::get(PerfMetric::BlockReadCount);
+        assert_eq!(from_disk, u64::from(!fill_cache));
+    }
 }

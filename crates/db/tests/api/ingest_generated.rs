@@ -2,8 +2,11 @@
 
 use crate::disk::{DIR, Disk, all, all_of, fresh, get, get_with, put_synced, refused, rewrite_all, shape};
 use crate::ingest::write_file;
+use ironstone::vfs::OpKind;
+use ironstone::vfs::fault::{FaultError, FaultRule};
 use ironstone::{
-    Code, Db, IngestFiles, IngestOptions, Options, ReadOptions, Result, SequenceNumber, WriteOptions,
+    Code, Db, IngestFiles, IngestOptions, Options, PreparedFileInfo, ReadOptions, Result, SequenceNumber,
+    WriteOptions,
 };
 use std::path::PathBuf;
 
@@ -290,4 +293,47 @@ fn fifo_compaction_keeps_what_comes_in_level_0() {
     assert!(newest.largest_sequence > SequenceNumber(0));
     let last_only = IngestOptions { fail_if_not_bottommost_level: true, ..IngestOptions::default() };
     refused(ingest(&db, &[more], &last_only), Code::TryAgain, "Lmax");
+}
+
+/// What a database knows of its tables, and these need not be opened; of files that it ingested it knows more than they say.
+#[test]
+fn a_database_says_of_its_tables_what_ingestion_has_to_know() {
+    let disk = Disk::new();
+    let from = source(&disk);
+    let expected = fill(&from);
+    let newer = write_file(&disk.options(), "newer", "a=file d=file");
+    from.ingest_external_files(from.default_column_family(), &[newer], &IngestOptions::default()).unwrap();
+    let expected = expected.replace("a=1 b=3", "a=file b=3 d=file");
+    assert_eq!(all(&from), expected);
+    let tables = tables_of(&from);
+    let sent: Vec<Vec<u8>> =
+        tables.iter().map(|path| from.prepared_file_info(path).unwrap().to_bytes()).collect();
+    let file_infos: Vec<_> = sent.iter().map(|bytes| PreparedFileInfo::from_bytes(bytes).unwrap()).collect();
+    let db = disk.open();
+    let cf = db.default_column_family();
+    let options = IngestOptions { link_files: true, ..generated() };
+    disk.faults.add(
+        FaultRule::error(FaultError::Io).on(&[OpKind::OpenRandom, OpKind::Read]).path("/source").forever(),
+    );
+    disk.faults.arm();
+    let files = IngestFiles { file_infos, ..IngestFiles::new(cf, tables.clone(), options) };
+    db.ingest_external_files_of(&[files]).unwrap();
+    disk.faults.clear();
+    assert_eq!(all(&db), expected);
+    drop(db);
+    let db = disk.lose_power().open();
+    assert_eq!(all(&db), expected);
+    rewrite_all(&db);
+    db.verify_checksum().unwrap();
+    assert_eq!(all(&db), expected);
+
+    let name = tables[0].file_name().unwrap();
+    for path in
+        [PathBuf::from("/elsewhere").join(name), "/source/000999.sst".into(), "/source/CURRENT".into()]
+    {
+        let says = format!("{} is no table of this database", path.display());
+        refused(from.prepared_file_info(path), Code::InvalidArgument, &says);
+    }
+    rewrite_all(&from);
+    refused(from.prepared_file_info(&tables[0]), Code::InvalidArgument, "no table of this database");
 }

@@ -9,16 +9,17 @@ use crate::handle::BlockHandle;
 use crate::index::FlatIndex;
 use crate::index_builder::{HASH_METADATA, HASH_PREFIXES, decode_prefix_blocks};
 use crate::options::{IndexType, ReadContext};
+use crate::readahead::Readahead;
 use ironstone_base::{Corrupt, InternalKeyBuf, Result};
 
 impl BlockBasedReader {
     /// Reads every block of the file, past the cache, as `context` says, and checks its checksum and its structure: keys
     /// in order, each data block where the index says, as many entries as the properties say.
-    pub fn verify_checksums(&self, context: &ReadContext) -> Result<()> {
+    pub fn verify_checksums(&self, context: &ReadContext, readahead_size: usize) -> Result<()> {
         let _call = self.traced_call(TableReaderCaller::UserVerifyChecksum);
         let context = &ReadContext { verify_checksums: true, fill_cache: false, ..*context };
         self.verify_meta_blocks(context)?;
-        let entries = self.verify_data_blocks(context)?;
+        let entries = self.verify_data_blocks(context, readahead_size)?;
         let stated = self.properties.num_entries.saturating_sub(self.properties.num_range_deletions);
         if self.properties.num_data_blocks > 0 && entries != stated {
             let what = format!("the data blocks have {entries} entries, the properties say {stated}");
@@ -75,14 +76,18 @@ impl BlockBasedReader {
         Ok(())
     }
 
-    fn verify_data_blocks(&self, context: &ReadContext) -> Result<u64> {
+    fn verify_data_blocks(&self, context: &ReadContext, readahead_size: usize) -> Result<u64> {
+        let mut ahead = (readahead_size > 0).then(|| Readahead::fixed(readahead_size, self.data_end()));
         let mut blocks = IndexCursor::new(self, context)?;
         let mut more = blocks.seek_to_first(self, context)?;
         let mut last: Option<InternalKeyBuf> = None;
         let mut entries = 0;
         while let (true, Some((index, at))) = (more, blocks.current(self)) {
             let handle = index.handle(at);
-            let raw = self.read_file(context, BlockRole::Data, handle)?;
+            let raw = match &mut ahead {
+                Some(ahead) => self.read_ahead(context, handle, ahead)?,
+                None => self.read_file(context, BlockRole::Data, handle)?,
+            };
             let block = self.parse_data_block(handle, raw)?;
             entries += self.verify_order(&block, handle, &mut last)?;
             let limit = index.separator_user_key(at);

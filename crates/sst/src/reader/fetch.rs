@@ -463,7 +463,7 @@ impl BlockBasedReader {
         Some(block)
     }
 
-    fn read_ahead(
+    pub(super) fn read_ahead(
         &self,
         context: &ReadContext,
         handle: BlockHandle,

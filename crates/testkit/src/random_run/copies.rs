@@ -4,7 +4,7 @@
 use super::{Failure, RandomRun, compare};
 use ironstone::{
     Code, ColumnFamily, ColumnFamilyDescriptor, CompactRangeOptions, CreateCheckpointOptions, Db,
-    FlushOptions, IngestOptions, ReadOptions,
+    FlushOptions, IngestFiles, IngestOptions, ReadOptions,
 };
 use rand::Rng;
 use std::cmp::Reverse;
@@ -50,16 +50,19 @@ impl RandomRun {
     /// Ingests the tables of a column family, with their sequence numbers, into one that is made for them and goes again.
     pub(super) fn copy_tables(&mut self) -> Result<(), Failure> {
         let (name, link_files) = (self.any_family(), self.rng.random());
-        if self.touched.may_get_files_behind(&name) {
+        let by_infos: bool = self.rng.random();
+        if self.touched.may_get_files_behind(&name) && !by_infos {
             return Ok(()); // Tables that were ingested do not say their sequence numbers.
         }
-        self.note(|| format!("copy the tables of {name}, linked: {link_files}"));
+        self.note(|| {
+            format!("copy the tables of {name}, linked: {link_files}, by what is known of them: {by_infos}")
+        });
         let said = |error| format!("copying the tables of {name}: {error}");
         let (db, cf) = (self.db(), self.family(&name));
         db.flush_cf(&FlushOptions::default(), &cf).map_err(said)?;
         let copy = db.create_column_family("copied", &db.column_family_options(&cf)).map_err(said)?;
         db.disable_file_deletions();
-        let ingested = ingest_tables(db, &name, &copy, link_files);
+        let ingested = ingest_tables(db, &name, &copy, link_files, by_infos);
         db.enable_file_deletions();
         match ingested {
             // Tables of the format that its options named before.
@@ -107,17 +110,37 @@ impl RandomRun {
     }
 }
 
-fn ingest_tables(db: &Db, name: &str, copy: &ColumnFamily, link_files: bool) -> ironstone::Result<()> {
-    let mut tables = db.live_files();
-    tables.retain(|table| table.column_family == name);
-    tables.sort_by_key(|table| (Reverse(table.level), table.largest_sequence));
-    let path = |number: u64, table: &ironstone::LiveFile| table.directory.join(format!("{number:06}.sst"));
-    let files: Vec<PathBuf> = tables.iter().map(|table| path(table.number.0, table)).collect();
+fn ingest_tables(
+    db: &Db,
+    name: &str,
+    copy: &ColumnFamily,
+    link_files: bool,
+    by_infos: bool,
+) -> ironstone::Result<()> {
+    let (files, file_infos) = loop {
+        let files = tables_of(db, name);
+        let known = files.iter().filter(|_| by_infos).map(|path| db.prepared_file_info(path));
+        match known.collect::<ironstone::Result<Vec<_>>>() {
+            Err(error) if error.code() == Code::InvalidArgument => {} // A compaction has just replaced one of them.
+            known => break (files, known?),
+        }
+    };
     let options = IngestOptions {
         allow_db_generated_files: true,
         snapshot_consistency: false,
         link_files,
         ..IngestOptions::default()
     };
-    if files.is_empty() { Ok(()) } else { db.ingest_external_files(copy, &files, &options) }
+    if files.is_empty() {
+        return Ok(());
+    }
+    db.ingest_external_files_of(&[IngestFiles { file_infos, ..IngestFiles::new(copy, files, options) }])
+}
+
+/// The tables of a column family: deepest level first, level 0 from the oldest on.
+fn tables_of(db: &Db, name: &str) -> Vec<PathBuf> {
+    let mut tables = db.live_files();
+    tables.retain(|table| table.column_family == name);
+    tables.sort_by_key(|table| (Reverse(table.level), table.largest_sequence));
+    tables.iter().map(|table| table.directory.join(format!("{:06}.sst", table.number.0))).collect()
 }
