@@ -47,6 +47,9 @@ pub struct WaitForCompactOptions {
     pub abort_on_pause: bool,
     /// Flush all column families that are open first. Default false.
     pub flush: bool,
+    /// Wait as well until files that nobody needs any more are removed, all but those that iterators and the like still hold. Default
+    /// false.
+    pub wait_for_purge: bool,
     /// Close the database then. Default false.
     pub close_db: bool,
     /// For how long at most, the flush included if there is one, which is not cut short; `None`, the default: as long as it takes.
@@ -403,7 +406,7 @@ impl Db {
 
     /// Waits until no flush and no compaction runs or is due. While background work is paused it does not wait.
     pub fn wait_for_compact(&self) -> Result<()> {
-        self.wait_until_idle(|paused| Ok(!paused), None)
+        self.wait_until_idle(|paused| Ok(!paused), None, false)
     }
 
     /// The same as `options` say; while background work is paused it waits.
@@ -422,15 +425,21 @@ impl Db {
             true => Err(Error::new(Code::Aborted, "background work is paused")),
             false => Ok(true),
         };
-        self.wait_until_idle(goes_on, deadline)?;
+        self.wait_until_idle(goes_on, deadline, false)?;
+        if options.wait_for_purge {
+            let _awaited = engine.cleaner.poke_and_await(); // What became obsolete by now is removed by what begins then.
+            self.wait_until_idle(goes_on, deadline, true)?;
+        }
         if options.close_db { self.close() } else { Ok(()) }
     }
 
-    /// Waits until no flush and no compaction runs or is due. `goes_on` says, by whether background work is paused, whether to wait.
+    /// Waits until no flush and no compaction runs or is due, and, if it `purges`, no removal of files. `goes_on` says, by whether
+    /// background work is paused, whether to wait.
     fn wait_until_idle(
         &self,
         goes_on: impl Fn(bool) -> Result<bool>,
         deadline: Option<Duration>,
+        purges: bool,
     ) -> Result<()> {
         let engine = self.engine();
         let mut state = engine.state.lock();
@@ -445,7 +454,8 @@ impl Db {
                 || state.families.values().any(|family| {
                     let automatic = !family.data.settings().options.disable_auto_compactions;
                     (automatic && family.compaction_due) || family.flushing.is_some() || is_due(family)
-                });
+                })
+                || (purges && engine.cleaner.is_cleaning());
             if !goes_on(state.paused > 0)? || !busy {
                 return Ok(());
             }

@@ -50,6 +50,10 @@ pub(crate) struct Cleaner {
 #[derive(Default)]
 struct Wanted {
     clean: bool,
+    /// A thread is at it.
+    cleaning: bool,
+    /// How many wait until that has ended.
+    awaited: usize,
     /// A memtable has grown.
     pass_tombstones: bool,
     /// The number of the next try to go on after a full disk, and since when it waits.
@@ -87,6 +91,23 @@ impl Cleaner {
         self.wanted.lock().clean = true;
         self.wake();
     }
+    /// Whether files are being removed, or looked for; never, where no thread does it.
+    pub(crate) fn is_cleaning(&self) -> bool {
+        let wanted = self.wanted.lock();
+        self.seat.is_some() && (wanted.clean || wanted.cleaning)
+    }
+    /// Answers whether somebody waits for that.
+    fn cleaned(&self) -> bool {
+        let mut wanted = self.wanted.lock();
+        wanted.cleaning = false;
+        wanted.awaited > 0
+    }
+    /// The same as [`poke`](Self::poke) for somebody who waits until it has ended.
+    pub(crate) fn poke_and_await(&self) -> Awaited<'_> {
+        self.wanted.lock().awaited += 1;
+        self.poke();
+        Awaited(self)
+    }
     /// A memtable has grown, of tombstones perhaps.
     pub(crate) fn pass_tombstones(&self) {
         self.wanted.lock().pass_tombstones = true;
@@ -122,6 +143,7 @@ impl Cleaner {
     ) -> Chore {
         let mut wanted = self.wanted.lock();
         if std::mem::take(&mut wanted.clean) {
+            wanted.cleaning = true;
             return Chore::Clean;
         }
         if std::mem::take(&mut wanted.pass_tombstones) {
@@ -153,6 +175,15 @@ impl Cleaner {
             return Chore::CatchUp;
         }
         Chore::Wait([until_try, until_dump, until_keep, until_follow].into_iter().flatten().min())
+    }
+}
+
+/// While there is one, those who wait for progress are told when files have been removed.
+pub(crate) struct Awaited<'a>(&'a Cleaner);
+
+impl Drop for Awaited<'_> {
+    fn drop(&mut self) {
+        self.0.wanted.lock().awaited -= 1;
     }
 }
 
@@ -239,6 +270,10 @@ fn do_chore(engine: &Arc<Engine>) -> Next {
                 purge::remove_obsolete(engine);
                 if engine.snapshots.take_freed() {
                     compaction::look_again(engine, &mut engine.state.lock());
+                }
+                if engine.cleaner.cleaned() {
+                    drop(engine.state.lock()); // Whoever waits for it has looked before, or looks after it.
+                    engine.progress.notify_all();
                 }
             }
             Chore::PassTombstones => tombstones::pass_tombstones(engine),

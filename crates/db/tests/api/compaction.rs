@@ -4,9 +4,10 @@ use crate::disk::{Disk, all, fresh, get, refused, rewrite_all, shape, table_entr
 use ironstone::vfs::fault::{Fault, FaultError, FaultRule};
 use ironstone::vfs::{Clock, ManualClock, OpKind, SystemClock};
 use ironstone::{
-    BottommostPolicy, Code, CompactFilesOptions, CompactRangeOptions, CompressionKind, Db, FileNumber,
-    FlushOptions, Options, SubCode, WaitForCompactOptions,
+    BottommostPolicy, Code, CompactFilesOptions, CompactRangeOptions, CompressionKind, Db, EventListener,
+    FileNumber, FlushOptions, Options, SubCode, TableFileDeletionInfo, WaitForCompactOptions,
 };
+use ironstone_base::sync::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -491,6 +492,56 @@ fn waiting_for_compactions_has_its_limits() {
     refused(db.wait_for_compact_with(&wait), Code::ShutdownInProgress, "");
     let db = disk.open_families(&settings, &["other"]).unwrap();
     assert_eq!(all(&db), "a=2 b=1 c=unflushed");
+}
+
+/// Keeps files from being removed.
+#[derive(Default)]
+struct Gate(Mutex<(bool, bool)>, Condvar);
+
+impl EventListener for Gate {
+    fn on_table_file_deleted(&self, _file: &TableFileDeletionInfo) {
+        let mut state = self.0.lock();
+        state.0 = true;
+        while !state.1 {
+            self.1.wait(&mut state);
+        }
+    }
+}
+
+#[test]
+fn whoever_wishes_it_waits_until_obsolete_files_are_gone() {
+    let (disk, gate) = (Disk::new(), Arc::new(Gate::default()));
+    let mut options = disk.options();
+    options.db.listeners.push(gate.clone());
+    let db = disk.open_with(&options);
+    for value in ["1", "2", "3"] {
+        put_and_flush(&db, &["a", "b"], value);
+    }
+    rewrite_all(&db);
+    disk.wait_until("the first table is removed", || gate.0.lock().0);
+    let wait = WaitForCompactOptions { wait_for_purge: true, ..WaitForCompactOptions::default() };
+    let soon = Some(Duration::from_millis(5));
+    let refusal = db.wait_for_compact_with(&WaitForCompactOptions { timeout: soon, ..wait });
+    refused(refusal, Code::TimedOut, "not done");
+    db.wait_for_compact().unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| db.wait_for_compact_with(&wait));
+        disk.clock_sleep(Duration::from_millis(5));
+        assert!(!waiting.is_finished());
+        gate.0.lock().1 = true;
+        gate.1.notify_all();
+        waiting.join().unwrap().unwrap();
+    });
+    assert_eq!((disk.files(".sst").len(), db.live_files().len()), (1, 1));
+    // What somebody holds is not waited for, and what is let go of is.
+    let iter = db.iter().unwrap();
+    put_and_flush(&db, &["a"], "4");
+    rewrite_all(&db);
+    db.wait_for_compact_with(&wait).unwrap();
+    assert_eq!(disk.files(".sst").len(), 2);
+    drop(iter);
+    db.wait_for_compact_with(&WaitForCompactOptions { close_db: true, ..wait }).unwrap();
+    assert_eq!(disk.files(".sst").len(), 1);
 }
 
 /// What a snapshot kept goes once it is released, but not from tables that are younger than is wished.
