@@ -8,7 +8,7 @@ use ironstone::{
     BackupEngine, BackupEngineOptions, Code, CreateBackupOptions, Db, IoPriority, RateLimiter, RestoreMode,
     RestoreOptions, Result,
 };
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -83,9 +83,6 @@ fn noise(len: u32) -> Vec<u8> {
     };
     (0..len).map(|_| next()).collect()
 }
-fn tables(disk: &Disk) -> Vec<PathBuf> {
-    disk.files(".sst").into_iter().filter(|path| path.starts_with(DIR)).collect()
-}
 /// Changes a byte of the value that fills `table`.
 fn damage(disk: &Disk, table: &Path) {
     let mut bytes = disk.fs.read_all(table).unwrap();
@@ -107,26 +104,26 @@ fn tables_that_are_there_are_not_copied_again() {
         assert!(copied < 20_000, "{by:?}: {copied}");
         assert_eq!(of.contents(), expected);
         // A table that is missing comes back.
-        of.disk.fs.remove(&tables(&of.disk)[0]).unwrap();
+        of.disk.fs.remove(&of.disk.tables()[0]).unwrap();
         let copied = of.restore(&backups, 1, &mode(by)).unwrap();
         assert!((40_000..60_000).contains(&copied), "{by:?}: {copied}");
         assert_eq!(of.contents(), expected);
         // So does one that is shorter than it should be.
-        let table = tables(&of.disk)[1].clone();
+        let table = of.disk.tables()[1].clone();
         let bytes = of.disk.fs.read_all(&table).unwrap();
         of.disk.fs.write_all_synced(&table, &bytes[..bytes.len() - 1]).unwrap();
         let copied = of.restore(&backups, 1, &mode(by)).unwrap();
         assert!((40_000..60_000).contains(&copied), "{by:?}: {copied}");
         assert_eq!(of.contents(), expected);
     }
-    assert_eq!(tables(&of.disk.lose_power()).len(), 2, "what was later is gone");
+    assert_eq!(of.disk.lose_power().tables().len(), 2, "what was later is gone");
 }
 
 #[test]
 fn only_verifying_finds_a_damaged_table() {
     let (of, db, backups, expected) = backed_up();
     drop(db);
-    let table = tables(&of.disk)[0].clone();
+    let table = of.disk.tables()[0].clone();
     damage(&of.disk, &table);
     let bad = of.disk.fs.read_all(&table).unwrap();
     of.restore(&backups, 1, &mode(RestoreMode::KeepLatestDbSessionIdFiles)).unwrap();
@@ -146,7 +143,7 @@ fn a_table_of_another_session_with_the_same_number_is_replaced() {
     fill(&db, ["x", "y"]);
     drop(db);
     for by in [RestoreMode::KeepLatestDbSessionIdFiles, RestoreMode::VerifyChecksum] {
-        for (table, theirs) in tables(&of.disk).iter().zip(tables(&other)) {
+        for (table, theirs) in of.disk.tables().iter().zip(other.tables()) {
             assert_eq!(table, &theirs);
             of.disk.fs.write_all_synced(table, &other.fs.read_all(&theirs).unwrap()).unwrap();
         }
@@ -208,7 +205,7 @@ fn tables_that_another_directory_has_are_left_out_and_found_again() {
     let copied = of.restore(&backups, 1, &mode(RestoreMode::KeepLatestDbSessionIdFiles)).unwrap();
     assert!(copied < 20_000, "{copied}");
     assert_eq!(of.contents(), expected);
-    of.disk.fs.remove(&tables(&of.disk)[0]).unwrap();
+    of.disk.fs.remove(&of.disk.tables()[0]).unwrap();
     let error = of.restore(&backups, 1, &mode(RestoreMode::KeepLatestDbSessionIdFiles));
     refused(error, Code::InvalidArgument, "(one amongst 1)");
     let with = RestoreOptions { alternate_dirs: vec![&elsewhere], mode: RestoreMode::VerifyChecksum, ..with };
@@ -249,7 +246,7 @@ fn a_restore_that_fails_or_loses_its_power_leaves_nothing_that_opens_in_part() {
         let mut worked = 0;
         for after in 0..100 {
             let disk = Disk::of(of.disk.fs.crash(CrashPolicy::KeepAll, 0));
-            disk.fs.remove(&tables(&disk)[0]).unwrap();
+            disk.fs.remove(&disk.tables()[0]).unwrap();
             let of = Backups { disk, copied: Arc::default() };
             let backups = of.open("/backups", 1);
             of.disk.faults.add(FaultRule::error(FaultError::Io).after(after));

@@ -16,12 +16,6 @@ fn best(disk: &Disk) -> Options {
 fn reopened(disk: &Disk) -> Result<Db> {
     disk.try_open(&best(disk))
 }
-fn tables(disk: &Disk) -> Vec<PathBuf> {
-    let mut tables = disk.files(".sst");
-    tables.retain(|path| path.parent() == Some(Path::new("/db")));
-    tables.sort();
-    tables
-}
 fn cut(disk: &Disk, path: &Path, size: usize) {
     let bytes = disk.fs.read_all(path).unwrap();
     disk.fs.write_all_synced(path, &bytes[..size.min(bytes.len())]).unwrap();
@@ -47,7 +41,7 @@ fn three_flushes() -> Disk {
 fn without_its_newest_table_the_database_is_that_of_before() {
     for is_cut in [false, true] {
         let disk = three_flushes();
-        let newest = &tables(&disk)[2];
+        let newest = &disk.tables()[2];
         if is_cut {
             cut(&disk, newest, 500)
         } else {
@@ -68,7 +62,7 @@ fn without_its_newest_table_the_database_is_that_of_before() {
 #[test]
 fn what_was_written_on_top_of_a_missing_table_goes_to_lost() {
     let disk = three_flushes();
-    let names = tables(&disk);
+    let names = disk.tables();
     disk.fs.remove(&names[1]).unwrap();
     let db = reopened(&disk).unwrap();
     assert_eq!(all(&db), "a=1");
@@ -86,12 +80,12 @@ fn compacted_tables_that_are_still_there_stand_in_for_the_result() {
         db.flush().unwrap();
     }
     let inputs: Vec<_> =
-        tables(&disk).into_iter().map(|path| (disk.fs.read_all(&path).unwrap(), path)).collect();
+        disk.tables().into_iter().map(|path| (disk.fs.read_all(&path).unwrap(), path)).collect();
     crate::disk::rewrite_all(&db);
     db.put("c", "1").unwrap();
     db.flush().unwrap();
     db.close().unwrap();
-    let outputs = tables(&disk);
+    let outputs = disk.tables();
     disk.fs.remove(&outputs[0]).unwrap();
     for (bytes, path) in inputs {
         disk.fs.write_all_synced(&path, &bytes).unwrap();
@@ -110,7 +104,7 @@ fn without_any_state_it_is_empty_and_all_tables_are_kept_aside() {
     db.flush().unwrap();
     db.close().unwrap();
     disk.open().close().unwrap(); // The MANIFEST begins with both tables.
-    disk.fs.remove(&tables(&disk)[0]).unwrap();
+    disk.fs.remove(&disk.tables()[0]).unwrap();
     let db = reopened(&disk).unwrap();
     assert_eq!(all(&db), "");
     log_says(&disk, "no state of it has all of its tables");
@@ -208,7 +202,7 @@ fn without_a_manifest_nothing_is_created_over_tables() {
     disk.fs.remove(Path::new("/db/CURRENT")).unwrap();
     let error = refused(reopened(&disk), Code::Corruption, "Db::repair");
     assert!(error.to_string().contains(".sst"), "{error}");
-    assert_eq!(tables(&disk).len(), 3);
+    assert_eq!(disk.tables().len(), 3);
     // Where nothing is, a database is created.
     assert_eq!(all(&reopened(&Disk::new()).unwrap()), "");
 }
@@ -225,7 +219,7 @@ fn a_column_family_that_is_not_listed_is_no_reason_to_go_back() {
 #[test]
 fn read_only_it_changes_nothing() {
     let disk = three_flushes();
-    disk.fs.remove(&tables(&disk)[2]).unwrap();
+    disk.fs.remove(&disk.tables()[2]).unwrap();
     disk.fs.remove(Path::new("/db/CURRENT")).unwrap();
     let before = disk.fs.all_files();
     let db = disk.open_read_only(&best(&disk), &[]).unwrap();
@@ -269,11 +263,11 @@ fn column_families_go_back_each_for_itself_unless_they_were_changed_together() {
         let db = disk.open_families(&best(disk), &["other"]).unwrap();
         [all(&db), all_of(&db, &db.column_family("other").unwrap())]
     };
-    let newest = tables(&apart).pop().unwrap();
+    let newest = apart.tables().pop().unwrap();
     apart.fs.remove(&newest).unwrap();
     assert_eq!(open(&apart), ["a=1", "a=1"]);
 
-    for lost in tables(&together).into_iter().rev().take(2) {
+    for lost in together.tables().into_iter().rev().take(2) {
         let disk = together.kill();
         disk.fs.remove(&lost).unwrap();
         assert_eq!(open(&disk), ["a=1 b=1", "a=1"], "without {}", lost.display());
@@ -304,7 +298,7 @@ fn every_loss_leads_to_a_state_that_was() {
         }
     }
     db.close().unwrap();
-    let names = tables(&disk);
+    let names = disk.tables();
     assert!(names.len() > 6, "{names:?}");
     let mut partial = 0;
     for mask in 1..(1u32 << names.len().min(9)) {

@@ -68,7 +68,7 @@ fn deeper_levels_are_in_later_directories() {
         let expected = ["/path0", "/path0", "/path1", "/path2"][file.level];
         assert_eq!(file.directory, Path::new(expected), "level {}", file.level);
     }
-    disk.wait_until("old tables are removed", || disk.files(".sst").len() == db.live_files().len());
+    disk.wait_until_purged(&db);
     assert_eq!(directories(&disk, &db).len(), 3);
     assert!(disk.fs.list(Path::new(DIR)).unwrap().iter().all(|name| !name.ends_with(".sst")));
     let before = all(&db);

@@ -95,6 +95,17 @@ impl Disk {
         let files = self.fs.all_files().into_iter();
         files.filter(|path| path.to_string_lossy().ends_with(suffix)).collect()
     }
+    /// The tables in the directory of the database, in order.
+    pub fn tables(&self) -> Vec<PathBuf> {
+        let mut tables = self.files(".sst");
+        tables.retain(|path| path.parent() == Some(Path::new(DIR)));
+        tables.sort();
+        tables
+    }
+    /// Waits until there are only those tables that `db` is made of, wherever they are.
+    pub fn wait_until_purged(&self, db: &Db) {
+        self.wait_until("replaced tables are gone", || self.files(".sst").len() == db.live_files().len());
+    }
     /// The newest file of the database whose name begins with `prefix`.
     pub fn newest_in_db(&self, prefix: &str) -> PathBuf {
         let files = self.fs.all_files().into_iter();

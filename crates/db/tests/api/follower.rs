@@ -74,7 +74,7 @@ fn tables_that_the_leader_removes_stay_as_long_as_somebody_reads_them() {
     let mut few = options(&disk);
     few.db.max_open_files = 1;
     let follower = follow_with(&few, &[]).unwrap();
-    let tables: Vec<PathBuf> = disk.files(".sst").into_iter().filter(|path| path.starts_with(DIR)).collect();
+    let tables = disk.tables();
     assert_eq!(links(&disk).len(), 4);
     rewrite_all(&db);
     disk.wait_until("the tables are removed", || tables.iter().all(|table| !disk.exists(table)));

@@ -1,6 +1,6 @@
 //! Files that go below everything.
 
-use crate::disk::{DIR, Disk, all, get, get_with, put_synced, refused, rewrite_all, shape};
+use crate::disk::{Disk, all, get, get_with, put_synced, refused, rewrite_all, shape};
 use crate::ingest::ingest_with;
 use ironstone::{
     Code, CompactRangeOptions, CompactionStyle, Db, IngestOptions, Options, ReadOptions, SequenceNumber,
@@ -124,7 +124,7 @@ fn what_does_not_fit_is_refused_and_leaves_nothing_behind() {
     refused(behind(&disk, &db, &["p=2 r=2", "q=2"]), Code::NotSupported, "overlapping ranges");
     behind(&disk, &db, &["a=1", "e=1"]).unwrap();
     assert_eq!(all(&db), "a=1 b=1 d=1 e=1");
-    let tables = disk.files(".sst").iter().filter(|path| path.starts_with(DIR)).count();
+    let tables = disk.tables().len();
     assert_eq!(tables, db.live_files().len());
 }
 

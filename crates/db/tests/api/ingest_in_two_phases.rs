@@ -1,6 +1,6 @@
 //! Files that are prepared first, and ingested later.
 
-use crate::disk::{DIR, Disk, all, all_of, fresh, get, get_in, put_synced, refused, rewrite_all, shape};
+use crate::disk::{Disk, all, all_of, fresh, get, get_in, put_synced, refused, rewrite_all, shape};
 use crate::ingest::{no_power_loss_parts, write_file};
 use ironstone::vfs::FileSystem;
 use ironstone::{Code, ColumnFamily, Db, FileIngestionHandle, IngestFiles, IngestOptions};
@@ -16,18 +16,13 @@ fn prepare_in(disk: &Disk, db: &Db, name: &str, entries: &str) -> FileIngestionH
     prepare(db, db.default_column_family(), path, &IngestOptions::default())
 }
 
-/// How many tables are in the directory of the database.
-fn tables_there(disk: &Disk) -> usize {
-    disk.files(".sst").iter().filter(|path| path.starts_with(DIR)).count()
-}
-
 #[test]
 fn nothing_is_seen_before_the_commit_and_all_counts_as_written_then() {
     let (disk, db) = fresh();
     put_synced(&db, "a", "before");
     let handle = prepare_in(&disk, &db, "in", "a=file b=file c=file");
     assert_eq!(handle.file_count(), 1);
-    assert_eq!((tables_there(&disk), db.live_files().len()), (1, 0), "it is here, and nobody knows of it");
+    assert_eq!((disk.tables().len(), db.live_files().len()), (1, 0), "it is here, and nobody knows of it");
     put_synced(&db, "b", "between");
     assert_eq!(all(&db), "a=before b=between");
     db.flush().unwrap();
@@ -52,13 +47,13 @@ fn what_is_given_up_leaves_nothing_behind() {
     let path = write_file(&disk.options(), "in", "a=1");
     for abort in [false, true] {
         let handle = prepare(&db, db.default_column_family(), path.clone(), &moved);
-        assert_eq!(tables_there(&disk), 1);
+        assert_eq!(disk.tables().len(), 1);
         if abort {
             handle.abort()
         } else {
             drop(handle)
         }
-        assert_eq!(tables_there(&disk), 0);
+        assert_eq!(disk.tables().len(), 0);
         assert!(disk.exists(&path), "only what goes in is moved");
     }
     let handle = prepare(&db, db.default_column_family(), path.clone(), &moved);
@@ -107,7 +102,7 @@ fn handles_for_one_column_family_count_in_their_order() {
         Code::InvalidArgument,
         "the files overlap each other",
     );
-    disk.wait_until("what was refused is gone", || tables_there(&disk) == db.live_files().len());
+    disk.wait_until("what was refused is gone", || disk.tables().len() == db.live_files().len());
     assert_eq!(all(&db), "a=1 b=1 c=3 d=3");
 }
 
@@ -120,7 +115,7 @@ fn a_column_family_that_is_dropped_meanwhile_refuses_all() {
     db.drop_column_family(&cf).unwrap();
     let result = db.commit_file_ingestion_handles(vec![mine, handle]);
     refused(result, Code::ColumnFamilyDropped, "gone");
-    assert_eq!((all(&db), tables_there(&disk)), (String::new(), 0));
+    assert_eq!((all(&db), disk.tables().len()), (String::new(), 0));
 }
 
 #[test]
@@ -130,7 +125,7 @@ fn handles_belong_to_one_opening() {
     let (other_disk, other) = fresh();
     let result = other.commit_file_ingestion_handle(handle);
     refused(result, Code::InvalidArgument, "of another database");
-    assert_eq!((tables_there(&disk), tables_there(&other_disk)), (0, 0));
+    assert_eq!((disk.tables().len(), other_disk.tables().len()), (0, 0));
 
     let early = prepare_in(&disk, &db, "in", "a=1");
     let late = prepare_in(&disk, &db, "late", "b=1");
@@ -138,16 +133,16 @@ fn handles_belong_to_one_opening() {
     db.close().unwrap();
     assert!(db.commit_file_ingestion_handle(closed).is_err(), "it is closed");
     drop(db);
-    assert_eq!(tables_there(&disk), 3, "after the closing nobody removes files");
+    assert_eq!(disk.tables().len(), 3, "after the closing nobody removes files");
     let db = disk.open();
-    assert_eq!(tables_there(&disk), 0, "but the next opening does");
+    assert_eq!(disk.tables().len(), 0, "but the next opening does");
     for key in ["x", "y", "z"] {
         put_synced(&db, key, "1");
         db.flush().unwrap();
     }
     drop(early);
     refused(db.commit_file_ingestion_handle(late), Code::InvalidArgument, "of an earlier opening");
-    assert_eq!(tables_there(&disk), 3);
+    assert_eq!(disk.tables().len(), 3);
     drop(db);
     assert_eq!(all(&disk.open()), "x=1 y=1 z=1");
 }
@@ -171,10 +166,10 @@ fn what_was_prepared_survives_no_crash_and_what_it_was_linked_from_does() {
         put_synced(&db, "k", "logged");
         let disk = disk.kill();
         drop((handles, db));
-        assert_eq!(tables_there(&disk), 5);
+        assert_eq!(disk.tables().len(), 5);
         let db = disk.open();
         assert_eq!(all(&db), "f=flushed k=logged");
-        assert_eq!(tables_there(&disk), db.live_files().len());
+        assert_eq!(disk.tables().len(), db.live_files().len());
         for (path, before) in paths.iter().zip(&before) {
             assert!(disk.fs.read_all(path).unwrap() == *before, "{} was overwritten", path.display());
         }
@@ -195,7 +190,7 @@ fn no_power_loss_lets_a_part_of_several_handles_in() {
     };
     no_power_loss_parts(ingest, |crashed, db, is_in, at| {
         assert!(!is_in || get(db, "between") == "1", "{at}");
-        assert_eq!(tables_there(crashed), db.live_files().len(), "{at}");
+        assert_eq!(crashed.tables().len(), db.live_files().len(), "{at}");
     });
 }
 
@@ -236,5 +231,5 @@ fn a_database_that_is_only_read_prepares_nothing() {
     let db = disk.open_read_only(&disk.options(), &[]).unwrap();
     let files = [IngestFiles::new(db.default_column_family(), vec![path], IngestOptions::default())];
     refused(db.prepare_file_ingestion(&files), Code::NotSupported, "reading only");
-    assert_eq!(tables_there(&disk), 0);
+    assert_eq!(disk.tables().len(), 0);
 }

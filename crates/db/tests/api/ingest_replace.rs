@@ -38,8 +38,7 @@ fn check(disk: &Disk, db: &Db, expected: &str) {
 
 /// Waits until the only tables of the database are those that it has.
 fn nothing_is_left_over(disk: &Disk, db: &Db) {
-    let tables = || disk.files(".sst").iter().filter(|path| path.starts_with("/db")).count();
-    disk.wait_until("what is obsolete is removed", || tables() == db.live_files().len());
+    disk.wait_until("what is obsolete is removed", || disk.tables().len() == db.live_files().len());
 }
 
 #[test]

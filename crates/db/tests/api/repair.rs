@@ -152,9 +152,7 @@ fn tables_and_wals_are_enough() {
             let expected = contents(&db);
             let disk = if kill {
                 // Those that are replaced and still there would count as well.
-                disk.wait_until("replaced tables are gone", || {
-                    disk.files(".sst").len() == db.live_files().len()
-                });
+                disk.wait_until_purged(&db);
                 disk.kill()
             } else {
                 db.close().unwrap();
@@ -459,6 +457,17 @@ fn tables_of(db: &Db) -> BTreeSet<PathBuf> {
     let path = |file: ironstone::LiveFile| file.directory.join(format!("{:06}.sst", file.number.0));
     db.live_files().into_iter().map(path).collect()
 }
+/// A database with tables in both directories, which is closed; its options, what it holds, and its tables.
+fn closed_in_two_directories() -> (Disk, Options, [String; 2], BTreeSet<PathBuf>) {
+    let disk = Disk::new();
+    let settings = options_with_paths(&disk);
+    let db = filled_with(&disk, &settings);
+    disk.wait_until_purged(&db);
+    let (expected, tables) = (contents(&db), tables_of(&db));
+    assert!([FAST, SLOW].iter().all(|dir| tables.iter().any(|table| table.starts_with(dir))));
+    db.close().unwrap();
+    (disk, settings, expected, tables)
+}
 fn copy(disk: &Disk, from: &Path, to: &Path) {
     disk.fs.write_all_synced(to, &disk.fs.read_all(from).unwrap()).unwrap();
 }
@@ -469,14 +478,7 @@ fn names_with(disk: &Disk, part: &str) -> Vec<PathBuf> {
 #[test]
 fn tables_of_several_directories_stay_where_they_are() {
     for (what, harm) in HARMS {
-        let disk = Disk::new();
-        let settings = options_with_paths(&disk);
-        let db = filled_with(&disk, &settings);
-        let expected = contents(&db);
-        disk.wait_until("replaced tables are gone", || disk.files(".sst").len() == db.live_files().len());
-        let tables = tables_of(&db);
-        assert!([FAST, SLOW].iter().all(|dir| tables.iter().any(|table| table.starts_with(dir))));
-        db.close().unwrap();
+        let (disk, settings, expected, tables) = closed_in_two_directories();
         // What somebody else has there stays; a table that nobody needs does not.
         for name in ["000998.log", "CURRENT", "MANIFEST-000001"] {
             disk.fs.write_all_synced(&Path::new(SLOW).join(name), b"of somebody else").unwrap();
@@ -536,13 +538,7 @@ fn a_directory_that_is_not_there_is_missed_before_anything_changes() {
 #[test]
 fn tables_that_went_to_another_directory_are_found_there() {
     for (harm, leveldb) in [(0, false), (1, true), (5, false)] {
-        let disk = Disk::new();
-        let settings = options_with_paths(&disk);
-        let db = filled_with(&disk, &settings);
-        let expected = contents(&db);
-        disk.wait_until("replaced tables are gone", || disk.files(".sst").len() == db.live_files().len());
-        let tables = tables_of(&db);
-        db.close().unwrap();
+        let (disk, settings, expected, tables) = closed_in_two_directories();
         for table in tables.iter().filter(|table| table.starts_with(SLOW)) {
             let mut to = Path::new(FAST).join(table.file_name().unwrap());
             if leveldb {
@@ -566,13 +562,8 @@ fn tables_that_went_to_another_directory_are_found_there() {
 #[test]
 fn of_two_tables_of_one_number_the_manifest_knows_which_one_counts() {
     for harm in [1, 5] {
-        let disk = Disk::new();
-        let settings = options_with_paths(&disk);
-        let db = filled_with(&disk, &settings);
-        let expected = contents(&db);
-        disk.wait_until("replaced tables are gone", || disk.files(".sst").len() == db.live_files().len());
-        let slow = tables_of(&db).into_iter().find(|path| path.starts_with(SLOW)).unwrap();
-        db.close().unwrap();
+        let (disk, settings, expected, tables) = closed_in_two_directories();
+        let slow = tables.into_iter().find(|path| path.starts_with(SLOW)).unwrap();
         let other = Path::new(FAST).join(slow.file_name().unwrap());
         copy(&disk, &slow, &other);
         disk.fs.corrupt(&other, |bytes| bytes[20] ^= 1).unwrap();
