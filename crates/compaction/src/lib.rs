@@ -19,6 +19,7 @@ pub mod filter;
 pub mod flush;
 pub mod iterator;
 pub mod job;
+pub mod offpeak;
 pub mod options;
 pub mod partitioner;
 pub mod picker;
@@ -39,6 +40,7 @@ pub use job::{
     CompactionOutput, CompactionProgress, CompactionStats, JobContext, OutputChecks, OutputFiles,
     ScopedThreads, SerialWorkers, TableSource, Workers, run_compaction,
 };
+pub use offpeak::DailyOffpeak;
 pub use options::{
     CompactionOptions, CompactionPriority, CompactionStyle, FifoOptions, StopStyle, UniversalOptions,
 };

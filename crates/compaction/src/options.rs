@@ -1,5 +1,6 @@
 //! What decides the shape of the tree.
 
+use crate::offpeak::DailyOffpeak;
 use crate::partitioner::Partitioning;
 use ironstone_base::UserComparator;
 use ironstone_sst::{CompressionKind, CompressionOptions};
@@ -167,6 +168,8 @@ pub struct CompactionOptions {
     pub ttl: u64,
     /// A file older than this many seconds is rewritten. 0: never.
     pub periodic_compaction_seconds: u64,
+    /// While it lasts, files that would become too old before it begins again are rewritten.
+    pub daily_offpeak: Option<DailyOffpeak>,
     /// How many seconds old a file is at least that is rewritten since a snapshot was released.
     pub bottommost_file_compaction_delay: u64,
     /// The codec where nothing below says otherwise.
@@ -214,6 +217,7 @@ impl Default for CompactionOptions {
             allow_trivial_move: true,
             ttl: 0,
             periodic_compaction_seconds: 0,
+            daily_offpeak: None,
             bottommost_file_compaction_delay: 0,
             compression: CompressionKind::Snappy,
             compression_per_level: Vec::new(),

@@ -4,7 +4,7 @@
 //! 1. the levels whose score is at least 1, most urgent first;
 //! 2. files marked for compaction;
 //! 3. files of the bottom with old versions or tombstones that a released snapshot was holding;
-//! 4. files older than `ttl`, 5. files older than `periodic_compaction_seconds`;
+//! 4. files older than `ttl`, 5. files older than `periodic_compaction_seconds`, or soon to be in off-peak hours (`offpeak`);
 //! 6. files that were often asked for what they do not have.
 //!
 //! The rules that keep reads right, whatever is picked:
@@ -242,10 +242,18 @@ impl<'a> Picker<'a> {
         Some(self.plan(draft, CompactionReason::ReadTriggered))
     }
 
-    /// Files made before this are rewritten.
+    /// Files made before this are rewritten: those that are too old, and in off-peak hours those that would be before the next ones
+    /// begin. What was made since these began waits for its time, or it would be rewritten again and again.
     fn periodic_limit(&self) -> Option<u64> {
-        let seconds = self.options.periodic_compaction_seconds;
-        self.context.now_seconds.checked_sub(seconds).filter(|_| seconds > 0)
+        let (seconds, now) = (self.options.periodic_compaction_seconds, self.context.now_seconds);
+        let limit = now.checked_sub(seconds).filter(|_| seconds > 0)?;
+        let Some((offpeak, began)) =
+            self.options.daily_offpeak.and_then(|offpeak| Some((offpeak, offpeak.began(now)?)))
+        else {
+            return Some(limit);
+        };
+        let ahead = limit.saturating_add(offpeak.seconds_to_next_start(now));
+        Some(limit.max(ahead.min(began)))
     }
 
     fn first_file(

@@ -330,9 +330,7 @@ const COMPACTIONS: Kind = Kind {
     limit: DbOptions::compaction_threads,
     running: |state| state.running_automatic,
     next: compaction::next,
-    look_again: |engine| {
-        Some(engine.options().max_compaction_trigger_wakeup_seconds).filter(|&seconds| seconds > 0)
-    },
+    look_again: |engine| engine.options().seconds_to_next_look(engine.env.clock.now_seconds()),
 };
 
 /// Runs a job, if one is due. `quiet`: nobody said so, but it is time to look again.

@@ -7,7 +7,7 @@ use crate::write_buffer_manager::MemTableMemory;
 use ironstone_base::Result;
 use ironstone_base::statistics::LevelHistograms;
 use ironstone_base::sync::Arc;
-use ironstone_compaction::{CompactionOptions, CompactionStyle, FilterSource, Partitioning};
+use ironstone_compaction::{CompactionOptions, CompactionStyle, DailyOffpeak, FilterSource, Partitioning};
 use ironstone_memtable::{MemTableBloom, MemTableOptions};
 use ironstone_sst::{BlockCache, TableOptions};
 
@@ -44,6 +44,7 @@ impl ColumnFamilyOptions {
             compaction_pri: self.compaction_pri,
             ttl: self.ttl,
             periodic_compaction_seconds: self.periodic_compaction_seconds,
+            daily_offpeak: db.daily_offpeak(),
             bottommost_file_compaction_delay: self.bottommost_file_compaction_delay.into(),
             compression: self.compression,
             compression_per_level: self.compression_per_level.clone(),
@@ -181,6 +182,17 @@ impl DbOptions {
         }
         count(self.max_background_jobs).saturating_sub(self.flush_threads()).max(1)
     }
+    /// When there is less to do.
+    pub(crate) fn daily_offpeak(&self) -> Option<DailyOffpeak> {
+        DailyOffpeak::parse(&self.daily_offpeak_time_utc).ok().flatten() // Any other text was refused.
+    }
+    /// In how many seconds to look for tables that grew old, if nothing else has somebody look: at the latest when off-peak
+    /// hours begin.
+    pub(crate) fn seconds_to_next_look(&self, now_seconds: u64) -> Option<u64> {
+        let seconds = Some(self.max_compaction_trigger_wakeup_seconds).filter(|&seconds| seconds > 0)?;
+        let until = self.daily_offpeak().map(|offpeak| offpeak.seconds_to_next_start(now_seconds));
+        Some(until.map_or(seconds, |until| until.min(seconds)))
+    }
     /// What tables say about the machine that wrote them.
     pub(crate) fn host_id(&self) -> String {
         if self.db_host_id == crate::options::HOST_NAME {
@@ -192,4 +204,20 @@ impl DbOptions {
 
 fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_tables_are_looked_for_when_off_peak_hours_begin() {
+        let mut db = DbOptions { max_compaction_trigger_wakeup_seconds: 4000, ..DbOptions::default() };
+        assert_eq!(db.seconds_to_next_look(0), Some(4000));
+        db.daily_offpeak_time_utc = "01:00-02:00".to_owned();
+        assert_eq!(db.seconds_to_next_look(0), Some(3600));
+        assert_eq!(db.seconds_to_next_look(3600), Some(4000), "they have begun");
+        db.max_compaction_trigger_wakeup_seconds = 0;
+        assert_eq!(db.seconds_to_next_look(0), None);
+    }
 }

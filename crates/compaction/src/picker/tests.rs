@@ -1,3 +1,4 @@
+use crate::offpeak::DailyOffpeak;
 use crate::options::{
     CompactionOptions, CompactionPriority, CompactionStyle, FifoOptions, StopStyle, UniversalOptions,
 };
@@ -188,6 +189,7 @@ impl Tree {
                     options.bottommost_file_compaction_delay = value.parse().unwrap();
                 }
                 "periodic" => options.periodic_compaction_seconds = value.parse().unwrap(),
+                "offpeak" => options.daily_offpeak = DailyOffpeak::parse(value).unwrap(),
                 "filter" => options.has_compaction_filter = value.parse().unwrap(),
                 "move" => options.allow_trivial_move = value.parse().unwrap(),
                 "style" => {
@@ -458,6 +460,7 @@ fn text_cases() {
         "pick_level0.txt",
         "pick_lower.txt",
         "pick_special.txt",
+        "offpeak.txt",
         "manual.txt",
         "named_files.txt",
         "universal.txt",

@@ -70,6 +70,12 @@ option_struct! {
         /// Look for tables that got too old (`ttl`, `periodic_compaction_seconds`) after so many seconds in which
         /// nothing else made compactions look; 0: never.
         max_compaction_trigger_wakeup_seconds: u64 = 43200, Mutable, Later;
+        /// The hours of each day in which there is less to do, in UTC, as `04:30-07:30`, the last minute included; over midnight
+        /// if they end before they begin. Files that would get too old (`periodic_compaction_seconds`) before the next day's begin are
+        /// rewritten in them. If that is in less than a day, what was made in these hours waits for its time (RocksDB rewrites
+        /// it over and over). Compactions are looked for when they begin, unless `max_compaction_trigger_wakeup_seconds` is 0.
+        /// Empty: none.
+        daily_offpeak_time_utc: String = String::new(), Mutable, Later;
         /// Write statistics to LOG after each so many seconds; 0: never.
         stats_dump_period_sec: u32 = 600, Mutable, V7;
         /// Add what statistics were raised by to their history after each so many seconds, see
@@ -193,7 +199,6 @@ option_struct! {
         ignored("strict_bytes_per_sync", "bool", "false", Change::Mutable, Since::V7, "only the pace of writing back depends on it");
         ignored("max_manifest_space_amp_pct", "int", "500", Change::Mutable, Since::Later, "max_manifest_file_size alone decides");
         ignored("optimize_manifest_for_recovery", "bool", "false", Change::Mutable, Since::Later, "only the speed of opening depends on it");
-        ignored("daily_offpeak_time_utc", "string", "", Change::Mutable, Since::Later, "it moves compactions to other hours");
         ignored("fast_sst_open", "bool", "false", Change::Mutable, Since::Later, "only the speed of opening depends on it");
         ignored("allow_mmap_writes", "bool", "false", Change::Fixed, Since::V7, "files are written, not mapped");
         ignored("use_direct_io_for_compaction_reads", "bool", "false", Change::Fixed, Since::Later, "only use of the page cache depends on it");

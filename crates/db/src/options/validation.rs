@@ -5,7 +5,7 @@ use super::{ColumnFamilyOptions, DbOptions, OptionStruct};
 use crate::table_paths::paths_of;
 use ironstone_base::protection::is_protection_len;
 use ironstone_base::{Error, Result};
-use ironstone_compaction::CompactionStyle;
+use ironstone_compaction::{CompactionStyle, DailyOffpeak};
 use ironstone_sst::{CompressionKind, DataBlockIndexType, IndexType, PlainEncoding, TableFormat};
 
 /// More levels than any key range fills.
@@ -172,6 +172,10 @@ pub fn validate(db: &DbOptions, cf: &ColumnFamilyOptions) -> Result<()> {
     ];
     if let Some(rule) = rules.iter().find(|rule| rule.broken) {
         return Err(Error::invalid_argument(rule.says));
+    }
+    if let Err(what) = DailyOffpeak::parse(&db.daily_offpeak_time_utc) {
+        let text = &db.daily_offpeak_time_utc;
+        return Err(Error::invalid_argument(format!("daily_offpeak_time_utc: {text:?}: {what}")));
     }
     for (name, paths) in [("db_paths", &db.db_paths), ("cf_paths", &cf.cf_paths)] {
         if paths.len() > MAX_PATHS {

@@ -198,6 +198,76 @@ fn tables_that_grow_old_are_noticed_without_a_write() {
     disk.wait_until("the table goes", || all(&db).is_empty());
 }
 
+/// A database whose tables may become five days old, with a table of now, at 20:26:40.
+fn with_a_table_of_five_days(disk: &Disk, style: CompactionStyle, offpeak: &str) -> Db {
+    let mut options = with_style(disk, style);
+    options.cf.level_compaction_dynamic_level_bytes = false;
+    (options.cf.ttl, options.cf.periodic_compaction_seconds) = (0, 5 * DAY);
+    options.db.max_compaction_trigger_wakeup_seconds = 1;
+    options.db.daily_offpeak_time_utc = offpeak.to_owned();
+    let db = disk.open_with(&options);
+    put_and_flush(&db, &["a"], "1");
+    db
+}
+
+fn look_for_compactions(db: &Db) {
+    db.set_options(&[("disable_auto_compactions", "false")]).unwrap();
+    db.wait_for_compact().unwrap();
+}
+
+fn creation_time_of_the_table(db: &Db) -> u64 {
+    let properties = db.properties_of_all_tables(db.default_column_family()).unwrap();
+    let times: Vec<_> = properties.values().map(|table| table.file_creation_time).collect();
+    assert_eq!(times.len(), 1);
+    times[0]
+}
+
+#[test]
+fn in_off_peak_hours_tables_go_that_would_be_too_old_before_the_next_ones() {
+    for style in [CompactionStyle::Level, CompactionStyle::Universal] {
+        let clock = manual_clock();
+        let disk = Disk::with_clock(&clock);
+        let db = with_a_table_of_five_days(&disk, style, "20:27-20:30");
+        pass(&clock, 3 * DAY + 60);
+        look_for_compactions(&db);
+        assert_eq!(creation_time_of_the_table(&db), NOW, "four days and a day are not more than five");
+        pass(&clock, DAY - 60);
+        look_for_compactions(&db);
+        assert_eq!(creation_time_of_the_table(&db), NOW, "it is 20:26:40 again");
+        pass(&clock, 20);
+        disk.wait_until("the table is rewritten", || creation_time_of_the_table(&db) == NOW + 4 * DAY + 20);
+        pass(&clock, 60);
+        db.wait_for_compact().unwrap();
+        assert_eq!(creation_time_of_the_table(&db), NOW + 4 * DAY + 20, "once");
+    }
+}
+
+#[test]
+fn off_peak_hours_change_while_the_database_is_open() {
+    let clock = manual_clock();
+    let disk = Disk::with_clock(&clock);
+    let db = with_a_table_of_five_days(&disk, CompactionStyle::Level, "");
+    pass(&clock, 4 * DAY + 60);
+    db.set_db_options(&[("daily_offpeak_time_utc", "20:27-21:00")]).unwrap();
+    disk.wait_until("the table is rewritten", || creation_time_of_the_table(&db) == NOW + 4 * DAY + 60);
+    drop(db);
+    let file = OptionsFile::load_latest(&disk.fs, Path::new(DIR), &LoadOptions::default()).unwrap();
+    assert_eq!(file.db.daily_offpeak_time_utc, "20:27-21:00");
+}
+
+#[test]
+fn off_peak_hours_are_two_times_of_the_day() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    for text in ["04:30", "4-7", "24:00-01:00", "04:30-04:30", "04:30-07:60"] {
+        options.db.daily_offpeak_time_utc = text.to_owned();
+        refused(disk.try_open(&options), Code::InvalidArgument, "daily_offpeak_time_utc");
+    }
+    let db = disk.open();
+    let refusal = db.set_db_options(&[("daily_offpeak_time_utc", "noon")]);
+    refused(refusal, Code::InvalidArgument, "daily_offpeak_time_utc: \"noon\"");
+}
+
 #[test]
 fn what_a_snapshot_held_back_goes_soon_after_its_release() {
     let disk = Disk::new();
