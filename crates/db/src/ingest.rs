@@ -856,7 +856,7 @@ fn commit(engine: &Engine, jobs: &mut [Job], first: SequenceNumber) -> Result<()
         .zip(fits)
         .map(|(job, fits)| job.edit(&mut state, fits, snapshots_held, now))
         .collect();
-    let pending = edits.and_then(|edits| state.versions.prepare(edits, &manifest));
+    let pending = edits.and_then(|edits| state.versions.prepare_in_foreground(edits, &manifest));
     let pending = pending.inspect_err(|_| let_go(&mut state, jobs))?;
     drop(state);
     let committed = manifest.commit(pending);

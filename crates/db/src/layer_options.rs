@@ -10,6 +10,7 @@ use ironstone_base::sync::Arc;
 use ironstone_compaction::{CompactionOptions, CompactionStyle, DailyOffpeak, FilterSource, Partitioning};
 use ironstone_memtable::{MemTableBloom, MemTableOptions};
 use ironstone_sst::{BlockCache, TableOptions};
+use ironstone_version::ManifestLimits;
 
 fn count(value: i32) -> usize {
     usize::try_from(value).unwrap_or(0)
@@ -181,6 +182,12 @@ impl DbOptions {
             return count(self.max_background_compactions);
         }
         count(self.max_background_jobs).saturating_sub(self.flush_threads()).max(1)
+    }
+    pub(crate) fn manifest_limits(&self) -> ManifestLimits {
+        ManifestLimits {
+            max_file_size: self.max_manifest_file_size,
+            max_space_amp_pct: u32::try_from(self.max_manifest_space_amp_pct).unwrap_or(0),
+        }
     }
     /// When there is less to do.
     pub(crate) fn daily_offpeak(&self) -> Option<DailyOffpeak> {

@@ -191,7 +191,7 @@ pub(crate) fn open(
 
     let _opening = options.statistics.is_some().then(|| IoActivity::DbOpen.begin());
     let manifest_options = ManifestOptions {
-        max_file_size: options.max_manifest_file_size,
+        limits: options.manifest_limits(),
         full_sync: options.use_fsync,
         checksum_handoff: options.checksum_handoff_file_types.descriptor,
         write_db_id: options.write_dbid_to_manifest,

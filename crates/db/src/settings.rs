@@ -242,7 +242,7 @@ impl Db {
             }
             engine.controller.set_floor(options.delayed_write_rate);
             engine.place.tables.set_capacity(usize::try_from(options.max_open_files).ok());
-            manifest.set_max_file_size(options.max_manifest_file_size);
+            manifest.set_limits(options.manifest_limits());
             engine.options.store(Arc::new(options));
             engine.wal_check.store(0, Ordering::Relaxed);
             engine.update_stall(&mut state);

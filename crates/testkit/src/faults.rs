@@ -227,6 +227,7 @@ impl Bench {
             manual_wal_flush: scenario == Scenario::ManualFlush,
             recycle_log_file_num: if scenario == Scenario::WalReuse { 2 } else { 0 },
             max_manifest_file_size: if scenario == Scenario::ManifestRoll { 100 } else { 1 << 20 },
+            max_manifest_space_amp_pct: 0,
             ..DbOptions::default()
         };
         let family_options = ColumnFamilyOptions {

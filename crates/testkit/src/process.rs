@@ -30,6 +30,7 @@ pub fn open(dir: &Path) -> Result<Db> {
         create_missing_column_families: true,
         max_background_jobs: 3,
         max_manifest_file_size: 4000,
+        max_manifest_space_amp_pct: 50,
         recycle_log_file_num: 1,
         ..DbOptions::default()
     };

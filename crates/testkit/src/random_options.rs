@@ -28,6 +28,7 @@ pub fn random_db_options(rng: &mut impl Rng, env: &Env) -> DbOptions {
         db_write_buffer_size: *[0, 0, 0, 100_000].choose(rng).expect("not empty"),
         max_total_wal_size: *[0, 0, 20_000].choose(rng).expect("not empty"),
         max_manifest_file_size: *[1 << 30, 2_000].choose(rng).expect("not empty"),
+        max_manifest_space_amp_pct: 50,
         avoid_flush_during_recovery: rng.random_bool(0.3),
         manual_wal_flush: rng.random_bool(0.1),
         atomic_flush: rng.random_bool(0.2),

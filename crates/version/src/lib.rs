@@ -34,8 +34,8 @@ pub use file_metadata::{FileMetaData, FileSlot, UNKNOWN_EPOCH, UNKNOWN_FILE_CHEC
 pub use identity::{db_id_from_bits, read_identity, write_identity};
 pub use level_files::LevelFiles;
 pub use manifest::{
-    CommittedChange, FailedCommit, ManifestOptions, ManifestReader, ManifestRecord, ManifestWriter,
-    PendingCommit,
+    CommittedChange, FailedCommit, ManifestLimits, ManifestOptions, ManifestReader, ManifestRecord,
+    ManifestWriter, PendingCommit,
 };
 pub use point_in_time::CheckTable;
 pub use set::{

@@ -127,11 +127,37 @@ impl ManifestReader {
     }
 }
 
+/// How large a MANIFEST becomes before a new one is begun.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ManifestLimits {
+    /// At least so many bytes.
+    pub max_file_size: u64,
+    /// And at least so many percent more than it had when it was new.
+    pub max_space_amp_pct: u32,
+}
+
+impl Default for ManifestLimits {
+    fn default() -> Self {
+        Self { max_file_size: 1 << 30, max_space_amp_pct: 500 }
+    }
+}
+
+impl ManifestLimits {
+    /// The size from which on a MANIFEST that began with `first_size` bytes takes no more. Who `waits` for the next commit is spared
+    /// the new MANIFEST for a quarter more.
+    pub(crate) fn of(self, first_size: u64, waits: bool) -> u64 {
+        let percent = 100 + u128::from(self.max_space_amp_pct);
+        let tuned = u64::try_from(u128::from(first_size) * percent / 100).unwrap_or(u64::MAX);
+        let limit = tuned.max(self.max_file_size);
+        if waits { limit.saturating_add(limit / 4) } else { limit }
+    }
+}
+
 /// How a MANIFEST is written.
 #[derive(Clone, Debug)]
 pub struct ManifestOptions {
-    /// Begin a new MANIFEST once this one is so large.
-    pub max_file_size: u64,
+    /// When to begin a new MANIFEST.
+    pub limits: ManifestLimits,
     /// Sync with `fsync` instead of `fdatasync`.
     pub full_sync: bool,
     /// Checksums go with the data to the file.
@@ -145,7 +171,7 @@ pub struct ManifestOptions {
 impl Default for ManifestOptions {
     fn default() -> Self {
         Self {
-            max_file_size: 1 << 30,
+            limits: ManifestLimits::default(),
             full_sync: false,
             checksum_handoff: false,
             write_db_id: true,
@@ -181,7 +207,8 @@ struct InForce {
     number: FileNumber,
     file: Box<dyn WritableFile>,
     framer: LogFramer,
-    size: u64, // All of it durable.
+    first_size: u64, // Of what it began with.
+    size: u64,       // All of it durable.
     crc: u32,
 }
 
@@ -263,18 +290,18 @@ impl ManifestWriter {
     pub fn roll(&mut self) {
         self.roll = true;
     }
-    /// Sets the size from which on a new MANIFEST is begun.
-    pub fn set_max_file_size(&mut self, bytes: u64) {
-        self.options.max_file_size = bytes;
+    /// Sets when a new MANIFEST is begun.
+    pub fn set_limits(&mut self, limits: ManifestLimits) {
+        self.options.limits = limits;
     }
     /// Whether new MANIFESTs record the database's id.
     pub(crate) fn writes_db_id(&self) -> bool {
         self.options.write_db_id
     }
-    /// The MANIFEST that the next commit is appended to; `None` if it starts a new one.
-    pub fn takes_more(&self) -> Option<FileNumber> {
+    /// The MANIFEST that the next commit is appended to; `None` if it starts a new one. `waits`: a user waits for the commit.
+    pub fn takes_more(&self, waits: bool) -> Option<FileNumber> {
         let log = self.in_force.as_ref()?;
-        (!self.roll && log.size < self.options.max_file_size).then_some(log.number)
+        (!self.roll && log.size < self.options.limits.of(log.first_size, waits)).then_some(log.number)
     }
 
     /// Step 2 of 3, without the state lock: builds and checks the versions, writes the edits, syncs.
@@ -355,7 +382,8 @@ impl ManifestWriter {
         drop(timer);
         self.env.fs.open_directory(&self.dir)?.sync()?;
         let crc = crc32c_extend(0, &bytes);
-        Ok(InForce { number, file, framer, size: bytes.len() as u64, crc })
+        let size = bytes.len() as u64;
+        Ok(InForce { number, file, framer, first_size: size, size, crc })
     }
 
     /// Starts the first MANIFEST of a database.

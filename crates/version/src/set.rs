@@ -244,7 +244,23 @@ impl VersionSet {
     /// Several edits become an atomic group: all of them take effect, or none. Edits of column families
     /// that were dropped meanwhile are left out; if none is left, the error says `ColumnFamilyDropped`.
     /// Without edits, the numbers of the database are recorded (for a new MANIFEST, say).
-    pub fn prepare(&self, mut edits: Vec<VersionEdit>, manifest: &ManifestWriter) -> Result<PendingCommit> {
+    pub fn prepare(&self, edits: Vec<VersionEdit>, manifest: &ManifestWriter) -> Result<PendingCommit> {
+        self.prepare_for(edits, manifest, false)
+    }
+    /// The same for an operation that a user waits for: a new MANIFEST is rather begun by others.
+    pub fn prepare_in_foreground(
+        &self,
+        edits: Vec<VersionEdit>,
+        manifest: &ManifestWriter,
+    ) -> Result<PendingCommit> {
+        self.prepare_for(edits, manifest, true)
+    }
+    fn prepare_for(
+        &self,
+        mut edits: Vec<VersionEdit>,
+        manifest: &ManifestWriter,
+        waits: bool,
+    ) -> Result<PendingCommit> {
         if edits.is_empty() {
             edits.push(VersionEdit::default());
         }
@@ -273,7 +289,7 @@ impl VersionSet {
                 bases.insert(edit.column_family, state.current.clone());
             }
         }
-        self.pending(edits, bases.into_iter().collect(), None, manifest)
+        self.pending(edits, bases.into_iter().collect(), None, manifest, waits)
     }
 
     /// Step 1 of creating a column family, which gets the next id, whose first WAL is `log_number`, and which begins with
@@ -308,7 +324,7 @@ impl VersionSet {
             edits.push(edit);
             bases.push((id, Arc::clone(&state.current)));
         }
-        self.pending(edits, bases, Some(state), manifest)
+        self.pending(edits, bases, Some(state), manifest, true)
     }
 
     /// Step 1 of dropping a column family.
@@ -322,7 +338,7 @@ impl VersionSet {
         let mut edit = VersionEdit::new(id);
         edit.column_family_change = Some(ColumnFamilyChange::Drop);
         edit.max_column_family = Some(self.max_column_family);
-        self.pending(vec![edit], Vec::new(), None, manifest)
+        self.pending(vec![edit], Vec::new(), None, manifest, true)
     }
 
     /// Completes `edits` with the numbers of the database, which every record carries.
@@ -332,13 +348,14 @@ impl VersionSet {
         bases: Vec<(ColumnFamilyId, Arc<Version>)>,
         added: Option<ColumnFamilyState>,
         manifest: &ManifestWriter,
+        waits: bool,
     ) -> Result<PendingCommit> {
         if !self.unlisted.is_empty() {
             return Err(Error::invalid_argument(
                 "column families were left out, so nothing may be committed",
             ));
         }
-        let target = match manifest.takes_more() {
+        let target = match manifest.takes_more(waits) {
             Some(number) => Target::InForce(number),
             None => Target::New(self.snapshot(manifest)),
         };

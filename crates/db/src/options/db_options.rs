@@ -63,8 +63,13 @@ option_struct! {
         /// Compactions read so many bytes of each table ahead. The larger, the longer other reads wait behind a piece; a disk
         /// that takes milliseconds for one needs more.
         compaction_readahead_size: usize = 256 << 10, Mutable, V7;
-        /// A MANIFEST that is larger is replaced by a new one.
+        /// A MANIFEST of so many bytes is replaced by a new one, unless `max_manifest_space_amp_pct` lets it grow further.
         max_manifest_file_size: u64 = 1 << 30, Mutable, V7;
+        /// A MANIFEST is not replaced before it is by so many percent larger than it was at first. Below 0 is 0. With a
+        /// `max_manifest_file_size` of 1 MiB or so it decides: at 100 about each byte is written twice, at 500 the MANIFEST is up to
+        /// six times as large as need be, and at 0 each change writes it anew once it is that large. Ingestion, and creating and
+        /// dropping column families, begin a new one a quarter later: somebody waits for them.
+        max_manifest_space_amp_pct: i32 = 500, Mutable, Later;
         /// Closing reads the MANIFEST back and compares it with what was written. If it is not that, a new one is written.
         verify_manifest_content_on_close: bool = false, Mutable, Later;
         /// Look for tables that got too old (`ttl`, `periodic_compaction_seconds`) after so many seconds in which
@@ -197,7 +202,6 @@ option_struct! {
         ignored("manifest_preallocation_size", "size", "4194304", Change::Fixed, Since::V7, "only speed depends on it");
         ignored("delete_obsolete_files_period_micros", "uint64", "21600000000", Change::Mutable, Since::V7, "files are removed as soon as nobody needs them");
         ignored("strict_bytes_per_sync", "bool", "false", Change::Mutable, Since::V7, "only the pace of writing back depends on it");
-        ignored("max_manifest_space_amp_pct", "int", "500", Change::Mutable, Since::Later, "max_manifest_file_size alone decides");
         ignored("optimize_manifest_for_recovery", "bool", "false", Change::Mutable, Since::Later, "only the speed of opening depends on it");
         ignored("fast_sst_open", "bool", "false", Change::Mutable, Since::Later, "only the speed of opening depends on it");
         ignored("allow_mmap_writes", "bool", "false", Change::Fixed, Since::V7, "files are written, not mapped");

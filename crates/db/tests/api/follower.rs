@@ -323,6 +323,7 @@ fn under_load_it_always_sees_a_state_that_there_was() {
     busy.db.create_missing_column_families = true;
     busy.db.atomic_flush = true;
     busy.db.max_manifest_file_size = 4 << 10;
+    busy.db.max_manifest_space_amp_pct = 50;
     busy.cf.disable_auto_compactions = false;
     busy.cf.write_buffer_size = 32 << 10;
     busy.cf.target_file_size_base = 16 << 10;

@@ -42,6 +42,7 @@ mod listeners;
 mod listeners_of_files;
 mod listeners_of_jobs;
 mod manifest_on_close;
+mod manifest_size;
 mod merge;
 mod multi_cf_iterator;
 mod open;

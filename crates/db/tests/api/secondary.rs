@@ -130,6 +130,7 @@ fn under_load_it_always_sees_a_state_that_there_was() {
     options.cf.target_file_size_base = 16 << 10;
     options.cf.max_bytes_for_level_base = 64 << 10;
     options.db.max_manifest_file_size = 4 << 10;
+    options.db.max_manifest_space_amp_pct = 50;
     let db = disk.open_families(&options, &["other"]).unwrap();
     let other = db.column_family("other").unwrap();
     let reader = secondary(&disk, &["other"]).unwrap();

@@ -1,6 +1,6 @@
 use super::*;
 use crate::blob_file::{BlobFileAddition, BlobFileGarbage};
-use crate::{VersionBuilder, WalAddition};
+use crate::{ManifestLimits, VersionBuilder, WalAddition};
 use ironstone_base::{InternalKeyBuf, ValueType};
 use ironstone_vfs::fault::{FaultError, FaultFileSystem, FaultRule};
 use ironstone_vfs::mem::{CrashPolicy, MemFileSystem};
@@ -110,11 +110,11 @@ fn a_new_database_comes_back_empty() {
     let env = env_of(mem());
     assert!(recover(&env).err().unwrap().is_path_not_found());
     let (created, manifest) = create(&env).unwrap();
-    assert_eq!(manifest.takes_more(), Some(FileNumber(1)));
+    assert_eq!(manifest.takes_more(false), Some(FileNumber(1)));
     let (recovered, manifest) = recover(&env).unwrap();
     assert_eq!(describe(&recovered), describe(&created));
     assert_eq!((recovered.db_id(), recovered.manifest_number()), (Some("id"), FileNumber(1)));
-    assert_eq!(manifest.takes_more(), None, "recovery starts a new MANIFEST");
+    assert_eq!(manifest.takes_more(false), None, "recovery starts a new MANIFEST");
     assert_eq!(list_column_families(&*env.fs, Path::new(DIR)).unwrap(), ["default"]);
     assert!(create(&env).err().unwrap().to_string().starts_with("Invalid argument"), "CURRENT is there");
 }
@@ -173,7 +173,7 @@ fn manifests_roll_when_they_are_large() {
     let fs = mem();
     let env = env_of(fs.clone());
     let (mut set, mut manifest) = create(&env).unwrap();
-    manifest.set_max_file_size(2000);
+    manifest.set_limits(ManifestLimits { max_file_size: 2000, max_space_amp_pct: 0 });
     let mut numbers = BTreeSet::new();
     for round in 0..100 {
         let number = set.new_file_number().0;
@@ -195,6 +195,55 @@ fn manifests_roll_when_they_are_large() {
     assert!(!numbers.contains(&set.manifest_number()));
     assert_eq!(describe(&set).replace("next file", "").len(), before);
     assert_eq!(recover(&env).map(|(set, _)| describe(&set)).unwrap(), describe(&set));
+}
+
+/// How large the MANIFEST is when `commit` begins a new one, and how large the new one is then; a commit is less than 200 bytes.
+fn sizes_at_roll(
+    limits: ManifestLimits,
+    files: u64,
+    commit: impl Fn(&mut VersionSet, &mut ManifestWriter) -> Result<()>,
+) -> (u64, u64) {
+    let env = env_of(mem());
+    let (mut set, mut manifest) = create(&env).unwrap();
+    let table_of = |at: u64| {
+        let (low, high) = (format!("k{at:04}a"), format!("k{at:04}b"));
+        (1, table(set.new_file_number().0, &low, &high, 1, 1))
+    };
+    let tables: Vec<_> = (0..files).map(table_of).collect();
+    set.log_and_apply(&mut manifest, vec![edit(&tables, &[])]).unwrap();
+    manifest.roll();
+    set.log_and_apply(&mut manifest, vec![]).unwrap();
+    let (first, first_size) = (set.manifest_number(), manifest.witness().unwrap().size);
+    manifest.set_limits(limits);
+    loop {
+        let before = manifest.witness().unwrap().size;
+        commit(&mut set, &mut manifest).unwrap();
+        if set.manifest_number() != first {
+            return (before, first_size);
+        }
+    }
+}
+
+#[test]
+fn a_manifest_may_grow_the_more_the_larger_it_began() {
+    let background =
+        |set: &mut VersionSet, manifest: &mut ManifestWriter| set.log_and_apply(manifest, vec![]).map(drop);
+    let foreground = |set: &mut VersionSet, manifest: &mut ManifestWriter| {
+        let pending = set.prepare_in_foreground(vec![], manifest)?;
+        set.commit(manifest, pending).map(drop)
+    };
+    for percent in [0, 50, 500] {
+        let limits = ManifestLimits { max_file_size: 3000, max_space_amp_pct: percent };
+        let (at, began) = sizes_at_roll(limits, 1, background);
+        assert!(began < 400 && (3000..3200).contains(&at), "the floor counts: {at} after {began}");
+        let (at, began) = sizes_at_roll(limits, 200, background);
+        let limit = began * (100 + u64::from(percent)) / 100;
+        assert!(began > 3200 && (limit..limit + 200).contains(&at), "{at} after {began}, {percent} percent");
+        let (at, _) = sizes_at_roll(limits, 200, foreground);
+        assert!((limit * 5 / 4..limit * 5 / 4 + 200).contains(&at), "who waits, waits rarely: {at}, {limit}");
+    }
+    let boundless = ManifestLimits { max_file_size: u64::MAX, max_space_amp_pct: u32::MAX };
+    assert_eq!((boundless.of(u64::MAX, true), boundless.of(0, false)), (u64::MAX, u64::MAX));
 }
 
 #[test]
@@ -308,7 +357,7 @@ fn edits_that_break_the_order_are_refused_and_change_nothing() {
     set.log_and_apply(&mut manifest, vec![backwards.clone()]).unwrap();
     let backwards = VersionEdit { log_number: Some(FileNumber(8)), ..backwards };
     assert!(set.log_and_apply(&mut manifest, vec![backwards]).is_err());
-    assert_eq!(manifest.takes_more(), Some(FileNumber(1)), "nothing was poisoned");
+    assert_eq!(manifest.takes_more(false), Some(FileNumber(1)), "nothing was poisoned");
 }
 
 #[test]
@@ -597,7 +646,7 @@ fn candidates_come_newest_first_and_skip_what_cannot_hold_the_key() {
 fn workload(env: &Env, mut after: impl FnMut(&VersionSet)) -> Result<()> {
     let (mut set, mut manifest) = create(env)?;
     after(&set);
-    manifest.set_max_file_size(700);
+    manifest.set_limits(ManifestLimits { max_file_size: 700, max_space_amp_pct: 0 });
     for round in 0..6u64 {
         if round == 1 {
             let pending = set.prepare_create(&config("one"), FileNumber(2), Vec::new(), &manifest)?;
