@@ -56,7 +56,7 @@ pub fn run_flush(input: FlushInput, context: &JobContext<'_>) -> Result<FlushOut
         level: 0,
         path_id: input.path_id,
         bottommost: false,
-        is_flush: input.reason == TableFileCreationReason::Flush,
+        reason: input.reason,
         compression: input.compression,
         compression_options: input.compression_options,
         target_file_size: 0,

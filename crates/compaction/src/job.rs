@@ -9,7 +9,7 @@ mod tests;
 pub(crate) mod tombstones;
 pub(crate) mod watch;
 
-use crate::filter::FilterSource;
+use crate::filter::{FilterSource, TableFileCreationReason};
 use crate::iterator::DropCounts;
 use crate::plan::{CompactionPlan, PlanKind};
 use file_times::FileTimes;
@@ -321,7 +321,7 @@ fn output_settings(
         level: plan.output_level,
         path_id: plan.output_path_id,
         bottommost: plan.bottommost,
-        is_flush: false,
+        reason: TableFileCreationReason::Compaction,
         compression: plan.compression,
         compression_options: plan.compression_options.clone(),
         target_file_size: plan.target_file_size,

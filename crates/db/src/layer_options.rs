@@ -147,6 +147,7 @@ impl ColumnFamilyOptions {
                 .cache_index_and_filter_blocks_with_high_priority,
             pin_l0_filter_and_index_blocks_in_cache: table.pin_l0_filter_and_index_blocks_in_cache,
             pin_top_level_index_and_filter: table.pin_top_level_index_and_filter,
+            prepopulate_block_cache: table.prepopulate_block_cache,
             block_cache: (!table.no_block_cache).then(block_cache),
             sim_cache: table.sim_cache.clone(),
             persistent_cache: table.persistent_cache.clone(),

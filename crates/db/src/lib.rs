@@ -162,8 +162,8 @@ pub use ironstone_sst::{
     FileChecksumGenFactory, FileChecksumGenerator, FilterKind, FilterPolicy, FlushBlockContext,
     FlushBlockEveryKeyPolicyFactory, FlushBlockPolicy, FlushBlockPolicyFactory, IndexShortening, IndexType,
     LsmInfoAtCreation, OpenBlock, PersistentCache, PersistentCacheConfig, PersistentKey, PlainEncoding,
-    ReadTier, SimCache, TableFilter, TableFormat, TableProperties, TablePropertiesCollector,
-    TablePropertiesCollectorFactory, new_persistent_cache,
+    PrepopulateBlockCache, ReadTier, SimCache, TableFilter, TableFormat, TableProperties,
+    TablePropertiesCollector, TablePropertiesCollectorFactory, new_persistent_cache,
 };
 pub use ironstone_vfs as vfs;
 pub use ironstone_vfs::watched::{FileOperationInfo, FileOperationType};

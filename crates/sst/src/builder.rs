@@ -14,6 +14,7 @@ mod dictionary;
 mod writer;
 
 use crate::block_builder::BlockBuilder;
+use crate::block_warmer::BlockWarmer;
 use crate::collector::{self, Collected, Collectors};
 use crate::file_checksum::{ChecksumSoFar, FileChecksum, watched};
 use crate::filter::{FULL_FILTER_PREFIX, PARTITIONED_FILTER_PREFIX};
@@ -21,9 +22,11 @@ use crate::filter_block::FilterBlockBuilder;
 use crate::flush_block_policy::BlockEnds;
 use crate::footer::Footer;
 use crate::handle::{BLOCK_TRAILER_LEN, BlockHandle};
+use crate::index::IndexFormat;
 use crate::index_builder::{FinishedIndex, IndexBuilder};
 use crate::options::{BuildOptions, DataBlockIndexType, IndexType, TableOptions};
 use crate::properties::{self, TableProperties};
+use crate::reader::BlockRole;
 use crate::unique_id::unique_id;
 use compression_samples::CompressionSamples;
 pub(crate) use compression_samples::SampledSizes;
@@ -114,6 +117,8 @@ impl BlockBasedBuilder {
             false => FilterBlockBuilder::new(&table, options.filter_level(), file.path()),
         };
         let (file, file_checksum) = watched(file, &options);
+        let mut properties = initial_properties(&options);
+        let warmer = BlockWarmer::new(&options, &mut properties);
         let id = unique_id(&options.db_id, &options.db_session_id, options.file_number.0);
         Ok(Self {
             order: InternalKeyComparator::new(table.comparator.clone()),
@@ -124,7 +129,7 @@ impl BlockBasedBuilder {
             filter,
             sampler: DictionarySampler::new(&options),
             compression_samples: CompressionSamples::new(&options)?,
-            properties: initial_properties(&options),
+            properties,
             collectors: Collectors::new(&options),
             smallest_sequence: SequenceNumber::MAX,
             largest_sequence: SequenceNumber::ZERO,
@@ -134,7 +139,7 @@ impl BlockBasedBuilder {
             failed: None,
             unique_id: id.unwrap_or_default(),
             file_checksum,
-            writer: BlockWriter::new(options, file)?,
+            writer: BlockWriter::new(options, file, warmer)?,
             table,
         })
     }
@@ -369,8 +374,13 @@ impl BlockBasedBuilder {
             return Ok(());
         };
         let last = &self.data_block.last_key()[..self.last_key_len.saturating_sub(TRAILER_LEN)];
-        let writer = &mut self.writer;
-        let finished = filter.finish(last, &self.index, &mut |block| writer.write_meta(block))?;
+        let (writer, mut copies) = (&mut self.writer, Copies::default());
+        let write = &mut |block: &mut Vec<u8>| copies.of(block, writer, BlockWriter::write_meta);
+        let finished = filter.finish(last, &self.index, write)?;
+        if let Some(finished) = &finished {
+            let top = finished.is_partitioned.then_some(finished.root);
+            self.warm_filter(copies, top);
+        }
         if let (Some(finished), Some(policy)) = (finished, &self.table.filter_policy) {
             let prefix = if finished.is_partitioned { PARTITIONED_FILTER_PREFIX } else { FULL_FILTER_PREFIX };
             metaindex.insert(format!("{prefix}{}", policy.compatibility_name()), finished.root);
@@ -382,8 +392,9 @@ impl BlockBasedBuilder {
 
     fn write_index(&mut self, metaindex: &mut BTreeMap<String, BlockHandle>) -> Result<FinishedIndex> {
         let index = std::mem::replace(&mut self.index, IndexBuilder::new(&self.table));
-        let writer = &mut self.writer;
-        let finished = index.finish(&mut |block| writer.write_index(block))?;
+        let (writer, mut copies) = (&mut self.writer, Copies::default());
+        let finished = index.finish(&mut |block| copies.of(block, writer, BlockWriter::write_index))?;
+        self.warm_index(copies, &finished);
         for &(name, handle) in &finished.meta_blocks {
             metaindex.insert(name.to_owned(), handle);
         }
@@ -391,6 +402,35 @@ impl BlockBasedBuilder {
             metaindex.insert("rocksdb.index".to_owned(), finished.root);
         }
         Ok(finished)
+    }
+
+    /// `top`: the block that is an index of the others, if they are partitions.
+    fn warm_filter(&self, copies: Copies, top: Option<BlockHandle>) {
+        let (Some(warmer), end) = (self.writer.warmer(), self.writer.offset()) else { return };
+        let format = IndexFormat {
+            user_keys: self.index.key_is_user_key(),
+            delta_values: self.index.uses_delta_values(),
+            first_keys: false,
+        };
+        for (handle, raw) in copies.0 {
+            match Some(handle) == top {
+                true => warmer.keep_index(BlockRole::FilterIndex, handle, raw, format, end),
+                false => warmer.keep_filter(handle, raw),
+            }
+        }
+    }
+
+    fn warm_index(&self, copies: Copies, finished: &FinishedIndex) {
+        let (Some(warmer), end) = (self.writer.warmer(), self.writer.offset()) else { return };
+        let format = IndexFormat {
+            user_keys: finished.key_is_user_key,
+            delta_values: finished.uses_delta_values,
+            first_keys: self.table.index_type == IndexType::BinarySearchWithFirstKey,
+        };
+        let is_index = |handle| finished.meta_blocks.iter().all(|(_, other)| *other != handle);
+        for (handle, raw) in copies.0.into_iter().filter(|(handle, _)| is_index(*handle)) {
+            warmer.keep_index(BlockRole::Index, handle, raw, format, end);
+        }
     }
 
     fn write_dictionary(&mut self, metaindex: &mut BTreeMap<String, BlockHandle>) -> Result<()> {
@@ -547,6 +587,25 @@ fn initial_properties(options: &BuildOptions) -> TableProperties {
         compression_options: writer::describe(options),
         user_collected,
         ..TableProperties::default()
+    }
+}
+
+/// Index and filter blocks that were written, if they are to go to the block cache.
+#[derive(Default)]
+struct Copies(Vec<(BlockHandle, Vec<u8>)>);
+
+impl Copies {
+    /// Writes `block` by `write`, which uses it up.
+    fn of(
+        &mut self,
+        block: &mut Vec<u8>,
+        writer: &mut BlockWriter,
+        write: impl FnOnce(&mut BlockWriter, &mut Vec<u8>) -> Result<BlockHandle>,
+    ) -> Result<BlockHandle> {
+        let copy = writer.warmer().filter(|warmer| warmer.takes_meta_blocks()).map(|_| block.clone());
+        let handle = write(writer, block)?;
+        self.0.extend(copy.map(|copy| (handle, copy)));
+        Ok(handle)
     }
 }
 

@@ -8,6 +8,7 @@
 pub mod block;
 pub mod block_builder;
 pub mod block_trace;
+mod block_warmer;
 pub mod builder;
 pub mod cached_block;
 pub mod collector;
@@ -37,6 +38,7 @@ mod table_iter;
 mod timed_file;
 pub mod unique_id;
 
+pub use block_warmer::PrepopulateBlockCache;
 pub use builder::BuiltTable;
 pub use cached_block::{BlockCache, CachedBlock, PinnedBytes};
 pub use collector::{
@@ -54,6 +56,7 @@ pub use flush_block_policy::{
     FLUSH_BLOCK_BY_SIZE, FlushBlockContext, FlushBlockEveryKeyPolicyFactory, FlushBlockPolicy,
     FlushBlockPolicyFactory, OpenBlock,
 };
+pub use ironstone_cache::Priority as CachePriority;
 pub use ironstone_compress::{CompressionKind, CompressionOptions};
 pub use lsm_info::LsmInfoAtCreation;
 pub use options::{

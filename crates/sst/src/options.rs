@@ -1,6 +1,7 @@
 //! What a table is built with, and how it is opened and read.
 
 use crate::block_trace::BlockCacheWatch;
+use crate::block_warmer::PrepopulateBlockCache;
 use crate::cached_block::BlockCache;
 use crate::collector::TablePropertiesCollectorFactory;
 use crate::cuckoo::CuckooOptions;
@@ -20,6 +21,7 @@ use ironstone_base::sync::Arc;
 use ironstone_base::{
     ColumnFamilyId, FileNumber, PrefixSeek, SequenceNumber, SliceTransform, Statistics, UserComparator,
 };
+use ironstone_cache::Priority as CachePriority;
 use ironstone_compress::{CompressionKind, CompressionOptions};
 use ironstone_vfs::{Clock, IoPriority, RateLimiter, SystemClock};
 use std::time::Duration;
@@ -154,6 +156,8 @@ pub struct TableOptions {
     pub pin_l0_filter_and_index_blocks_in_cache: bool,
     /// Hold the top level of partitioned indexes and filters in the cache while the table is open.
     pub pin_top_level_index_and_filter: bool,
+    /// Put blocks of new tables there as they are written ([`BuildOptions::warm_cache`]).
+    pub prepopulate_block_cache: PrepopulateBlockCache,
     /// Where uncompressed blocks are kept.
     pub block_cache: Option<Arc<BlockCache>>,
     /// Told of all that the cache is asked for.
@@ -231,6 +235,7 @@ impl Default for TableOptions {
             cache_index_and_filter_blocks_with_high_priority: true,
             pin_l0_filter_and_index_blocks_in_cache: false,
             pin_top_level_index_and_filter: true,
+            prepopulate_block_cache: PrepopulateBlockCache::Disable,
             block_cache: None,
             sim_cache: None,
             persistent_cache: None,
@@ -275,6 +280,9 @@ pub struct BuildOptions {
     pub is_flush: bool,
     /// No table below holds keys of its range. The table says so, with `level`, to whoever looks at its properties.
     pub bottommost: bool,
+    /// Put the blocks into the block cache as they are written, with that priority. Index and filter blocks only where readers look
+    /// for them there ([`TableOptions::cache_index_and_filter_blocks`]).
+    pub warm_cache: Option<CachePriority>,
     /// Leave the filter out, as `optimize_filters_for_hits` does at the bottom.
     pub skip_filters: bool,
     /// Goes into the properties; with the two below it makes the table's unique id.
@@ -317,6 +325,7 @@ impl BuildOptions {
             level: None,
             is_flush: false,
             bottommost: false,
+            warm_cache: None,
             skip_filters: false,
             db_id: String::new(),
             db_session_id: String::new(),

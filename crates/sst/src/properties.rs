@@ -25,6 +25,8 @@ pub const WHOLE_KEY_FILTERING: &str = "rocksdb.block.based.table.whole.key.filte
 pub const PREFIX_FILTERING: &str = "rocksdb.block.based.table.prefix.filtering";
 /// The name of the property that says that filter partitions do not end with index partitions: `1`.
 pub const DECOUPLED_FILTERS: &str = "rocksdb.block.based.table.decoupled.partitioned.filters";
+/// What the table's blocks have in cache keys, if they were put into the cache when it was written. Ironstone's own.
+pub const BLOCK_CACHE_ID: &str = "ironstone.block.cache.id";
 
 /// Declares every predefined property once: field, name, and when it is written.
 macro_rules! properties {

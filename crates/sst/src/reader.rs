@@ -7,6 +7,7 @@ mod index_cursor;
 mod multi_get;
 mod open;
 
+pub(crate) use fetch::{BlockRole, count_add};
 pub(crate) use index_cursor::IndexCursor;
 pub use multi_get::{MissingBlock, PendingGet, read_blocks};
 pub(crate) use open::{check_supported, global_sequence, open, read_tail};

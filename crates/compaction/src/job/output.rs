@@ -1,5 +1,6 @@
 //! The outputs of a job: where a file ends and the next begins, and what its metadata says.
 
+use crate::filter::TableFileCreationReason;
 use crate::iterator::{BelowLevels, CompactionIterator};
 use crate::job::JobContext;
 use crate::job::tombstones::KeptTombstones;
@@ -13,7 +14,8 @@ use ironstone_base::{
 };
 use ironstone_iter::InternalIterator;
 use ironstone_sst::{
-    BuildOptions, CompressionKind, CompressionOptions, FileChecksum, TableBuilder, TableReader,
+    BuildOptions, CachePriority, CompressionKind, CompressionOptions, FileChecksum, PrepopulateBlockCache,
+    TableBuilder, TableReader,
 };
 use ironstone_version::FileMetaData;
 use ironstone_vfs::{IoKind, IoPriority, RateLimiter, WritableFile};
@@ -28,8 +30,7 @@ pub(crate) struct OutputSettings {
     pub(crate) compression: CompressionKind,
     pub(crate) compression_options: CompressionOptions,
     pub(crate) target_file_size: u64,
-    /// What is written are memtables of an open database.
-    pub(crate) is_flush: bool,
+    pub(crate) reason: TableFileCreationReason,
     pub(crate) epoch_number: u64,
     pub(crate) oldest_ancester_time: u64,
     pub(crate) oldest_key_time: u64,
@@ -217,8 +218,9 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
             compression: settings.compression,
             compression_options: settings.compression_options.clone(),
             level: u32::try_from(settings.level).ok(),
-            is_flush: settings.is_flush,
+            is_flush: settings.reason == TableFileCreationReason::Flush,
             bottommost: settings.bottommost,
+            warm_cache: self.warm_cache(),
             skip_filters: settings.bottommost && self.context.skip_filters_at_bottom,
             file_number: number,
             creation_time: settings.oldest_ancester_time,
@@ -227,6 +229,16 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
             file_creation_time: self.context.env.clock.now_seconds(),
             target_file_size: settings.target_file_size,
             ..self.context.build.clone()
+        }
+    }
+
+    /// How new blocks enter the block cache, if they do. It is hard to tell which blocks of a compaction are wanted: they leave first.
+    fn warm_cache(&self) -> Option<CachePriority> {
+        use PrepopulateBlockCache::{Disable, FlushAndCompaction, FlushOnly};
+        match (self.settings.reason, self.context.build.table.prepopulate_block_cache) {
+            (TableFileCreationReason::Flush, FlushOnly | FlushAndCompaction) => Some(CachePriority::Low),
+            (TableFileCreationReason::Compaction, FlushAndCompaction) => Some(CachePriority::Bottom),
+            (_, Disable | FlushOnly | FlushAndCompaction) => None,
         }
     }
 

@@ -7,7 +7,7 @@ use ironstone_base::checksum::ChecksumKind;
 use ironstone_base::sync::Arc;
 use ironstone_sst::{
     BlockCache, CuckooOptions, DataBlockIndexType, FilterPolicy, FlushBlockPolicyFactory, IndexShortening,
-    IndexType, PersistentCache, PlainEncoding, PlainOptions, SimCache, TableFormat,
+    IndexType, PersistentCache, PlainEncoding, PlainOptions, PrepopulateBlockCache, SimCache, TableFormat,
 };
 
 option_struct! {
@@ -73,6 +73,11 @@ option_struct! {
         block_cache: Option<Arc<BlockCache>> = None, Mutable, Later;
         /// Do without a cache.
         no_block_cache: bool = false, Mutable, V7;
+        /// Put the blocks of new tables into the block cache as they are written, uncompressed: `kFlushOnly` those of flushes,
+        /// `kFlushAndCompaction` those of compactions too, which are the first to leave again. Index and filter blocks with
+        /// `cache_index_and_filter_blocks` only: others are in memory anyway. What does not fit is left out (RocksDB: with a strict
+        /// limit the flush fails).
+        prepopulate_block_cache: PrepopulateBlockCache = PrepopulateBlockCache::Disable, Mutable, V7;
         /// What automatic readahead grows to.
         max_auto_readahead_size: usize = 256 << 10, Mutable, V7;
         /// What automatic readahead starts with.
@@ -86,7 +91,6 @@ option_struct! {
         ignored("read_amp_bytes_per_bit", "uint64", "0", Change::Mutable, Since::V7, "only statistics depend on it");
         ignored("super_block_alignment_size", "size", "0", Change::Mutable, Since::Later, "only the speed of reads depends on it");
         ignored("super_block_alignment_space_overhead_ratio", "size", "128", Change::Mutable, Since::Later, "only the speed of reads depends on it");
-        ignored("prepopulate_block_cache", "PrepopulateBlockCache", "kDisable", Change::Mutable, Since::V7, "blocks enter the cache when they are read");
         ignored("metadata_cache_options", "MetadataCacheOptions", METADATA, Change::Fixed, Since::V7, "the pin_ options decide");
         ignored("fail_if_no_udi_on_open", "bool", "false", Change::Mutable, Since::Later, "only user-defined indexes use it");
         ignored("use_udi_as_primary_index", "bool", "false", Change::Mutable, Since::Later, "only user-defined indexes use it");

@@ -19,7 +19,7 @@ use ironstone_compaction::{
 use ironstone_memtable::MemTableKind;
 use ironstone_sst::{
     BlockCache, CompressionKind, CompressionOptions, DataBlockIndexType, FilterPolicy, IndexShortening,
-    IndexType, PlainEncoding,
+    IndexType, PlainEncoding, PrepopulateBlockCache,
 };
 use ironstone_sst::{
     CompactOnDeletionCollectorFactory, FLUSH_BLOCK_BY_SIZE, FileChecksumGenCrc32cFactory,
@@ -186,6 +186,11 @@ named_values! {
     DataBlockIndexType = "DataBlockIndexType" {
         DataBlockIndexType::BinarySearch = "kDataBlockBinarySearch",
         DataBlockIndexType::BinarySearchAndHash = "kDataBlockBinaryAndHash",
+    }
+    PrepopulateBlockCache = "PrepopulateBlockCache" {
+        PrepopulateBlockCache::Disable = "kDisable",
+        PrepopulateBlockCache::FlushOnly = "kFlushOnly",
+        PrepopulateBlockCache::FlushAndCompaction = "kFlushAndCompaction",
     }
     PlainEncoding = "EncodingType" {
         PlainEncoding::Plain = "kPlain",

@@ -51,6 +51,7 @@ mod options;
 mod perf;
 mod persistent_cache;
 mod prefix_seek;
+mod prepopulated_cache;
 mod properties;
 mod protection;
 mod rate_limits;

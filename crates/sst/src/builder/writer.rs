@@ -1,6 +1,7 @@
 //! Puts blocks into the file: compression, trailers, padding.
 
 use super::{PAGE_SIZE, Padding};
+use crate::block_warmer::BlockWarmer;
 use crate::footer::{FIRST_CONTEXT_VERSION, Footer};
 use crate::handle::{BLOCK_TRAILER_LEN, BlockHandle};
 use crate::options::{BuildOptions, TableOptions};
@@ -32,6 +33,8 @@ pub(super) struct BlockWriter {
     compressed: Vec<u8>,
     verified: Vec<u8>,
     counts: BlockCounts,
+    /// `None` if blocks do not go to the block cache.
+    warmer: Option<BlockWarmer>,
 }
 
 /// What became of the data blocks.
@@ -46,7 +49,11 @@ pub(super) struct BlockCounts {
 }
 
 impl BlockWriter {
-    pub fn new(options: BuildOptions, file: Box<dyn WritableFile>) -> Result<Self> {
+    pub fn new(
+        options: BuildOptions,
+        file: Box<dyn WritableFile>,
+        warmer: Option<BlockWarmer>,
+    ) -> Result<Self> {
         let has_codec = options.compression != CompressionKind::None;
         let make = || Compressor::new(options.compression, &options.compression_options, None);
         let index_too = has_codec && options.table.enable_index_compression;
@@ -63,6 +70,7 @@ impl BlockWriter {
             compressed: Vec::new(),
             verified: Vec::new(),
             counts: BlockCounts::default(),
+            warmer,
             file,
         })
     }
@@ -78,6 +86,10 @@ impl BlockWriter {
     }
     pub fn dictionary(&self) -> Option<Arc<[u8]>> {
         self.dictionary.clone()
+    }
+    /// Who puts blocks into the block cache, if somebody does.
+    pub fn warmer(&self) -> Option<&BlockWarmer> {
+        self.warmer.as_ref()
     }
     /// Whether data blocks are to end with pages, their trailers included.
     pub fn pads(&self) -> bool {
@@ -113,6 +125,9 @@ impl BlockWriter {
         let attempted = compressor.is_some();
         self.data_compressor = compressor;
         let (handle, kept) = result?;
+        if let Some(warmer) = &self.warmer {
+            warmer.keep_data(handle, &block[..raw_len as usize]); // At most a trailer was added.
+        }
         self.pad()?;
         self.counts.blocks += 1;
         self.counts.data_len = self.offset;

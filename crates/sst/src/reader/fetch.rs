@@ -30,7 +30,7 @@ use std::path::Path;
 
 /// What a block is, for messages and for choosing how to read it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum BlockRole {
+pub(crate) enum BlockRole {
     Data,
     Index,
     Filter,
@@ -58,7 +58,7 @@ impl BlockRole {
     }
 
     /// What is counted for a block of the cache.
-    fn tickers(self) -> &'static RoleTickers {
+    pub(crate) fn tickers(self) -> &'static RoleTickers {
         match self {
             Self::Data => &DATA_TICKERS,
             Self::Index => &INDEX_TICKERS,
@@ -619,7 +619,9 @@ impl BlockBasedReader {
                 let is_redundant = self.statistics().is_some() && cache.contains(&key);
                 match cache.insert(key, block, charge, priority) {
                     Ok(kept) => {
-                        self.count_add(tickers, charge, is_redundant);
+                        if let Some(statistics) = self.statistics() {
+                            count_add(statistics, tickers, charge, is_redundant);
+                        }
                         Ok(BlockRef::Cached(kept))
                     }
                     Err(error) => {
@@ -746,19 +748,18 @@ impl BlockBasedReader {
             statistics.record(tickers.miss, 1);
         }
     }
-    /// `is_redundant`: the block was there already, put in by another thread.
-    fn count_add(&self, tickers: &RoleTickers, charge: usize, is_redundant: bool) {
-        if let Some(statistics) = self.statistics() {
-            statistics.record(Ticker::BlockCacheAdd, 1);
-            statistics.record(tickers.add, 1);
-            if is_redundant {
-                statistics.record(Ticker::BlockCacheAddRedundant, 1);
-                statistics.record(tickers.redundant, 1);
-            }
-            statistics.record(tickers.bytes, charge as u64);
-            statistics.record(Ticker::BlockCacheBytesWrite, charge as u64);
-        }
+}
+
+/// Counts a block that entered the cache. `is_redundant`: it was there already, put in by another thread.
+pub(crate) fn count_add(statistics: &Statistics, tickers: &RoleTickers, charge: usize, is_redundant: bool) {
+    statistics.record(Ticker::BlockCacheAdd, 1);
+    statistics.record(tickers.add, 1);
+    if is_redundant {
+        statistics.record(Ticker::BlockCacheAddRedundant, 1);
+        statistics.record(tickers.redundant, 1);
     }
+    statistics.record(tickers.bytes, charge as u64);
+    statistics.record(Ticker::BlockCacheBytesWrite, charge as u64);
 }
 
 impl BlockBasedReader {
@@ -816,7 +817,7 @@ impl BlockBasedReader {
 }
 
 /// What is counted for a kind of block.
-pub(super) struct RoleTickers {
+pub(crate) struct RoleTickers {
     /// What it is in traces.
     traced: TracedBlock,
     hit: Ticker,

@@ -4,6 +4,7 @@ use super::fetch::{BlockFormat, BlockRole};
 use super::{BlockBasedReader, FilterHome, Home, IndexHome};
 use crate::block::{Block, MetaCursor, apply_global};
 use crate::block_trace::TableReaderCaller;
+use crate::block_warmer::{file_id, warmed_file_id};
 use crate::filter::{FULL_FILTER_PREFIX, PARTITIONED_FILTER_PREFIX};
 use crate::filter_block::ParsedFilter;
 use crate::footer::{FOOTER_LEN, Footer};
@@ -12,7 +13,6 @@ use crate::index::{FlatIndex, IndexFormat};
 use crate::options::{IndexType, OpenOptions, ReadContext};
 use crate::properties::{self, TableProperties};
 use crate::unique_id::forced_unique_id;
-use ironstone_base::hash::hash64;
 use ironstone_base::statistics::{Histogram, Ticker};
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::AtomicBool;
@@ -378,9 +378,11 @@ fn filter_extractor(
 /// Stable over closing and opening again where the table knows who it is. Its layout goes in as well, in
 /// case that two files claim the same session and number.
 fn cache_file_id(properties: &TableProperties, footer: &Footer, file_size: u64, unused: Option<u64>) -> u64 {
-    let session = properties.db_session_id.as_bytes();
-    if session.is_empty() || properties.original_file_number == 0 {
+    if properties.db_session_id.is_empty() || properties.original_file_number == 0 {
         return unused.unwrap_or(0);
+    }
+    if let Some(id) = warmed_file_id(properties) {
+        return id;
     }
     let layout = [
         properties.original_file_number,
@@ -391,8 +393,7 @@ fn cache_file_id(properties: &TableProperties, footer: &Footer, file_size: u64, 
         properties.key_smallest_seqno,
         properties.key_largest_seqno,
     ];
-    let layout: Vec<u8> = layout.into_iter().flat_map(u64::to_le_bytes).collect();
-    hash64(session, hash64(properties.db_id.as_bytes(), hash64(&layout, 0)))
+    file_id(properties, &layout)
 }
 
 impl BlockBasedReader {

@@ -8,8 +8,8 @@ use ironstone::statistics::StatsLevel;
 use ironstone::{
     BlockCache, CacheOptions, ChecksumKind, ColumnFamilyOptions, CompactionPriority, CompressionKind,
     DataBlockIndexType, DbOptions, Error, FilterPolicy, IndexShortening, IndexType, InfoLogLevel,
-    MemTableKind, Result, RowCache, SimCache, Statistics, TableFormat, merge_operators, options,
-    slice_transform,
+    MemTableKind, PrepopulateBlockCache, Result, RowCache, SimCache, Statistics, TableFormat,
+    merge_operators, options, slice_transform,
 };
 use ironstone_base::sync::Arc;
 use std::path::Path;
@@ -195,6 +195,12 @@ impl EngineOptions {
             1 => IndexShortening::ShortenSeparators,
             2 => IndexShortening::ShortenSeparatorsAndSuccessor,
             other => return Err(bad("index_shortening_mode", other)),
+        };
+        table.prepopulate_block_cache = match flags.prepopulate_block_cache {
+            0 => PrepopulateBlockCache::Disable,
+            1 => PrepopulateBlockCache::FlushOnly,
+            2 => PrepopulateBlockCache::FlushAndCompaction,
+            other => return Err(bad("prepopulate_block_cache", other)),
         };
         table.index_type = if flags.partition_index || flags.partition_index_and_filters {
             IndexType::TwoLevel

@@ -208,6 +208,8 @@ flags! {
         checksum_type: i32 = 4;
         #[doc = "How far the index shortens keys, 0 to 2"]
         index_shortening_mode: i64 = 2;
+        #[doc = "Put blocks of new tables into the block cache: 0 none, 1 those of flushes, 2 those of compactions too"]
+        prepopulate_block_cache: i64 = 0;
         #[doc = "Write a two-level index"]
         partition_index: bool = false;
         #[doc = "Write a two-level index and filter partitions"]
@@ -362,7 +364,6 @@ flags! {
         table("whole_key_filtering", Bool, "true", "whole_key_filtering");
         ignored("disable_seek_compaction", Int32, "0", "RocksDB itself does nothing with it");
         ignored("simulate_hybrid_hdd_multipliers", Int32, "1", "RocksDB retired the kinds of its cache");
-        ignored("prepopulate_block_cache", Int64, "0", "blocks enter the cache when they are read");
         ignored("index_block_search_type", Text, "binary_search", "index blocks have one search");
         ignored("print_malloc_stats", Bool, "false", "it only changes what is printed");
         ignored("report_file_operations", Bool, "false", "it only changes what is printed");
