@@ -314,8 +314,15 @@ impl<V: Send + Sync + 'static> Cache<V> {
 
     /// Forgets the entry of `key`; handles to it stay valid.
     pub fn erase(&self, key: &CacheKey) {
+        self.try_erase(key);
+    }
+    /// The same; answers whether there was one that no handle pinned.
+    pub fn try_erase(&self, key: &CacheKey) -> bool {
         let hash = key.hash();
-        self.let_go(self.shard(hash).erase(key, hash));
+        let erased = self.shard(hash).erase(key, hash);
+        let was_idle = erased.is_some();
+        self.let_go(erased);
+        was_idle
     }
 
     /// Whether `key` is there, without pinning it or counting as a use.

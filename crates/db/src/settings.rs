@@ -120,6 +120,11 @@ impl Settings {
         let mut table = options.table_options(db, || place.block_cache(), read_latencies)?;
         table.watch.clone_from(&place.watch);
         table.disk_share = Some(Arc::clone(&place.disk_share));
+        let uncache_aggressiveness = match before {
+            Some(before) => Arc::clone(&before.opener.uncache_aggressiveness),
+            None => Arc::default(),
+        };
+        uncache_aggressiveness.store(options.uncache_aggressiveness, Ordering::Relaxed);
         let opener = Arc::new(TableOpener {
             fs: Arc::clone(&place.fs),
             paths,
@@ -129,6 +134,7 @@ impl Settings {
             verify_unique_id: db.verify_sst_unique_id_in_manifest,
             cache: Arc::clone(&place.tables),
             row_cache: db.row_cache.clone(),
+            uncache_aggressiveness,
         });
         Ok(Self { compaction: options.compaction_options(db), opener, options })
     }

@@ -5,7 +5,7 @@ use crate::table_paths::TablePaths;
 use arc_swap::ArcSwapOption;
 use ironstone_base::perf::PerfMetric;
 use ironstone_base::statistics::{Histogram, IoActivity, Ticker};
-use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use ironstone_base::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use ironstone_base::sync::{Arc, Mutex, Weak, thread};
 use ironstone_base::{Error, FileNumber, Result, SequenceNumber};
 use ironstone_sst::{KeyHash, OpenOptions, TableOptions, TableReader};
@@ -22,8 +22,8 @@ pub(crate) struct TableCache {
     open: AtomicUsize,
     /// Open tables in the order in which a clock hand comes by.
     clock: Mutex<VecDeque<Weak<TableSlot>>>,
-    /// Tables whose slots are gone.
-    retired: Mutex<Vec<Arc<TableReader>>>,
+    /// Tables whose slots are gone, and how eagerly their blocks are taken out of the block cache.
+    retired: Mutex<Vec<(Arc<TableReader>, u32)>>,
 }
 
 /// How the tables of one column family are opened.
@@ -38,6 +38,9 @@ pub(crate) struct TableOpener {
     pub(crate) verify_unique_id: bool,
     pub(crate) cache: Arc<TableCache>,
     pub(crate) row_cache: Option<Arc<RowCache>>,
+    /// How eagerly blocks of obsolete tables are taken out of the block cache. The column family's: it changes for tables that are
+    /// open, too. Relaxed: one table more or less.
+    pub(crate) uncache_aggressiveness: Arc<AtomicU32>,
 }
 
 /// The place of one table. Lives as long as some view or job names the file.
@@ -67,10 +70,13 @@ impl TableCache {
         })
     }
 
-    /// The tables that nobody has a place for any more. Whoever takes them takes their blocks out of the
-    /// block cache, where they would stand in the way of others.
-    pub(crate) fn take_retired(&self) -> Vec<Arc<TableReader>> {
-        std::mem::take(&mut *self.retired.lock())
+    /// Takes the blocks of tables that nobody has a place for any more out of the block cache, where they would stand in
+    /// the way of others.
+    pub(crate) fn uncache_retired(&self) {
+        let retired = std::mem::take(&mut *self.retired.lock());
+        for (table, aggressiveness) in retired {
+            table.uncache(aggressiveness);
+        }
     }
 
     /// The slot of a file; the same one for everybody who asks while somebody holds it.
@@ -308,7 +314,8 @@ impl Drop for TableSlot {
     fn drop(&mut self) {
         if let Some(reader) = self.reader.swap(None) {
             self.opener.cache.open.fetch_sub(1, Ordering::Relaxed);
-            self.opener.cache.retired.lock().push(reader);
+            let aggressiveness = self.opener.uncache_aggressiveness.load(Ordering::Relaxed);
+            self.opener.cache.retired.lock().push((reader, aggressiveness));
         }
     }
 }

@@ -6,6 +6,7 @@ mod get;
 mod index_cursor;
 mod multi_get;
 mod open;
+mod uncache;
 
 pub(crate) use fetch::{BlockRole, count_add};
 pub(crate) use index_cursor::IndexCursor;
@@ -18,7 +19,7 @@ use crate::filter_block::ParsedFilter;
 use crate::footer::Footer;
 use crate::handle::BlockHandle;
 use crate::index::{FlatIndex, IndexFormat};
-use crate::options::{IndexType, ReadContext, ReadTier, TableOptions, TableReadOptions};
+use crate::options::{IndexType, ReadContext, TableOptions, TableReadOptions};
 use crate::properties::TableProperties;
 use crate::readahead::Readahead;
 use ironstone_base::sync::Arc;
@@ -228,25 +229,6 @@ impl BlockBasedReader {
             }
         }
         Ok(anchors)
-    }
-
-    /// Takes the data blocks of a table that nobody will read again out of the block cache, as far as the
-    /// index is in memory.
-    pub fn uncache(&self) -> Result<()> {
-        let Some(cache) = &self.cache else { return Ok(()) };
-        let _call = self.traced_call(TableReaderCaller::Uncategorized);
-        let context = ReadContext { read_tier: ReadTier::BlockCache, ..ReadContext::default() };
-        let mut cursor = IndexCursor::new(self, &context)?;
-        let mut more = cursor.seek_to_first(self, &context)?;
-        while let (true, Some((index, at))) = (more, cursor.current(self)) {
-            let key = self.cache_key(index.handle(at));
-            cache.erase(&key);
-            if let Some(simulated) = &self.table.sim_cache {
-                simulated.erase(&key);
-            }
-            more = cursor.next(self, &context)?;
-        }
-        Ok(())
     }
 
     pub(crate) fn order(&self) -> &InternalKeyComparator {

@@ -266,10 +266,12 @@ impl TableReader {
             Format::Flat(table) => table.verify(),
         }
     }
-    /// Takes the data blocks of a table that nobody will read again out of the block cache, as far as the
-    /// index is in memory.
-    pub fn uncache(&self) -> Result<()> {
-        self.block_based().map_or(Ok(()), BlockBasedReader::uncache)
+    /// Takes the blocks of a table that nobody will read again out of the block cache, as far as their places are known without
+    /// reading the file. The larger `aggressiveness`, the more blocks that are not there are looked for; 0: none.
+    pub fn uncache(&self, aggressiveness: u32) {
+        if let Some(table) = self.block_based() {
+            table.uncache(aggressiveness);
+        }
     }
 
     /// An iterator, standing nowhere.

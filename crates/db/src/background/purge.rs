@@ -21,9 +21,7 @@ pub(crate) fn remove_obsolete(engine: &Engine) {
         let _nobody_catches_up = engine.switching.lock();
         return follower::tidy(engine);
     }
-    for table in engine.place.tables.take_retired() {
-        let _ = table.uncache(); // Without its index in memory, its blocks leave the cache by age.
-    }
+    engine.place.tables.uncache_retired();
     let (tables, wals, manifests) = {
         let mut state = engine.state.lock();
         if state.deletions_disabled > 0 || engine.read_only {

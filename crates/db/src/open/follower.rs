@@ -214,9 +214,7 @@ fn table_of(name: &str) -> Option<FileNumber> {
 /// Removes the links that nobody needs, neither the newest version nor a reader, for who holds the lock `switching`: whoever
 /// catches up links tables that no version here names so far.
 pub(crate) fn tidy(engine: &Engine) {
-    for table in engine.place.tables.take_retired() {
-        let _ = table.uncache(); // Without its index in memory, its blocks leave the cache by age.
-    }
+    engine.place.tables.uncache_retired();
     if let Err(error) = remove_unneeded(engine) {
         warning!(engine.log, "{error}"); // The next time tries again.
     }

@@ -163,6 +163,11 @@ option_struct! {
         /// An index entry has so many bytes: 1, 2, 4 or 8; a data block has 8 in all. Holds for tables that are opened
         /// from then on. Filters have none.
         block_protection_bytes_per_key: u8 = 0, Mutable, Later;
+        /// How eagerly the blocks of obsolete tables are taken out of the block cache, where others can use the room: they are
+        /// looked for as long as the chance of finding one is 0.99^(n-1) or better. 1: until the first that is not there; 69: one
+        /// half; 300: one in twenty; 10000: always. 0: they leave by age, which is better for copies of a database that share its
+        /// cache. (RocksDB: 0.)
+        uncache_aggressiveness: u32 = 10_000, Mutable, Later;
         /// One data block in so many is compressed by LZ4 and by Zstandard, whatever it is stored in: tables say what their data
         /// would take under each (`TableProperties::fast_compression_estimated_data_size` and
         /// `slow_compression_estimated_data_size`), and collectors hear of each sample. 0: none. Holds for tables that are made
@@ -211,7 +216,6 @@ option_struct! {
         ignored("blob_direct_write_partitions", "uint32", "1", Change::Fixed, Since::Later, "only blob files use it");
         ignored("blob_direct_write_partition_strategy", "BlobFilePartitionStrategy", "nullptr", Change::Fixed, Since::Later, "only blob files use it");
         ignored("experimental_mempurge_threshold", "double", "0.000000", Change::Mutable, Since::V7, "memtables are always flushed");
-        ignored("uncache_aggressiveness", "uint32", "0", Change::Mutable, Since::Later, "only the cache's hit rate depends on it");
         ignored("max_write_buffer_size_to_maintain", "int64", "0", Change::Fixed, Since::V7, "only transactions use it");
         ignored("bloom_locality", "uint32", "0", Change::Fixed, Since::V7, "only the speed of memtable filters depends on it");
         ignored("memtable_insert_with_hint_prefix_extractor", "SliceTransform", "nullptr", Change::Fixed, Since::V7, "only the speed of inserts depends on it");

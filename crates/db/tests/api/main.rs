@@ -74,6 +74,7 @@ mod thread_list;
 mod thread_pool;
 mod tombstone_runs;
 mod trace;
+mod uncache;
 mod verify;
 mod wal;
 mod wal_files;

@@ -46,6 +46,12 @@ impl IndexCursor {
         (at < index.len()).then_some((index, at))
     }
 
+    /// Where the partitions of the index are, if it has two levels.
+    pub fn partitions(&self, reader: &BlockBasedReader) -> Vec<BlockHandle> {
+        let top = self.top(reader).filter(|_| reader.index.is_two_level);
+        top.map_or_else(Vec::new, |top| (0..top.len()).map(|at| top.handle(at)).collect())
+    }
+
     /// Where the block stood on is.
     pub fn handle(&self, reader: &BlockBasedReader) -> Option<BlockHandle> {
         self.current(reader).map(|(index, at)| index.handle(at))

@@ -337,7 +337,7 @@ flags! {
         column_family("strict_max_successive_merges", Bool, "false", "strict_max_successive_merges");
         column_family("target_file_size_base", Int64, "67108864", "target_file_size_base");
         column_family("target_file_size_multiplier", Int32, "1", "target_file_size_multiplier");
-        column_family("uncache_aggressiveness", Uint32, "0", "uncache_aggressiveness");
+        column_family("uncache_aggressiveness", Uint32, "10000", "uncache_aggressiveness");
         column_family("write_buffer_size", Int64, "67108864", "write_buffer_size");
         table("block_align", Bool, "false", "block_align");
         table("block_restart_interval", Int32, "16", "block_restart_interval");
