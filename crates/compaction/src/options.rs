@@ -157,6 +157,8 @@ pub struct CompactionOptions {
     pub target_file_size_base: u64,
     /// How much larger the files of each further level are.
     pub target_file_size_multiplier: u32,
+    /// No output file is larger than that.
+    pub target_file_size_is_upper_bound: bool,
     /// Bounds one compaction, and the overlap of an output file with the level after. 0: 25 times
     /// `target_file_size_base`.
     pub max_compaction_bytes: u64,
@@ -212,6 +214,7 @@ impl Default for CompactionOptions {
             level_compaction_dynamic_level_bytes: true,
             target_file_size_base: 64 << 20,
             target_file_size_multiplier: 1,
+            target_file_size_is_upper_bound: false,
             max_compaction_bytes: 0,
             compaction_pri: CompactionPriority::MinOverlappingRatio,
             allow_trivial_move: true,

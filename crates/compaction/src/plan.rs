@@ -107,6 +107,8 @@ pub struct CompactionPlan {
     pub score: f64,
     /// An output file is cut at about this size.
     pub target_file_size: u64,
+    /// An output file is cut before it would be larger.
+    pub target_file_size_is_upper_bound: bool,
     /// An output file is cut before it overlaps more than this of the grandparents.
     pub max_compaction_bytes: u64,
     /// The codec of the outputs.

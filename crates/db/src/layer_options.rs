@@ -41,6 +41,7 @@ impl ColumnFamilyOptions {
             level_compaction_dynamic_level_bytes: levelled && self.level_compaction_dynamic_level_bytes,
             target_file_size_base: self.target_file_size_base,
             target_file_size_multiplier: u32::try_from(self.target_file_size_multiplier).unwrap_or(1),
+            target_file_size_is_upper_bound: self.target_file_size_is_upper_bound,
             max_compaction_bytes: self.max_compaction_bytes,
             compaction_pri: self.compaction_pri,
             ttl: self.ttl,

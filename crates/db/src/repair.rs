@@ -556,6 +556,7 @@ impl Repair<'_> {
             reason: CompactionReason::ManualCompaction,
             score: 0.0,
             target_file_size: settings.compaction.target_file_size_base,
+            target_file_size_is_upper_bound: settings.compaction.target_file_size_is_upper_bound,
             max_compaction_bytes: u64::MAX,
             compression,
             compression_options,

@@ -135,6 +135,11 @@ impl BlockBuilder {
         self.len() + restart + lengths + key_len + value_len
     }
 
+    /// The same with a hash index.
+    pub fn len_bound_with(&self, key_len: usize, value_len: usize) -> usize {
+        self.len_with(key_len, value_len) + self.hash_index.as_ref().map_or(0, HashIndexBuilder::len_with_one)
+    }
+
     /// Completes the block and hands it out for changing in place; [`BlockBuilder::reset`] comes next.
     pub fn finish(&mut self) -> &mut Vec<u8> {
         let hashed = self
@@ -195,6 +200,10 @@ impl HashIndexBuilder {
     }
     fn len(&self) -> usize {
         usize::from(self.bucket_count()) + 2
+    }
+    /// At most how long it is with one more entry.
+    fn len_with_one(&self) -> usize {
+        self.len() + self.buckets_per_key as usize + 2
     }
     fn put(&self, dst: &mut Vec<u8>) {
         let count = self.bucket_count();

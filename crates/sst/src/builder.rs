@@ -46,6 +46,8 @@ pub const WRITABLE_FORMAT_VERSIONS: std::ops::RangeInclusive<u32> = 2..=6;
 const PAGE_SIZE: usize = 4096;
 /// What properties, metaindex and footer take, about.
 const FIXED_TAIL_LEN: usize = 2048;
+/// A block without entries.
+const MIN_BLOCK_LEN: usize = 16;
 
 /// Builds a block-based table from entries that come in internal-key order.
 pub(crate) struct BlockBasedBuilder {
@@ -63,6 +65,8 @@ pub(crate) struct BlockBasedBuilder {
     /// `None` if nobody wants to know what codecs would make of the data.
     compression_samples: Option<CompressionSamples>,
     properties: TableProperties,
+    /// At most what properties, metaindex and footer take, without what collectors add.
+    fixed_tail_bound: usize,
     /// `None` if nobody collects properties.
     collectors: Option<Collectors>,
     smallest_sequence: SequenceNumber,
@@ -129,6 +133,7 @@ impl BlockBasedBuilder {
             filter,
             sampler: DictionarySampler::new(&options),
             compression_samples: CompressionSamples::new(&options)?,
+            fixed_tail_bound: FIXED_TAIL_LEN + FIXED_TAIL_LEN / 2 + properties.memory_usage(),
             properties,
             collectors: Collectors::new(&options),
             smallest_sequence: SequenceNumber::MAX,
@@ -340,6 +345,26 @@ impl BlockBasedBuilder {
         let tail = self.index.estimated_len() + filter + self.range_tombstones.len() + FIXED_TAIL_LEN;
         let open = if self.data_block.is_empty() { 0 } else { self.data_block.len() };
         self.file_size() + (open + tail) as u64
+    }
+    /// At most how large the file would be if it were finished after this entry. Not counted are range tombstones that come yet
+    /// and what collectors of properties add; of blocks that are held back for a dictionary, index and filter are estimated.
+    pub fn file_size_bound_with(&self, key: InternalKey<'_>, value: &[u8]) -> u64 {
+        let (key_len, last_len) = (key.as_bytes().len(), self.last_key_len);
+        let held_back = self.sampler.as_ref().map_or(0, DictionarySampler::block_count);
+        let blocks = held_back + 2; // The entry may begin a block behind the open one.
+        let around_blocks = blocks * (MIN_BLOCK_LEN + BLOCK_TRAILER_LEN + self.writer.padding_bound());
+        let open = self.data_block.len_bound_with(key_len, value.len());
+        let index = self.index.len_bound_with(blocks, blocks * (key_len + last_len));
+        let filter = self.filter.as_ref().map_or(0, |filter| {
+            let unseen = if held_back > 0 { filter.len_of(self.properties.num_entries as usize) } else { 0 };
+            filter.len_bound_with(key_len.max(last_len)) + unseen
+        });
+        let dictionary = match (&self.sampler, self.writer.dictionary()) {
+            (Some(sampler), _) => sampler.dictionary_bound(),
+            (None, dictionary) => dictionary.map_or(0, |dictionary| dictionary.len()),
+        };
+        let tail = index + filter + dictionary + self.range_tombstones.len() + self.fixed_tail_bound;
+        self.file_size() + (around_blocks + open + tail) as u64
     }
     /// The properties so far: counts of entries and bytes.
     pub fn properties(&self) -> &TableProperties {

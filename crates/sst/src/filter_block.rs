@@ -10,7 +10,7 @@
 //! Format reference: docs/format/sst.md, "Filters".
 
 use crate::filter::{FilterBuilder, FilterContext, FilterReader};
-use crate::handle::{BlockHandle, IndexValue};
+use crate::handle::{BLOCK_TRAILER_LEN, BlockHandle, IndexValue};
 use crate::index_builder::{IndexBlockBuilder, IndexBuilder};
 use crate::options::{IndexType, TableOptions};
 use crate::prefetch::prefetch;
@@ -37,8 +37,13 @@ struct FilterPartitions {
     /// An internal key at or after the last of each partition, and its filter.
     done: Vec<(Vec<u8>, Vec<u8>)>,
     done_len: usize,
+    /// What the top level takes for them, at most.
+    top_len: usize,
     restart_interval: u32,
 }
+
+/// At most what a partition takes besides itself and its key in the top level: lengths, a handle, a restart point, trailers.
+const TOP_OVERHEAD: usize = 3 * 5 + BlockHandle::MAX_ENCODED_LEN + 4 + 8 + 2 * BLOCK_TRAILER_LEN;
 
 /// What [`FilterBlockBuilder::finish`] wrote.
 pub(crate) struct FinishedFilter {
@@ -70,6 +75,7 @@ impl FilterBlockBuilder {
                 follow_index: !options.decouple_partitioned_filters,
                 done: Vec::new(),
                 done_len: 0,
+                top_len: 0,
                 restart_interval: options.index_block_restart_interval,
             }),
             path: path.to_owned(),
@@ -134,6 +140,7 @@ impl FilterBlockBuilder {
         };
         let filter = self.bits.finish().map_err(|bad| bad.at(&self.path, 0))?;
         partitions.done_len += filter.len();
+        partitions.top_len += key.len() + TOP_OVERHEAD;
         partitions.done.push((key, filter));
         if let (Some(extractor), Some(_)) = (&self.extractor, next_prefix)
             && let Some(prefix) = extractor.transform(previous)
@@ -147,6 +154,22 @@ impl FilterBlockBuilder {
     pub fn estimated_len(&self) -> usize {
         let done = self.partitions.as_ref().map_or(0, |partitions| partitions.done_len);
         done + self.bits.space_for(self.bits.num_entries())
+    }
+
+    /// About how long a filter of `keys` keys is.
+    pub fn len_of(&self, keys: usize) -> usize {
+        self.bits.space_for(keys)
+    }
+    /// At most how long it will be with one more key of `key_len` bytes, trailers included, as far as the kind of filter tells.
+    pub fn len_bound_with(&self, key_len: usize) -> usize {
+        // A key comes with its prefix, and the prefix of the one after it.
+        let open = self.bits.space_for(self.bits.num_entries() + 3) + key_len + TOP_OVERHEAD;
+        let done = self.partitions.as_ref().map_or(0, |partitions| {
+            partitions.done_len + partitions.top_len + partitions.done.len() * BLOCK_TRAILER_LEN
+        });
+        // The one that is cut off before the key, if it is.
+        let cut = if self.partitions.is_some() { self.bits.space_for(3) + key_len + TOP_OVERHEAD } else { 0 };
+        done + open + cut
     }
 
     /// Writes the filter with `write`, unless it has no keys. `last` is the last user key of the table.

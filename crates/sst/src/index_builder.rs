@@ -12,7 +12,7 @@
 //! Format reference: docs/format/sst.md, "Index".
 
 use crate::block_builder::BlockBuilder;
-use crate::handle::{BlockHandle, IndexValue};
+use crate::handle::{BLOCK_TRAILER_LEN, BlockHandle, IndexValue};
 use crate::options::{IndexShortening, IndexType, TableOptions};
 use ironstone_base::coding::{put_varint32, varint_len};
 use ironstone_base::internal_key::{TRAILER_LEN, pack_trailer};
@@ -56,6 +56,8 @@ struct Partitions {
     open_len: usize,
     cut_requested: bool,
     filter_cut_due: bool,
+    /// The bytes of the separators that end the partitions before the open one.
+    ends_len: usize,
 }
 
 /// What [`IndexBuilder::finish`] wrote.
@@ -71,6 +73,11 @@ pub(crate) struct FinishedIndex {
     /// Meta blocks to be named in the metaindex.
     pub meta_blocks: Vec<(&'static str, BlockHandle)>,
 }
+
+/// At most what an entry takes besides its keys: three lengths, a handle, a restart point.
+const ENTRY_OVERHEAD: usize = 3 * 5 + BlockHandle::MAX_ENCODED_LEN + 4;
+/// What a block takes besides its entries: the count of its restart points, the trailer.
+const PARTITION_OVERHEAD: usize = 8 + BLOCK_TRAILER_LEN;
 
 pub(crate) const HASH_PREFIXES: &str = "rocksdb.hashindex.prefixes";
 pub(crate) const HASH_METADATA: &str = "rocksdb.hashindex.metadata";
@@ -96,6 +103,7 @@ impl IndexBuilder {
                 open_len: 0,
                 cut_requested: false,
                 filter_cut_due: false,
+                ends_len: 0,
             },
             prefixes: options.prefix_extractor.as_ref().filter(|_| hash).map(PrefixBlocks::new),
         }
@@ -180,6 +188,7 @@ impl IndexBuilder {
         let is_empty = self.entries.len() == first;
         let is_full = self.partitions.open_len >= self.partitions.size_limit;
         if !is_empty && (is_full || self.partitions.cut_requested) {
+            self.partitions.ends_len += self.separator(self.entries.len() - 1).len();
             self.partitions.starts.push(self.entries.len());
             self.partitions.open_len = 0;
             self.partitions.cut_requested = false;
@@ -211,6 +220,33 @@ impl IndexBuilder {
     /// About how long the index will be.
     pub fn estimated_len(&self) -> usize {
         self.separators.len() + self.first_keys.len() + 12 * self.entries.len()
+    }
+
+    /// At most how long it will be after `blocks` more blocks, whose keys take `keys_len` bytes together, trailers included.
+    pub fn len_bound_with(&self, blocks: usize, keys_len: usize) -> usize {
+        let entries = self.entries.len() + blocks;
+        let first_keys = match self.index_type {
+            IndexType::BinarySearchWithFirstKey => self.first_keys.len() + keys_len,
+            _ => 0,
+        };
+        let top = match self.index_type {
+            // A cut may come before each of them.
+            IndexType::TwoLevel => {
+                self.partitions.ends_len
+                    + keys_len
+                    + (self.partitions.starts.len() + blocks + 1) * (ENTRY_OVERHEAD + PARTITION_OVERHEAD)
+            }
+            _ => 0,
+        };
+        let prefixes = self.prefixes.as_ref().map_or(0, |prefixes| {
+            prefixes.prefixes.len()
+                + prefixes.metadata.len()
+                + prefixes.prefix.len()
+                + keys_len
+                + ENTRY_OVERHEAD
+        });
+        let separators = self.separators.len() + keys_len + entries * ENTRY_OVERHEAD;
+        separators + first_keys + top + prefixes + PARTITION_OVERHEAD
     }
 
     /// Writes the index with `write`, which answers where the block went.

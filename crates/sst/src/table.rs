@@ -527,6 +527,16 @@ impl TableBuilder {
     pub fn estimated_file_size(&self) -> u64 {
         of_builder!(self, builder => builder.estimated_file_size())
     }
+    /// At most how large the file would be if it were finished after this entry, as far as that can be told: range tombstones
+    /// that come yet are not counted.
+    pub fn file_size_bound_with(&self, key: InternalKey<'_>, value: &[u8]) -> u64 {
+        match &self.builder {
+            AnyBuilder::BlockBased(builder) => builder.file_size_bound_with(key, value),
+            AnyBuilder::Flat(builder) => {
+                builder.estimated_file_size() + (key.as_bytes().len() + value.len()) as u64
+            }
+        }
+    }
     /// How many entries were added, range tombstones included.
     pub fn num_entries(&self) -> u64 {
         self.properties().num_entries

@@ -162,7 +162,8 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
     fn add(&mut self, key: InternalKey<'_>, value: &[u8], starts_key: bool) -> Result<()> {
         if starts_key
             && let (Some(cutter), Some(open)) = (&mut self.cutter, &self.open)
-            && cutter.cuts_before(key.user_key(), open.builder.estimated_file_size())
+            && (cutter.cuts_before(key.user_key(), open.builder.estimated_file_size())
+                || cutter.overfills(&open.builder, key, value))
         {
             self.close(Some(key.user_key()))?;
         }
@@ -376,6 +377,8 @@ pub(crate) struct Cutter<'a> {
     grandparents: &'a [Arc<FileMetaData>],
     target_file_size: u64,
     max_file_size: u64,
+    /// No file is to be larger than the target.
+    is_upper_bound: bool,
     max_compaction_bytes: u64,
     /// The grandparent that the last key was in, or before.
     at: usize,
@@ -397,6 +400,7 @@ impl<'a> Cutter<'a> {
             grandparents,
             target_file_size: target,
             max_file_size: if grandparents.is_empty() { target } else { target.saturating_mul(2) },
+            is_upper_bound: plan.target_file_size_is_upper_bound,
             max_compaction_bytes: plan.max_compaction_bytes,
             at: 0,
             inside: false,
@@ -457,6 +461,12 @@ impl<'a> Cutter<'a> {
             passed += 1;
         }
         passed
+    }
+
+    /// Whether the entry would make the open file too large.
+    #[inline]
+    fn overfills(&self, open: &TableBuilder, key: InternalKey<'_>, value: &[u8]) -> bool {
+        self.is_upper_bound && open.file_size_bound_with(key, value) > self.target_file_size
     }
 
     /// Whether the open file, of about `size` bytes, ends before `user_key`.

@@ -272,6 +272,7 @@ impl Picker<'_> {
             reason,
             score: 0.0,
             target_file_size: self.options.target_file_size(output_level, self.shape.base_level),
+            target_file_size_is_upper_bound: self.options.target_file_size_is_upper_bound,
             max_compaction_bytes: self.options.max_compaction_bytes(),
             compression,
             compression_options,

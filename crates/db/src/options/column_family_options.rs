@@ -80,6 +80,11 @@ option_struct! {
         target_file_size_base: u64 = 64 << 20, Mutable, V7;
         /// How much larger those of each further level are.
         target_file_size_multiplier: i32 = 1, Mutable, V7;
+        /// Compactions cut table files before they would be larger than their target (`target_file_size_base`, times
+        /// `target_file_size_multiplier` as often as the level asks for), index and filter included. Else the last block may reach
+        /// beyond it, and where that suits the level after, a file may be twice as large (RocksDB: there with it, too). The
+        /// entries of one key stay together, and range tombstones are not foreseen.
+        target_file_size_is_upper_bound: bool = false, Mutable, Later;
         /// The size of the first level below level 0.
         max_bytes_for_level_base: u64 = 256 << 20, Mutable, V7;
         /// How much larger each further level is.
@@ -197,7 +202,6 @@ option_struct! {
         alias("block_based_table_factory", "BlockBasedTableOptions", Change::Mutable, |options: &mut ColumnFamilyOptions, text| options.set_table_options(TableFormat::BlockBased, text), "table_factory");
         alias("plain_table_factory", "PlainTableOptions", Change::Mutable, |options: &mut ColumnFamilyOptions, text| options.set_table_options(TableFormat::Plain, text), "table_factory");
         alias("memtable", "MemTableRepFactory", Change::Fixed, |options: &mut ColumnFamilyOptions, text| options.memtable_factory.set(text), "memtable_factory");
-        ignored("target_file_size_is_upper_bound", "bool", "false", Change::Mutable, Since::Later, "files may be a little larger than asked for");
         ignored("arena_block_size", "size", "0", Change::Mutable, Since::V7, "arenas grow by their own rule");
         ignored("last_level_temperature", "Temperature", "kUnknown", Change::Mutable, Since::V7, "the file system takes no such hint");
         ignored("default_write_temperature", "Temperature", "kUnknown", Change::Mutable, Since::Later, "the file system takes no such hint");

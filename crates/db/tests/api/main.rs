@@ -70,6 +70,7 @@ mod sst_files;
 mod stalls;
 mod statistics;
 mod stats_history;
+mod target_file_size;
 mod thread_list;
 mod thread_pool;
 mod tombstone_runs;

@@ -40,6 +40,13 @@ impl DictionarySampler {
     pub fn kept_len(&self) -> usize {
         self.kept_len
     }
+    pub fn block_count(&self) -> usize {
+        self.blocks.len()
+    }
+    /// At most how long the dictionary will be.
+    pub fn dictionary_bound(&self) -> usize {
+        self.options.max_dict_bytes as usize
+    }
     pub fn is_full(&self) -> bool {
         self.limit > 0 && self.kept_len as u64 > self.limit
     }

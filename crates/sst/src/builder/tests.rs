@@ -42,6 +42,44 @@ fn sizes_are_estimated_well() {
     assert_eq!(built.properties.data_size, built.properties.tail_start_offset);
 }
 
+/// How large a table of `count` entries is, and at most was to be before the last was added.
+fn size_and_bound(options: &BuildOptions, count: u64) -> (u64, u64) {
+    let fs = MemFileSystem::new();
+    let mut builder = builder(&fs, options);
+    let mut bound = 0;
+    for i in 0..count {
+        let value = i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes().repeat((i % 7) as usize);
+        bound = builder.file_size_bound_with(key(i).as_key(), &value);
+        builder.add(key(i).as_key(), &value).unwrap();
+    }
+    (builder.finish(true).unwrap().file_size, bound)
+}
+
+#[test]
+fn no_table_exceeds_the_bound_of_its_size() {
+    let policies = [None, Some(FilterPolicy::bloom(10.0)), Some(FilterPolicy::ribbon(10.0, -1))];
+    let index_types = [IndexType::BinarySearch, IndexType::TwoLevel, IndexType::BinarySearchWithFirstKey];
+    for (policy, index_type) in policies.iter().flat_map(|policy| index_types.map(|kind| (policy, kind))) {
+        for (block_align, hashed) in [(false, false), (true, false), (false, true)] {
+            let mut table = TableOptions { index_type, block_align, ..TableOptions::default() };
+            (table.block_size, table.metadata_block_size) = (512, 256);
+            table.filter_policy.clone_from(policy);
+            table.partition_filters = true;
+            if hashed {
+                table.data_block_index_type = DataBlockIndexType::BinarySearchAndHash;
+            }
+            let options = BuildOptions::new(Arc::new(table));
+            for count in [1, 2, 20, 300, 301, 302, 303, 304, 5000] {
+                let (size, bound) = size_and_bound(&options, count);
+                let what =
+                    format!("{count} entries: {size} bytes, {bound} foreseen ({policy:?}, {index_type:?})");
+                assert!(size <= bound, "{what}");
+                assert!(bound <= size + size / 4 + 8000, "{what}");
+            }
+        }
+    }
+}
+
 #[test]
 fn aligned_blocks_do_not_straddle_pages() {
     let fs = MemFileSystem::new();

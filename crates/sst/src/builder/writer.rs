@@ -95,6 +95,10 @@ impl BlockWriter {
     pub fn pads(&self) -> bool {
         self.padding.is_some()
     }
+    /// At most what comes behind a data block.
+    pub fn padding_bound(&self) -> usize {
+        self.padding.map_or(0, |padding| padding.most)
+    }
     pub fn has_context(&self) -> bool {
         self.table.format_version >= FIRST_CONTEXT_VERSION
     }
