@@ -49,7 +49,15 @@ impl BlockBuilder {
     /// Adds an entry. Keys come in order; key and value are smaller than 4 GiB.
     #[inline]
     pub fn add(&mut self, key: &[u8], value: &[u8]) {
-        let shared = self.begin_entry(key);
+        let shared = common_len(&self.last_key, key);
+        self.add_matched(key, shared, value);
+    }
+
+    /// The same for a caller that knows how many bytes `key` shares with the last one.
+    #[inline]
+    fn add_matched(&mut self, key: &[u8], shared: usize, value: &[u8]) {
+        debug_assert_eq!(shared, common_len(&self.last_key, key));
+        let shared = self.begin_entry(shared);
         self.put_lengths(shared, key.len() - shared, Some(value.len()));
         self.bytes.extend_from_slice(&key[shared..]);
         self.bytes.extend_from_slice(value);
@@ -57,9 +65,14 @@ impl BlockBuilder {
     }
 
     /// Adds an internal key, whose user key goes into the hash index if there is one.
-    #[inline]
     pub fn add_internal(&mut self, key: &[u8], user_key_len: usize, value: &[u8]) {
-        self.add(key, value);
+        self.add_internal_matched(key, common_len(&self.last_key, key), user_key_len, value);
+    }
+
+    /// The same for a caller that knows how many bytes `key` shares with the last one.
+    #[inline]
+    pub fn add_internal_matched(&mut self, key: &[u8], shared: usize, user_key_len: usize, value: &[u8]) {
+        self.add_matched(key, shared, value);
         if let Some(hash_index) = &mut self.hash_index {
             hash_index.add(&key[..user_key_len], self.restarts.len() - 1);
         }
@@ -68,7 +81,8 @@ impl BlockBuilder {
     /// Adds an entry of an index block that leaves out the value's length: `delta` is stored if the key
     /// shares bytes with the one before and the two blocks adjoin (`delta` is given), else `whole`.
     pub fn add_index_entry(&mut self, key: &[u8], whole: &[u8], delta: Option<&[u8]>) {
-        let mut shared = self.begin_entry(key);
+        let shared = common_len(&self.last_key, key);
+        let mut shared = self.begin_entry(shared);
         if delta.is_none() {
             shared = 0; // Readers tell the forms apart by this.
         }
@@ -78,15 +92,15 @@ impl BlockBuilder {
         self.end_entry(key);
     }
 
-    /// Starts a new interval if it is time; answers how many bytes `key` shares with the last one.
+    /// Starts a new interval if it is time; answers how many of the bytes that are `shared` with the last key are left out.
     #[inline]
-    fn begin_entry(&mut self, key: &[u8]) -> usize {
+    fn begin_entry(&mut self, shared: usize) -> usize {
         if self.in_interval >= self.restart_interval {
             self.restarts.push(self.bytes.len() as u32);
             self.in_interval = 0;
         }
         match self.use_delta_encoding && self.in_interval > 0 {
-            true => common_len(&self.last_key, key),
+            true => shared,
             false => 0,
         }
     }

@@ -13,6 +13,7 @@ mod compression_samples;
 mod dictionary;
 mod writer;
 
+use crate::block::common_len;
 use crate::block_builder::BlockBuilder;
 use crate::block_warmer::BlockWarmer;
 use crate::collector::{self, Collected, Collectors};
@@ -34,10 +35,12 @@ use dictionary::DictionarySampler;
 use ironstone_base::internal_key::TRAILER_LEN;
 use ironstone_base::sync::Arc;
 use ironstone_base::{
-    Error, InternalKey, InternalKeyBuf, InternalKeyComparator, Result, SequenceNumber, ValueType,
+    Error, InternalKey, InternalKeyBuf, InternalKeyComparator, Result, SequenceNumber, UserComparator,
+    ValueType,
 };
 use ironstone_compress::CompressionKind;
 use ironstone_vfs::WritableFile;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use writer::BlockWriter;
 
@@ -75,6 +78,8 @@ pub(crate) struct BlockBasedBuilder {
     largest_range_end: Option<InternalKeyBuf>,
     /// How long the key of the last point entry is; 0 before the first.
     last_key_len: usize,
+    /// About how long filter and index are of the blocks that were written.
+    estimated_tail: usize,
     /// The failure that ended the building.
     failed: Option<Error>,
     unique_id: [u64; 2],
@@ -141,6 +146,7 @@ impl BlockBasedBuilder {
             smallest: None,
             largest_range_end: None,
             last_key_len: 0,
+            estimated_tail: 0,
             failed: None,
             unique_id: id.unwrap_or_default(),
             file_checksum,
@@ -156,15 +162,15 @@ impl BlockBasedBuilder {
         if value_type == ValueType::RangeDeletion {
             return self.add_range_tombstone(key, value);
         }
-        self.check_entry(key, value, value_type)?;
-        self.put(key, value).inspect_err(|error| self.failed = Some(error.clone()))?;
+        let shared = self.check_entry(key, value, value_type)?;
+        self.put(key, value, shared).inspect_err(|error| self.failed = Some(error.clone()))?;
         self.count(key, value, value_type);
         Ok(())
     }
 
-    /// A failure here leaves the table unfit to be finished.
+    /// A failure here leaves the table unfit to be finished. `shared`: what the key has in common with the last.
     #[inline]
-    fn put(&mut self, key: InternalKey<'_>, value: &[u8]) -> Result<()> {
+    fn put(&mut self, key: InternalKey<'_>, value: &[u8], shared: usize) -> Result<()> {
         if self.is_block_full(key, value) {
             self.flush_block(Some(key))?;
         }
@@ -175,7 +181,7 @@ impl BlockBasedBuilder {
             }
             self.index.on_key_added(key);
         }
-        self.data_block.add_internal(key.as_bytes(), key.user_key().len(), value);
+        self.data_block.add_internal_matched(key.as_bytes(), shared, key.user_key().len(), value);
         if self.smallest.is_none() {
             self.smallest = Some(key.to_buf());
         }
@@ -214,8 +220,9 @@ impl BlockBasedBuilder {
         }
     }
 
+    /// Refuses what does not come after the last entry; answers how many bytes both keys begin with.
     #[inline]
-    fn check_entry(&self, key: InternalKey<'_>, value: &[u8], value_type: ValueType) -> Result<()> {
+    fn check_entry(&self, key: InternalKey<'_>, value: &[u8], value_type: ValueType) -> Result<usize> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
@@ -226,15 +233,21 @@ impl BlockBasedBuilder {
         if key.as_bytes().len() > LIMIT || value.len() > LIMIT {
             return Err(self.refuse("a key or value of almost 4 GiB or more"));
         }
-        if self.last_key_len > 0 {
-            let last =
-                InternalKey::from_bytes(self.data_block.last_key()).map_err(|bad| self.refuse(bad.0))?;
-            if !self.order.compare(last, key).is_lt() {
-                let path = self.writer.path().display();
-                return Err(Error::corruption(format!("{path}: keys out of order: {last:?} then {key:?}")));
-            }
+        if self.last_key_len == 0 {
+            return Ok(0);
         }
-        Ok(())
+        let last = InternalKey::from_bytes(self.data_block.last_key()).map_err(|bad| self.refuse(bad.0))?;
+        let (order, shared) = compare_and_match(&self.order, last, key);
+        match order.is_lt() {
+            true => Ok(shared),
+            false => Err(self.out_of_order(last, key)),
+        }
+    }
+
+    #[cold]
+    fn out_of_order(&self, last: InternalKey<'_>, key: InternalKey<'_>) -> Error {
+        let path = self.writer.path().display();
+        Error::corruption(format!("{path}: keys out of order: {last:?} then {key:?}"))
     }
 
     #[cold]
@@ -332,6 +345,8 @@ impl BlockBasedBuilder {
             InternalKey::from_bytes(self.data_block.last_key()).map_err(|bad| Error::corruption(bad.0))?;
         self.index.add_block(last, next, handle);
         self.data_block.reset();
+        let filter = self.filter.as_ref().map_or(0, FilterBlockBuilder::estimated_len);
+        self.estimated_tail = self.index.estimated_len() + filter;
         Ok(())
     }
 
@@ -339,10 +354,10 @@ impl BlockBasedBuilder {
     pub fn file_size(&self) -> u64 {
         self.writer.offset() + self.sampler.as_ref().map_or(0, |sampler| sampler.kept_len() as u64)
     }
-    /// About how large the file would be if it were finished now.
+    /// About how large the file would be if it were finished now. Cheap enough to be asked before every entry.
+    #[inline]
     pub fn estimated_file_size(&self) -> u64 {
-        let filter = self.filter.as_ref().map_or(0, FilterBlockBuilder::estimated_len);
-        let tail = self.index.estimated_len() + filter + self.range_tombstones.len() + FIXED_TAIL_LEN;
+        let tail = self.estimated_tail + self.range_tombstones.len() + FIXED_TAIL_LEN;
         let open = if self.data_block.is_empty() { 0 } else { self.data_block.len() };
         self.file_size() + (open + tail) as u64
     }
@@ -554,6 +569,23 @@ impl BlockBasedBuilder {
     pub fn abandon(self) {
         self.writer.abandon();
     }
+}
+
+/// Compares two keys, and answers how many bytes both begin with: of neighbours the builder needs both.
+#[inline]
+fn compare_and_match(
+    order: &InternalKeyComparator,
+    a: InternalKey<'_>,
+    b: InternalKey<'_>,
+) -> (Ordering, usize) {
+    let shared = common_len(a.as_bytes(), b.as_bytes());
+    let differing = a.user_key().get(shared).zip(b.user_key().get(shared));
+    let order = match (&order.user, differing) {
+        (UserComparator::Bytewise, Some((a, b))) => a.cmp(b),
+        (UserComparator::ReverseBytewise, Some((a, b))) => b.cmp(a),
+        _ => order.compare(a, b),
+    };
+    (order, shared)
 }
 
 fn check(options: &BuildOptions) -> Result<()> {

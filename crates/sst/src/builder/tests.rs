@@ -251,3 +251,22 @@ fn ribbon_filters_are_for_tables_from_their_level_on_and_flushes_come_before_all
     assert!(is_ribbon(ribbon(3), Some(0), true, false), "levels without age");
     assert!(!is_ribbon(ribbon(i32::MAX), Some(0), true, false));
 }
+
+#[test]
+fn comparing_with_the_length_of_what_is_common_is_the_same_order() {
+    let users: [&[u8]; 9] =
+        [b"", b"a", b"ab", b"abcdefgh", b"abcdefghi", b"abcdefgi", b"b", b"\xff", b"a\x01\x05\0\0\0\0\0\0x"];
+    let keys: Vec<InternalKeyBuf> = users
+        .iter()
+        .flat_map(|user| {
+            [1, 5, 0x0101].map(|at| InternalKeyBuf::new(user, SequenceNumber(at), ValueType::Value))
+        })
+        .collect();
+    for user in [UserComparator::Bytewise, UserComparator::ReverseBytewise] {
+        let order = InternalKeyComparator::new(user);
+        for (a, b) in keys.iter().flat_map(|a| keys.iter().map(move |b| (a.as_key(), b.as_key()))) {
+            let common = a.as_bytes().iter().zip(b.as_bytes()).take_while(|(x, y)| x == y).count();
+            assert_eq!(super::compare_and_match(&order, a, b), (order.compare(a, b), common), "{a:?} {b:?}");
+        }
+    }
+}

@@ -88,7 +88,7 @@ impl BlockBasedReader {
                 Some(ahead) => self.read_ahead(context, handle, ahead)?,
                 None => self.read_file(context, BlockRole::Data, handle)?,
             };
-            let block = self.parse_data_block(handle, raw)?;
+            let block = self.parse_data_block(context, handle, raw)?;
             entries += self.verify_order(&block, handle, &mut last)?;
             let limit = index.separator_user_key(at);
             if last.as_ref().is_some_and(|last| self.order.user.compare(last.user_key(), limit).is_gt()) {

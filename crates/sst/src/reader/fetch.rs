@@ -345,16 +345,25 @@ impl BlockBasedReader {
         if self.statistics().is_some() {
             BlocksRead { meta: 0, data: 1 }.add();
         }
-        let block = self.keep_data_block(context, handle, self.parse_data_block(handle, raw)?)?;
+        let block = self.keep_data_block(context, handle, self.parse_data_block(context, handle, raw)?)?;
         if let BlockRef::Cached(cached) = &block {
             index.set_slot(at, cached.hint());
         }
         self.checked(block, index, at)
     }
 
-    pub(super) fn parse_data_block(&self, handle: BlockHandle, raw: Vec<u8>) -> Result<Block> {
-        let mut block = Block::with_hints(raw, &self.order.user)
-            .map_err(|bad| self.format().corrupt(BlockRole::Data, handle.offset, bad.0))?;
+    pub(super) fn parse_data_block(
+        &self,
+        context: &ReadContext,
+        handle: BlockHandle,
+        raw: Vec<u8>,
+    ) -> Result<Block> {
+        // What only passes by, as for compactions, is not searched again: hints would cost more than they save.
+        let block = match context.fill_cache {
+            true => Block::with_hints(raw, &self.order.user),
+            false => Block::new(raw),
+        };
+        let mut block = block.map_err(|bad| self.format().corrupt(BlockRole::Data, handle.offset, bad.0))?;
         if self.is_protected {
             block.protect();
         }
@@ -456,7 +465,8 @@ impl BlockBasedReader {
     ) -> Option<BlockRef> {
         let handle = index.handle(at);
         let raw = self.persisted(BlockRole::Data, handle)?;
-        let block = self.keep_data_block(context, handle, self.parse_data_block(handle, raw).ok()?).ok()?;
+        let block =
+            self.keep_data_block(context, handle, self.parse_data_block(context, handle, raw).ok()?).ok()?;
         if let BlockRef::Cached(cached) = &block {
             index.set_slot(at, cached.hint());
         }
