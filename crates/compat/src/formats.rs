@@ -13,8 +13,6 @@ pub struct Format {
     pub cf: &'static str,
     /// The releases of RocksDB that know these options, or read the files at least.
     pub releases: &'static [Driver],
-    /// Whether Ironstone writes it, not only reads it.
-    pub written_here: bool,
 }
 
 impl Format {
@@ -25,7 +23,7 @@ impl Format {
 }
 
 const fn format(name: &'static str, cf: &'static str) -> Format {
-    Format { name, db: "", cf, releases: &ROCKSDBS, written_here: true }
+    Format { name, db: "", cf, releases: &ROCKSDBS }
 }
 
 /// The combinations. Write buffers are small, so that several levels come into being.
@@ -43,7 +41,6 @@ pub const FORMATS: [Format; 17] = [
              filter_policy=bloomfilter:6.5:false;index_block_restart_interval=4}",
         // The zlib inside of rocksdict neither compresses nor decompresses anything.
         releases: &[Driver::RocksDb7, Driver::RocksDb11],
-        written_here: true,
     },
     format(
         "bzip2, xxHash64, version 4",
@@ -109,7 +106,6 @@ pub const FORMATS: [Format; 17] = [
         db: "recycle_log_file_num=2;max_manifest_file_size=512",
         cf: "write_buffer_size=16384",
         releases: &ROCKSDBS,
-        written_here: true,
     },
     Format {
         name: "version 6, context checksums",
@@ -117,13 +113,11 @@ pub const FORMATS: [Format; 17] = [
         cf: "compression=kSnappyCompression;block_based_table_factory={format_version=6;\
              filter_policy=bloomfilter:10:false;block_size=1024}",
         releases: &[Driver::RocksDb10, Driver::RocksDb11],
-        written_here: true,
     },
     Format {
         name: "version 7",
         db: "",
         cf: "compression=kZSTD;block_based_table_factory={format_version=7;checksum=kXXH3}",
         releases: &[Driver::RocksDb11],
-        written_here: false,
     },
 ];

@@ -123,8 +123,7 @@ impl ColumnFamilyOptions {
             index_block_restart_interval: table.index_block_restart_interval,
             metadata_block_size: table.metadata_block_size as usize,
             checksum: table.checksum,
-            // Version 7 is read, not written; OPTIONS files of RocksDB 11 ask for it.
-            format_version: table.format_version.min(6),
+            format_version: table.format_version,
             index_type: table.index_type,
             data_block_index_type: table.data_block_index_type,
             data_block_hash_table_util_ratio: table.data_block_hash_table_util_ratio,

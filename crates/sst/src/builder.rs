@@ -45,7 +45,7 @@ use std::collections::BTreeMap;
 use writer::BlockWriter;
 
 /// The format versions that can be written.
-pub const WRITABLE_FORMAT_VERSIONS: std::ops::RangeInclusive<u32> = 2..=6;
+pub const WRITABLE_FORMAT_VERSIONS: std::ops::RangeInclusive<u32> = 2..=7;
 const PAGE_SIZE: usize = 4096;
 /// What properties, metaindex and footer take, about.
 const FIXED_TAIL_LEN: usize = 2048;
@@ -503,6 +503,9 @@ impl BlockBasedBuilder {
         properties.num_data_blocks_compression_rejected = blocks.rejected;
         properties.num_data_blocks_compression_bypassed = blocks.bypassed;
         properties.tail_start_offset = tail_start;
+        if let Some(name) = self.writer.compression_name() {
+            properties.compression_name = name;
+        }
         if let Some(samples) = &self.compression_samples {
             let SampledSizes { fast, slow } = samples.estimate();
             properties.fast_compression_estimated_data_size = fast;
@@ -592,7 +595,7 @@ fn check(options: &BuildOptions) -> Result<()> {
     let table = &options.table;
     let refuse = |what: &str| Err(Error::invalid_argument(format!("table options: {what}")));
     if !WRITABLE_FORMAT_VERSIONS.contains(&table.format_version) {
-        return refuse("only format versions 2 to 6 can be written");
+        return refuse("only format versions 2 to 7 can be written");
     }
     if table.index_type == IndexType::HashSearch && table.prefix_extractor.is_none() {
         return refuse("the hash search index needs a prefix extractor");

@@ -32,6 +32,8 @@ pub const LEVELDB_MAGIC: u64 = 0xdb47_7524_8b80_fb57;
 pub const MAX_FORMAT_VERSION: u32 = 7;
 /// The first format version with checksums that depend on file and offset.
 pub const FIRST_CONTEXT_VERSION: u32 = 6;
+/// The first version whose tables name the compression manager.
+pub const FIRST_COMPRESSION_MANAGER_VERSION: u32 = 7;
 
 /// Bytes of a footer with [`LEVELDB_MAGIC`].
 pub const LEVELDB_FOOTER_LEN: usize = HANDLES_LEN + 8;

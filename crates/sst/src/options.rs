@@ -118,7 +118,7 @@ pub struct TableOptions {
     pub metadata_block_size: usize,
     /// The checksum of each block.
     pub checksum: ChecksumKind,
-    /// The version of the table format to write: 2 to 6.
+    /// The version of the table format to write: 2 to 7.
     pub format_version: u32,
     /// The index to write.
     pub index_type: IndexType,

@@ -17,6 +17,8 @@ use std::fmt::Write;
 pub const EXTERNAL_SST_VERSION: &str = "rocksdb.external_sst_file.version";
 /// The name of the property that holds the sequence number of all entries of an ingested file.
 pub const EXTERNAL_SST_GLOBAL_SEQNO: &str = "rocksdb.external_sst_file.global_seqno";
+/// The compression manager of codecs that all have, as format version 7 names it.
+pub const BUILTIN_COMPRESSION_MANAGER: &str = "BuiltinV2";
 /// The name of the property with the index type, as fixed32.
 pub const INDEX_TYPE: &str = "rocksdb.block.based.table.index.type";
 /// The name of the property that says whether the filter holds whole keys: `1` or `0`.

@@ -252,7 +252,7 @@ fn random_table_options(rng: &mut impl Rng, options: &mut ColumnFamilyOptions) {
     table.block_size = *[128, 1024, 4096].choose(rng).expect("not empty");
     table.block_restart_interval = *[1, 2, 16].choose(rng).expect("not empty");
     table.index_block_restart_interval = *[1, 4].choose(rng).expect("not empty");
-    table.format_version = rng.random_range(2..=6);
+    table.format_version = rng.random_range(2..=7);
     let checksums = [
         ChecksumKind::None,
         ChecksumKind::Crc32c,

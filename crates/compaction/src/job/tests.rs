@@ -753,7 +753,7 @@ fn random_history(seed: u64) {
     let mut store = Store::new();
     let mut table = (*store.build.table).clone();
     table.block_size = [64, 512][rng.random_range(0..2)];
-    table.format_version = rng.random_range(2..=6);
+    table.format_version = rng.random_range(2..=7);
     store.build.table = Arc::new(table);
     let options = CompactionOptions {
         level0_file_num_compaction_trigger: rng.random_range(1..4),

@@ -270,3 +270,24 @@ fn comparing_with_the_length_of_what_is_common_is_the_same_order() {
         }
     }
 }
+
+#[test]
+fn version_7_names_the_compression_manager_and_the_codecs_used() {
+    let name = |format_version, compression, value: &[u8]| {
+        let fs = MemFileSystem::new();
+        let table = Arc::new(TableOptions { format_version, ..TableOptions::default() });
+        let mut builder =
+            builder(&fs, &BuildOptions { compression, ..BuildOptions::new(Arc::clone(&table)) });
+        builder.add(key(1).as_key(), value).unwrap();
+        builder.finish(true).unwrap();
+        let reader = open(&fs, &table);
+        let found = reader.get(&ReadContext::default(), key(1).as_key()).unwrap().unwrap();
+        assert_eq!(&*found.value, value);
+        reader.properties().compression_name.clone()
+    };
+    assert_eq!(name(6, CompressionKind::Lz4, &[b'v'; 1000]), "LZ4");
+    assert_eq!(name(7, CompressionKind::None, &[b'v'; 1000]), ";;");
+    assert_eq!(name(7, CompressionKind::Lz4, &[b'v'; 1000]), "BuiltinV2;04;");
+    assert_eq!(name(7, CompressionKind::Zstd, &[b'v'; 1000]), "BuiltinV2;07;");
+    assert_eq!(name(7, CompressionKind::Zstd, b"too short to gain"), "BuiltinV2;;");
+}

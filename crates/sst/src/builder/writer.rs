@@ -2,9 +2,10 @@
 
 use super::{PAGE_SIZE, Padding};
 use crate::block_warmer::BlockWarmer;
-use crate::footer::{FIRST_CONTEXT_VERSION, Footer};
+use crate::footer::{FIRST_COMPRESSION_MANAGER_VERSION, FIRST_CONTEXT_VERSION, Footer};
 use crate::handle::{BLOCK_TRAILER_LEN, BlockHandle};
 use crate::options::{BuildOptions, TableOptions};
+use crate::properties::BUILTIN_COMPRESSION_MANAGER;
 use ironstone_base::checksum::{block_checksum, context_modifier};
 use ironstone_base::hash::hash64;
 use ironstone_base::statistics::{Histogram, IoActivity, Ticker};
@@ -33,6 +34,8 @@ pub(super) struct BlockWriter {
     compressed: Vec<u8>,
     verified: Vec<u8>,
     counts: BlockCounts,
+    /// Some block is stored compressed.
+    has_compressed: bool,
     /// `None` if blocks do not go to the block cache.
     warmer: Option<BlockWarmer>,
 }
@@ -70,6 +73,7 @@ impl BlockWriter {
             compressed: Vec::new(),
             verified: Vec::new(),
             counts: BlockCounts::default(),
+            has_compressed: false,
             warmer,
             file,
         })
@@ -104,6 +108,20 @@ impl BlockWriter {
     }
     pub fn base_context_checksum(&self) -> u32 {
         self.base_context_checksum
+    }
+
+    /// What the property `rocksdb.compression` says in the format versions that name the compression manager: it, and the codecs
+    /// that blocks are compressed with.
+    pub fn compression_name(&self) -> Option<String> {
+        let names_manager = self.table.format_version >= FIRST_COMPRESSION_MANAGER_VERSION;
+        names_manager.then(|| {
+            let manager =
+                if self.compression == CompressionKind::None { "" } else { BUILTIN_COMPRESSION_MANAGER };
+            match self.has_compressed {
+                true => format!("{manager};{:02X};", self.compression as u8),
+                false => format!("{manager};;"),
+            }
+        })
     }
 
     /// Compresses the data blocks from now on with `dictionary`.
@@ -237,6 +255,7 @@ impl BlockWriter {
         let _timer = StatsTimer::start(statistics.as_deref(), Histogram::WriteRawBlockMicros);
         let modifier = context_modifier(self.base_context_checksum, self.offset);
         let sum = block_checksum(self.table.checksum, block, kind as u8).wrapping_add(modifier);
+        self.has_compressed |= kind != CompressionKind::None;
         block.push(kind as u8);
         block.extend_from_slice(&sum.to_le_bytes());
         self.write(block)?;

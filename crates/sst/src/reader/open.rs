@@ -11,7 +11,7 @@ use crate::footer::{FOOTER_LEN, Footer};
 use crate::handle::{BLOCK_TRAILER_LEN, BlockHandle};
 use crate::index::{FlatIndex, IndexFormat};
 use crate::options::{IndexType, OpenOptions, ReadContext};
-use crate::properties::{self, TableProperties};
+use crate::properties::{self, BUILTIN_COMPRESSION_MANAGER, TableProperties};
 use crate::unique_id::forced_unique_id;
 use ironstone_base::statistics::{Histogram, Ticker};
 use ironstone_base::sync::Arc;
@@ -310,7 +310,7 @@ pub(crate) fn check_supported(
         return unsupported("blobs embedded in the table");
     }
     if let Some((manager, _)) = properties.compression_name.split_once(';')
-        && !["", "BuiltinV2", "nullptr"].contains(&manager)
+        && !["", BUILTIN_COMPRESSION_MANAGER, "nullptr"].contains(&manager)
     {
         return unsupported(&format!("compression manager \"{manager}\""));
     }

@@ -119,7 +119,7 @@ fn options_that_contradict_each_other_are_refused() {
         TableBuilder::new(BuildOptions::new(Arc::new(table)), file).map(|_| ()).unwrap_err()
     };
     let default = TableOptions::default;
-    assert_eq!(refused(TableOptions { format_version: 7, ..default() }).code(), Code::InvalidArgument);
+    assert_eq!(refused(TableOptions { format_version: 8, ..default() }).code(), Code::InvalidArgument);
     assert_eq!(refused(TableOptions { format_version: 1, ..default() }).code(), Code::InvalidArgument);
     assert_eq!(
         refused(TableOptions { index_type: IndexType::HashSearch, ..default() }).code(),

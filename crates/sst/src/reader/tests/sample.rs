@@ -96,7 +96,7 @@ pub fn table_options(rng: &mut SmallRng) -> TableOptions {
         index_block_restart_interval: one_of(rng, &[1, 3, 16]),
         metadata_block_size: one_of(rng, &[64, 200, 1000, 4096]),
         checksum: ChecksumKind::from_byte(rng.random_range(0..5)).unwrap(),
-        format_version: rng.random_range(2..=6),
+        format_version: rng.random_range(2..=7),
         index_type,
         data_block_index_type: one_of(
             rng,
