@@ -159,6 +159,7 @@ impl ColumnFamilyOptions {
             num_file_reads_for_auto_readahead: table.num_file_reads_for_auto_readahead,
             clock: Arc::clone(&db.env.clock),
             statistics: db.statistics.as_ref().map(Arc::clone),
+            read_amp_bytes_per_bit: table.read_amp_bytes_per_bit,
             read_latencies,
             last_level: (self.num_levels - 1).max(0) as u32,
             has_levels: self.compaction_style != CompactionStyle::Fifo,

@@ -15,6 +15,7 @@
 mod cursor;
 mod lookup;
 mod meta_cursor;
+mod read_amp;
 mod search_hints;
 
 pub use cursor::Cursor;
@@ -27,8 +28,10 @@ use crate::cached_block::BlockCache;
 use ironstone_base::coding::get_varint32;
 use ironstone_base::hash::xxh3_64;
 use ironstone_base::protection::planted::{self, Place};
-use ironstone_base::{Corrupt, UserComparator};
+use ironstone_base::sync::Arc;
+use ironstone_base::{Corrupt, Statistics, UserComparator};
 use ironstone_cache::BlockBytes;
+use read_amp::ReadAmp;
 use search_hints::SearchHints;
 
 /// The footer bit that says that a hash index is there.
@@ -55,6 +58,8 @@ pub struct Block {
     hints: SearchHints,
     /// Of all bytes, if it was asked for.
     checksum: Option<u64>,
+    /// What was looked at, if it was asked for.
+    read_amp: Option<Box<ReadAmp>>,
 }
 
 #[derive(Clone, Copy)]
@@ -123,6 +128,7 @@ impl Block {
             hash_index,
             hints: SearchHints::default(),
             checksum: None,
+            read_amp: None,
         })
     }
 
@@ -146,6 +152,18 @@ impl Block {
         xxh3_64(&self.bytes) ^ self.hints.checksum()
     }
 
+    /// Counts the block as read, and what [`note_read`](Self::note_read) is told of as useful.
+    pub(crate) fn count_read_amp(&mut self, bytes_per_bit: u32, salt: u64, statistics: &Arc<Statistics>) {
+        self.read_amp = Some(Box::new(ReadAmp::new(self.bytes.len(), bytes_per_bit, salt, statistics)));
+    }
+    /// Bytes `start..end` are handed to a reader.
+    #[inline]
+    pub(crate) fn note_read(&self, start: u32, end: u32) {
+        if let Some(read_amp) = &self.read_amp {
+            read_amp.mark(start, end);
+        }
+    }
+
     /// All bytes of the block.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
@@ -153,7 +171,8 @@ impl Block {
     }
     /// About how many bytes this takes in memory.
     pub fn memory_usage(&self) -> usize {
-        size_of::<Self>() + self.bytes.memory_usage() + self.hints.memory_usage()
+        let read_amp = self.read_amp.as_ref().map_or(0, |read_amp| read_amp.memory_usage());
+        size_of::<Self>() + self.bytes.memory_usage() + self.hints.memory_usage() + read_amp
     }
     /// Gives the memory back for another block.
     pub(crate) fn into_bytes(self) -> Vec<u8> {

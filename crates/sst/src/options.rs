@@ -189,6 +189,8 @@ pub struct TableOptions {
     pub rate_limiter: Option<Arc<dyn RateLimiter>>,
     /// Where to count.
     pub statistics: Option<Arc<Statistics>>,
+    /// With statistics: a bit for so many bytes of each data block says whether they were looked at. 0: nothing is counted.
+    pub read_amp_bytes_per_bit: u32,
     /// Where to note how long reads of the file take, in microseconds.
     pub read_latencies: Option<Arc<LevelHistograms>>,
     /// The deepest level that there is: seeks on it are counted apart.
@@ -250,6 +252,7 @@ impl Default for TableOptions {
             clock: Arc::new(SystemClock::new()),
             rate_limiter: None,
             statistics: None,
+            read_amp_bytes_per_bit: 0,
             read_latencies: None,
             last_level: 6,
             has_levels: true,

@@ -342,7 +342,10 @@ impl InternalIterator for BlockBasedIter {
 
     #[inline]
     fn value(&self) -> &[u8] {
-        self.cursor.value(self.entries().expect("callers ask only where the iterator is valid"))
+        let entries = self.entries().expect("callers ask only where the iterator is valid");
+        let (start, end) = self.cursor.entry_range();
+        entries.note_read(start, end);
+        self.cursor.value(entries)
     }
 
     fn note_use(&mut self) {

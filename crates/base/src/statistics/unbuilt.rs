@@ -30,9 +30,6 @@ impl Ticker {
             NumberDirectLoadTableProperties => {
                 "properties of tables that are not opened (they are always read from open tables)"
             }
-            ReadAmpEstimateUsefulBytes | ReadAmpTotalReadBytes => {
-                "estimates of read amplification (`read_amp_bytes_per_bit`)"
-            }
             BlobDbNumPut
             | BlobDbNumWrite
             | BlobDbNumGet

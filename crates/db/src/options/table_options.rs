@@ -78,6 +78,9 @@ option_struct! {
         /// `cache_index_and_filter_blocks` only: others are in memory anyway. What does not fit is left out (RocksDB: with a strict
         /// limit the flush fails).
         prepopulate_block_cache: PrepopulateBlockCache = PrepopulateBlockCache::Disable, Mutable, V7;
+        /// With statistics: how much of the data blocks that are read is looked at, by a bit for so many of their bytes, a power of
+        /// two. 0: not counted. `rocksdb.read.amp.estimate.useful.bytes` and `rocksdb.read.amp.total.read.bytes` say it.
+        read_amp_bytes_per_bit: u32 = 0, Mutable, V7;
         /// What automatic readahead grows to.
         max_auto_readahead_size: usize = 256 << 10, Mutable, V7;
         /// What automatic readahead starts with.
@@ -88,7 +91,6 @@ option_struct! {
     rows {
         ignored("index_block_search_type", "BlockSearchType", "kBinary", Change::Mutable, Since::Later, "only the speed of reads depends on it");
         ignored("uniform_cv_threshold", "double", "-1.000000", Change::Mutable, Since::Later, "only the speed of reads depends on it");
-        ignored("read_amp_bytes_per_bit", "uint64", "0", Change::Mutable, Since::V7, "only statistics depend on it");
         ignored("super_block_alignment_size", "size", "0", Change::Mutable, Since::Later, "only the speed of reads depends on it");
         ignored("super_block_alignment_space_overhead_ratio", "size", "128", Change::Mutable, Since::Later, "only the speed of reads depends on it");
         ignored("metadata_cache_options", "MetadataCacheOptions", METADATA, Change::Fixed, Since::V7, "the pin_ options decide");

@@ -562,12 +562,46 @@ fn limited_reads(statistics: &Arc<Statistics>) {
     }
 }
 
+/// One table of one block with 20 values of 100 bytes, of which one is read, and then all.
+fn read_amplification(statistics: &Arc<Statistics>) {
+    let disk = Disk::new();
+    let mut options = counted(&disk, statistics);
+    options.cf.table.read_amp_bytes_per_bit = 1;
+    let db = disk.open_with(&options);
+    let keys: Vec<String> = (0..20).map(|i| format!("key{i:02}")).collect();
+    put_and_flush(&db, &keys.iter().map(String::as_str).collect::<Vec<_>>(), &"v".repeat(100));
+    let count = || {
+        [Ticker::ReadAmpEstimateUsefulBytes, Ticker::ReadAmpTotalReadBytes]
+            .map(|ticker| statistics.ticker(ticker))
+    };
+    let [useful, total] = count();
+    for _ in 0..2 {
+        assert!(db.get("key07").unwrap().is_some());
+    }
+    let [useful_by_get, total_by_get] = count();
+    assert_eq!(useful_by_get - useful, 100, "the value, once");
+    assert!((2000..3000).contains(&(total_by_get - total)), "one block: {}", total_by_get - total);
+    let mut iter = db.iter().unwrap();
+    let mut more = iter.seek_to_first().unwrap();
+    while more {
+        assert_eq!(iter.value().map(<[u8]>::len), Some(100));
+        more = iter.next().unwrap();
+    }
+    let [useful_by_all, total_by_all] = count();
+    assert_eq!(total_by_all, total_by_get, "the block is in the cache");
+    let entries = useful_by_all - useful;
+    assert!(
+        entries > 2000 && entries < total_by_all - total,
+        "all entries, but no restart points: {entries}"
+    );
+}
+
 /// Whoever adds a ticker or a histogram is told here that it needs a source, or has to say why it has none.
 #[test]
 fn all_tickers_and_histograms_move_unless_their_feature_is_not_built() {
     let statistics = Arc::new(Statistics::new());
     statistics.set_level(StatsLevel::All);
-    let parts: [fn(&Arc<Statistics>); 16] = [
+    let parts: [fn(&Arc<Statistics>); 17] = [
         point_reads,
         cached_meta_blocks,
         iterators,
@@ -582,6 +616,7 @@ fn all_tickers_and_histograms_move_unless_their_feature_is_not_built() {
         failures,
         copies_and_files,
         long_tails,
+        read_amplification,
         limited_reads,
         bad_manifests,
     ];

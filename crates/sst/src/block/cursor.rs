@@ -88,6 +88,11 @@ impl Cursor {
     pub fn value<'a>(&self, block: &'a Block) -> &'a [u8] {
         &block.bytes()[self.value_at as usize..(self.value_at + self.value_len) as usize]
     }
+    /// Where in the block the entry stood on is: from its beginning to the next one's.
+    #[inline]
+    pub fn entry_range(&self) -> (u32, u32) {
+        (self.entry_at, self.next_at)
+    }
     /// Where in the block the value is, and its length.
     #[inline]
     pub fn value_range(&self) -> (u32, u32) {

@@ -17,6 +17,7 @@ use crate::readahead::Readahead;
 use crate::sim_cache::SimCache;
 use ironstone_base::checksum::{ChecksumKind, block_checksum, context_modifier};
 use ironstone_base::coding::put_varint64;
+use ironstone_base::hash::xxh3_64;
 use ironstone_base::perf::{self, LevelMetric, PerfMetric};
 use ironstone_base::protection::changed_in_memory;
 use ironstone_base::statistics::{BlocksRead, Histogram, IoActivity, Ticker};
@@ -366,6 +367,10 @@ impl BlockBasedReader {
         let mut block = block.map_err(|bad| self.format().corrupt(BlockRole::Data, handle.offset, bad.0))?;
         if self.is_protected {
             block.protect();
+        }
+        if let (Some(statistics), 1..) = (&self.table.statistics, self.table.read_amp_bytes_per_bit) {
+            let salt = xxh3_64(&handle.offset.to_le_bytes());
+            block.count_read_amp(self.table.read_amp_bytes_per_bit, salt, statistics);
         }
         Ok(block)
     }

@@ -160,6 +160,7 @@ impl BlockBasedReader {
                     let what = format!("an entry has value type {:#x}", trailer as u8);
                     return Err(self.format().corrupt(BlockRole::Data, offset(), what));
                 };
+                entries.note_read(value_at, value_at + value_len);
                 let value = PinnedBytes::in_block(block, value_at, value_len);
                 Ok(Answer::Entry(TableEntry { sequence: SequenceNumber(trailer >> 8), value_type, value }))
             }
@@ -229,6 +230,7 @@ impl BlockBasedReader {
                     .filter(|kind| kind.is_point_entry())
                     .ok_or_else(|| corrupt("an entry has an unknown value type"))?;
                 let (start, len) = cursor.value_range();
+                entries.note_read(start, start + len);
                 let value = PinnedBytes::in_block(block.clone(), start, len);
                 if !visit(TableEntry { sequence: SequenceNumber(trailer >> 8), value_type, value }) {
                     return Ok(true);
