@@ -113,7 +113,7 @@ impl Cleaner {
         self.wanted.lock().pass_tombstones = true;
         self.wake();
     }
-    /// A disk was full: tries to go on are to begin, if they have not.
+    /// A failure may pass: tries to go on are to begin, if they have not.
     pub(crate) fn resume_later(&self) {
         self.wanted.lock().next_try.get_or_insert((1, None));
         self.wake();
@@ -313,8 +313,8 @@ struct Kind {
     running: fn(&State) -> usize,
     /// Takes the next job, if one is due.
     next: fn(&Engine, &mut State) -> Option<Job>,
-    /// After how many seconds without a word to look again, since tables grow old.
-    look_again: fn(&Engine) -> Option<u64>,
+    /// After what time without a word to look again: tables grow old, and what failed is tried again.
+    look_again: fn(&Engine, Option<Duration>) -> Option<Duration>,
 }
 
 const FLUSHES: Kind = Kind {
@@ -322,7 +322,7 @@ const FLUSHES: Kind = Kind {
     limit: DbOptions::flush_threads,
     running: |state| state.running_flushes,
     next: flush::next,
-    look_again: |_| None,
+    look_again: |_, _| None,
 };
 
 const COMPACTIONS: Kind = Kind {
@@ -330,7 +330,10 @@ const COMPACTIONS: Kind = Kind {
     limit: DbOptions::compaction_threads,
     running: |state| state.running_automatic,
     next: compaction::next,
-    look_again: |engine| engine.options().seconds_to_next_look(engine.env.clock.now_seconds()),
+    look_again: |engine, until_next| {
+        let seconds = engine.options().seconds_to_next_look(engine.env.clock.now_seconds());
+        seconds.map(Duration::from_secs).into_iter().chain(until_next).min()
+    },
 };
 
 /// Runs a job, if one is due. `quiet`: nobody said so, but it is time to look again.
@@ -342,12 +345,12 @@ fn work(engine: &Arc<Engine>, kind: &Kind, quiet: bool) -> Next {
     if quiet {
         compaction::look_again(engine, &mut state);
     }
+    let until_next = engine.until_next_compaction(&state); // Before one is looked for: else it might pass unseen.
     let may_work = !state.is_held() && (kind.running)(&state) < (kind.limit)(&engine.options());
     let job = if may_work { (kind.next)(engine, &mut state) } else { None };
     drop(state);
     let Some(job) = job else {
-        return (kind.look_again)(engine)
-            .map_or(Next::WhenPoked, |seconds| Next::After(Duration::from_secs(seconds)));
+        return (kind.look_again)(engine, until_next).map_or(Next::WhenPoked, Next::After);
     };
     engine.wake_workers(); // There may be another one, for another thread.
     guarded(engine, || {

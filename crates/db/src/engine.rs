@@ -170,6 +170,8 @@ pub(crate) struct State {
     pub(crate) oldest_output: Option<FileNumber>,
     /// Whether several of those may run at once.
     pub(crate) compaction_is_pressing: bool,
+    /// By the monotonic clock: one failed by something that may pass, and no other begins sooner.
+    pub(crate) no_compaction_before: u64,
     pub(crate) wal_locks: WalLocks,
     /// How many callers keep background work from starting.
     pub(crate) paused: usize,

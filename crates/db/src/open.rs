@@ -388,6 +388,7 @@ pub(crate) fn open(
                 running_automatic: 0,
                 oldest_output: None,
                 compaction_is_pressing: false,
+                no_compaction_before: 0,
                 paused: 0,
                 wal_locks: WalLocks::default(),
                 manual_disabled: 0,

@@ -143,9 +143,10 @@ option_struct! {
         wal_size_limit_mb as "WAL_size_limit_MB": u64 = 0, Fixed, V7;
         /// Obsolete WALs are kept in `archive/` for so many seconds.
         wal_ttl_seconds as "WAL_ttl_seconds": u64 = 0, Fixed, V7;
-        /// How often the database tries to go on by itself after a failure for lack of space; 0: it waits for `resume`.
+        /// How often the database tries to go on by itself after a failure that may pass ([`Error::is_retryable`](crate::Error::is_retryable)); 0: it
+        /// waits for `resume`.
         max_bgerror_resume_count: i32 = i32::MAX, Fixed, V7;
-        /// Microseconds between two such tries.
+        /// Microseconds between two such tries, and after a compaction that failed so until another one begins (RocksDB: a second).
         bgerror_resume_retry_interval: u64 = 1_000_000, Fixed, V7;
         /// What recovery does about a WAL that does not end cleanly.
         wal_recovery_mode: WalRecoveryMode = WalRecoveryMode::PointInTimeRecovery, Fixed, V7;
