@@ -412,7 +412,7 @@ pub enum ReadTier {
     BlockCache = 1,
     /// What is on disk, memtables left out. For a table the same as [`ReadTier::All`].
     Persisted = 2,
-    /// Memtables only. A table answers `Incomplete`.
+    /// Memtables only: iterators pass over tables, and what else would be looked for in one answers `Incomplete`.
     Memtable = 3,
 }
 
