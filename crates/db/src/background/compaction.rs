@@ -372,6 +372,7 @@ fn rewrite(
         tombstone_mark_ratio: TOMBSTONE_MARK_RATIO,
         filter: settings.options.filter_source(),
         rate_limiter: options.rate_limiter.as_ref(),
+        writers_wait: &|| engine.controller.holds_up_writers(),
         workers: &ListedWorkers {
             engine,
             threads: plan.max_subcompactions,

@@ -160,6 +160,8 @@ pub(crate) struct FlushOf<'a> {
     pub(crate) snapshots: &'a [SequenceNumber],
     pub(crate) progress: Option<&'a Arc<CompactionProgress>>,
     pub(crate) cancelled: &'a (dyn Fn() -> Result<()> + Sync),
+    /// Whether writers are held up.
+    pub(crate) writers_wait: &'a (dyn Fn() -> bool + Sync),
     /// Why, for the compaction filter.
     pub(crate) reason: TableFileCreationReason,
     pub(crate) listeners: &'a Listeners,
@@ -200,6 +202,7 @@ impl FlushOf<'_> {
             tombstone_mark_ratio: if is_large { TOMBSTONE_MARK_RATIO } else { 0.0 },
             filter: settings.options.filter_source(),
             rate_limiter: self.options.rate_limiter.as_ref(),
+            writers_wait: self.writers_wait,
             workers: &SerialWorkers,
             progress: self.progress,
             readahead_size: JobContext::DEFAULT_READAHEAD,
@@ -360,6 +363,7 @@ fn write_table(engine: &Engine, job_id: u64, taken: &Taken, operation: &Operatio
         progress: Some(progress),
         // Closing waits for a flush that runs: it is short, and the next opening need not replay its WAL.
         cancelled: &|| Ok(()),
+        writers_wait: &|| engine.controller.holds_up_writers(),
         reason: TableFileCreationReason::Flush,
         listeners: &engine.listeners,
         job_id,

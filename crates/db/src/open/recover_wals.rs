@@ -471,6 +471,7 @@ impl Recovery<'_> {
             snapshots: &[],
             progress: None,
             cancelled: &|| Ok(()),
+            writers_wait: &|| false, // There are none yet.
             reason: ironstone_compaction::TableFileCreationReason::Recovery,
             listeners: self.listeners,
             job_id: 0,
