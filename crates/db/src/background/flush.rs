@@ -29,6 +29,7 @@ use std::collections::BTreeMap;
 pub(crate) struct Flushing {
     progress: Arc<CompactionProgress>,
     entries: u64,
+    memtables: usize,
 }
 
 impl Flushing {
@@ -53,7 +54,8 @@ impl Taken {
         let entries = memtables.iter().map(|imm| imm.memtable.table().num_entries()).sum();
         let progress = Arc::<CompactionProgress>::default();
         family.flush_requested = false;
-        family.flushing = Some(Flushing { progress: Arc::clone(&progress), entries });
+        family.flushing =
+            Some(Flushing { progress: Arc::clone(&progress), entries, memtables: memtables.len() });
         let data = Arc::clone(&family.data);
         let epoch = versions.new_epoch_number(data.id);
         Self { data, memtables, epoch, progress }
@@ -138,11 +140,16 @@ fn switched_together(
 
 /// Whether a flush of the column family can start and should.
 pub(crate) fn is_due(family: &Family) -> bool {
+    family.flushing.is_none() && is_pending(family)
+}
+
+/// Whether there are memtables to flush, apart from those that a flush has taken already.
+pub(crate) fn is_pending(family: &Family) -> bool {
     let merge =
         usize::try_from(family.data.settings().options.min_write_buffer_number_to_merge).unwrap_or(1).max(1);
-    family.flushing.is_none()
-        && !family.imm.is_empty()
-        && (family.flush_requested || family.imm.len() >= merge)
+    let taken = family.flushing.as_ref().map_or(0, |flushing| flushing.memtables);
+    let waiting = family.imm.len().saturating_sub(taken);
+    waiting > 0 && (family.flush_requested || waiting >= merge)
 }
 
 /// One flush: what it reads and how it writes.
