@@ -442,7 +442,24 @@ impl Recovery<'_> {
             .filter(|family| family.mem.is_full())
             .map(|family| family.data.id)
             .collect();
-        full.into_iter().try_for_each(|id| self.flush(id))
+        full.into_iter().try_for_each(|id| self.flush(id))?;
+        self.make_room()
+    }
+
+    /// Keeps within what memtables of all databases may take, by writing the largest ones to tables.
+    fn make_room(&mut self) -> Result<()> {
+        let Some(manager) = self.options.write_buffer_manager.as_ref() else { return Ok(()) };
+        if !self.options.enforce_write_buffer_manager_during_recovery {
+            return Ok(());
+        }
+        loop {
+            let filled = self.families.values().filter(|family| !family.mem.table().is_empty());
+            let sizes = filled.map(|family| (family.mem.table().memory_usage(), family.data.id));
+            match sizes.max() {
+                Some((bytes, id)) if manager.wants_room_of(bytes) => self.flush(id)?,
+                _ => return Ok(()),
+            }
+        }
     }
 
     /// Writes a column family's memtable to a table of level 0.
@@ -454,6 +471,7 @@ impl Recovery<'_> {
         }
         let fresh = new_memtable(data);
         let full: Arc<DbMemTable> = std::mem::replace(&mut family.mem, fresh);
+        full.seal();
         if data.settings().options.inplace_callback.is_some() {
             self.flushed.entry(id).or_default().insert(0, Arc::clone(&full));
         }

@@ -43,6 +43,9 @@ option_struct! {
         avoid_flush_during_shutdown: bool = false, Mutable, V7;
         /// Do not flush memtables that recovery filled, but keep their WALs.
         avoid_flush_during_recovery: bool = false, Fixed, V7;
+        /// Recovery writes memtables to tables, too, once they take what `write_buffer_manager` gives, whatever `avoid_flush_during_recovery`
+        /// says.
+        enforce_write_buffer_manager_during_recovery: bool = true, Fixed, Later;
         /// Bytes gathered before a write to a table file reaches the operating system.
         writable_file_max_buffer_size: usize = 1 << 20, Mutable, V7;
         /// Bytes per second that writes start from when they have to be slowed down; 0: 16 MiB.
@@ -222,7 +225,6 @@ option_struct! {
         ignored("write_thread_max_yield_usec", "uint64", "100", Change::Fixed, Since::V7, "writers wait in their own way");
         ignored("write_thread_slow_yield_usec", "uint64", "3", Change::Fixed, Since::V7, "writers wait in their own way");
         ignored("dump_malloc_stats", "bool", "false", Change::Fixed, Since::V7, "the allocator has no statistics");
-        ignored("enforce_write_buffer_manager_during_recovery", "bool", "true", Change::Fixed, Since::Later, "recovery flushes full memtables");
         ignored("background_close_inactive_wals", "bool", "false", Change::Fixed, Since::Later, "only latency depends on it");
         ignored("avoid_unnecessary_blocking_io", "bool", "false", Change::Fixed, Since::V7, "only latency depends on it");
         ignored("reuse_manifest_on_open", "bool", "false", Change::Fixed, Since::Later, "only the speed of opening depends on it");
