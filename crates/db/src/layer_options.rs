@@ -171,6 +171,10 @@ impl ColumnFamilyOptions {
 }
 
 impl DbOptions {
+    /// Whether compactions read their inputs past the page cache, from files that they open for it.
+    pub(crate) fn reads_compactions_directly(&self) -> bool {
+        self.use_direct_io_for_compaction_reads || self.use_direct_io_for_flush_and_compaction
+    }
     /// Threads that only flush: as set, or a quarter of all background jobs.
     pub(crate) fn flush_threads(&self) -> usize {
         if self.max_background_flushes > 0 {

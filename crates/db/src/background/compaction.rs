@@ -350,7 +350,7 @@ fn rewrite(
     let context = JobContext {
         env: &engine.env,
         comparator: &data.comparator,
-        tables: &Inputs { opener: &settings.opener, direct: options.use_direct_io_for_flush_and_compaction },
+        tables: &Inputs { opener: &settings.opener, direct: options.reads_compactions_directly() },
         outputs: &Outputs {
             paths: &paths,
             next: &next_number,

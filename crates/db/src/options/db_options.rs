@@ -104,6 +104,8 @@ option_struct! {
         use_direct_reads: bool = false, Fixed, V7;
         /// Write and read past the page cache in flushes and compactions.
         use_direct_io_for_flush_and_compaction: bool = false, Fixed, V7;
+        /// Read past the page cache in compactions: what they read once does not push out what users read.
+        use_direct_io_for_compaction_reads: bool = false, Fixed, Later;
         /// Create the database if it is missing.
         create_if_missing: bool = false, Fixed, V7;
         /// Create column families that are asked for and missing.
@@ -209,7 +211,6 @@ option_struct! {
         ignored("optimize_manifest_for_recovery", "bool", "false", Change::Mutable, Since::Later, "only the speed of opening depends on it");
         ignored("fast_sst_open", "bool", "false", Change::Mutable, Since::Later, "only the speed of opening depends on it");
         ignored("allow_mmap_writes", "bool", "false", Change::Fixed, Since::V7, "files are written, not mapped");
-        ignored("use_direct_io_for_compaction_reads", "bool", "false", Change::Fixed, Since::Later, "only use of the page cache depends on it");
         ignored("is_fd_close_on_exec", "bool", "true", Change::Fixed, Since::V7, "files are always closed on exec");
         ignored("skip_stats_update_on_db_open", "bool", "false", Change::Fixed, Since::V7, "opening reads no statistics from tables");
         ignored("use_adaptive_mutex", "bool", "false", Change::Fixed, Since::V7, "locks always spin before they sleep");
