@@ -231,7 +231,9 @@ impl BlockBasedBuilder {
                 InternalKey::from_bytes(self.data_block.last_key()).map_err(|bad| self.refuse(bad.0))?;
             if !self.order.compare(last, key).is_lt() {
                 let path = self.writer.path().display();
-                return Err(Error::corruption(format!("{path}: keys out of order: {last:?} then {key:?}")));
+                let shown = self.table.data_in_errors;
+                let (last, key) = (shown.key(last), shown.key(key));
+                return Err(Error::corruption(format!("{path}: keys out of order: {last} then {key}")));
             }
         }
         Ok(())

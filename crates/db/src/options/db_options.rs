@@ -106,6 +106,8 @@ option_struct! {
         use_direct_io_for_flush_and_compaction: bool = false, Fixed, V7;
         /// Read past the page cache in compactions: what they read once does not push out what users read.
         use_direct_io_for_compaction_reads: bool = false, Fixed, Later;
+        /// Messages of errors may show keys. Without, they say how long these are. (The property `sstables` shows keys in any case.)
+        allow_data_in_errors: bool = false, Fixed, V7;
         /// Create the database if it is missing.
         create_if_missing: bool = false, Fixed, V7;
         /// Create column families that are asked for and missing.
@@ -230,7 +232,6 @@ option_struct! {
         ignored("avoid_unnecessary_blocking_io", "bool", "false", Change::Fixed, Since::V7, "only latency depends on it");
         ignored("reuse_manifest_on_open", "bool", "false", Change::Fixed, Since::Later, "only the speed of opening depends on it");
         ignored("log_readahead_size", "size", "0", Change::Fixed, Since::V7, "only the speed of opening depends on it");
-        ignored("allow_data_in_errors", "bool", "false", Change::Fixed, Since::V7, "only messages depend on it");
         ignored("lowest_used_cache_tier", "CacheTier", "kNonVolatileBlockTier", Change::Fixed, Since::V7, "there is one tier");
         ignored("metadata_write_temperature", "Temperature", "kUnknown", Change::Fixed, Since::Later, "the file system takes no such hint");
         ignored("wal_write_temperature", "Temperature", "kUnknown", Change::Fixed, Since::Later, "the file system takes no such hint");
