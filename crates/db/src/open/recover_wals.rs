@@ -145,19 +145,31 @@ impl Recovery<'_> {
     fn wal_numbers(&self) -> Result<Vec<FileNumber>> {
         let min = self.versions.min_log_number();
         let previous = self.versions.prev_log_number();
-        let mut numbers: Vec<FileNumber> = self
-            .env
-            .fs
-            .list(self.wal_dir)?
-            .iter()
-            .filter_map(|name| match FileKind::parse(name) {
-                Some(FileKind::Wal(number)) => Some(number),
-                _ => None,
-            })
-            .filter(|&number| number >= min || (previous.0 > 0 && number == previous))
-            .collect();
+        let mut numbers = self.all_wal_numbers()?;
+        numbers.retain(|&number| number >= min || (previous.0 > 0 && number == previous));
         numbers.sort();
         Ok(numbers)
+    }
+
+    /// Those, too, that are in tables already.
+    fn all_wal_numbers(&self) -> Result<Vec<FileNumber>> {
+        let names = self.env.fs.list(self.wal_dir)?;
+        let numbers = names.iter().filter_map(|name| match FileKind::parse(name) {
+            Some(FileKind::Wal(number)) => Some(number),
+            _ => None,
+        });
+        Ok(numbers.collect())
+    }
+
+    /// `Corruption` if there is any WAL, as RocksDB answers for `error_if_wal_file_exists`.
+    pub(crate) fn check_no_wal(&self) -> Result<()> {
+        match self.all_wal_numbers()?.first() {
+            None => Ok(()),
+            Some(&number) => {
+                let path = file_name::wal(self.wal_dir, number);
+                Err(Error::corruption_at(&path, 0, "a WAL, though error_if_wal_file_exists is set"))
+            }
+        }
     }
 
     /// WALs that the MANIFEST counts on must be there.
