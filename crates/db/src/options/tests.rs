@@ -469,7 +469,11 @@ fn documentation_is_up_to_date() {
          What is *accepted without effect* keeps its value in the OPTIONS file. What is *refused unless off* fails with\n\
          the name of the feature.\n\n\
          `memtable_factory` knows RocksDB's names. `HashSkipListRepFactory` and `HashLinkListRepFactory` keep theirs and their parameters, in\n\
-         OPTIONS files, too; the memtable itself is the radix tree in their place, as in that of `SkipListFactory`.\n",
+         OPTIONS files, too; the memtable itself is the radix tree in their place, as in that of `SkipListFactory`.\n\n\
+         `block_cache` is a size or `{capacity=8M;..}`. Of a cache's own options `capacity`, `num_shard_bits`, `strict_capacity_limit` and\n\
+         `estimated_entry_charge` take effect. `high_pri_pool_ratio` and `low_pri_pool_ratio` are accepted without effect: there are no pools\n\
+         of a fixed share. Index and filter blocks enter the queue of what was used again, and data blocks the one that they must be used in to\n\
+         stay. `min_avg_entry_charge` and `id`, the kind of cache, are accepted without effect, too: there is one kind.\n",
     );
     section::<DbOptions>(&mut expected, "Database (`DBOptions`)");
     section::<ColumnFamilyOptions>(&mut expected, "Column family (`CFOptions`)");

@@ -699,7 +699,7 @@ impl OptionValue for Option<Arc<BlockCache>> {
                 "num_shard_bits" => options.num_shard_bits.set(&value),
                 "strict_capacity_limit" => options.strict_capacity_limit.set(&value),
                 "estimated_entry_charge" => options.estimated_entry_charge.set(&value),
-                // How RocksDB's kinds of cache share out their room; ours does it its own way.
+                // How RocksDB's kinds of cache share out their room; ours does it its own way: see docs/options.md.
                 "id" | "high_pri_pool_ratio" | "low_pri_pool_ratio" | "min_avg_entry_charge" => Ok(()),
                 _ => Err(format!("a cache has no option {name}").into()),
             }?;
