@@ -266,7 +266,7 @@ fn do_chore(engine: &Arc<Engine>) -> Next {
         let _listed = engine.list_thread(ThreadType::HighPriority);
         match chore {
             Chore::Clean => {
-                engine.listeners.deliver();
+                engine.tell_listeners();
                 purge::remove_obsolete(engine);
                 if engine.snapshots.take_freed() {
                     compaction::look_again(engine, &mut engine.state.lock());
@@ -387,6 +387,7 @@ pub(crate) fn close(engine: &Arc<Engine>, workers: Workers) -> Result<()> {
         state.background_error.is_some()
     };
     workers.seat.detach();
+    engine.tell_listeners(); // Of what ends in the next step, too.
     if engine.cleaner.stop_trying() {
         let error = engine.state.lock().background_error.clone();
         error.into_iter().for_each(|error| engine.tell_not_recovered(error, Error::shutdown()));
@@ -395,7 +396,7 @@ pub(crate) fn close(engine: &Arc<Engine>, workers: Workers) -> Result<()> {
     for thread in workers.opening {
         panicked |= thread.join().is_err();
     }
-    engine.listeners.deliver();
+    engine.tell_listeners();
     // A flush that was under way failed: nobody else will hear of it. (A writer that comes now fails for itself.)
     let failed = engine.state.lock().background_error.clone().filter(|_| !known);
     // Whatever a writer got an answer for is in the log; what it buffered goes to the system.

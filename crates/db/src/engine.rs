@@ -496,6 +496,13 @@ impl Engine {
         }
     }
 
+    /// Tells them. No lock may be held.
+    pub(crate) fn tell_listeners(&self) {
+        if self.listeners.deliver() {
+            self.cleaner.resume_later();
+        }
+    }
+
     pub(crate) fn flush_begins(&self, state: &mut State) {
         state.running_flushes += 1;
         state.jobs_changed();
@@ -603,8 +610,11 @@ impl Engine {
         }
         if may_pass(&error) && self.options().max_bgerror_resume_count > 0 {
             self.count(Ticker::ErrorHandlerAutoresumeCount, 1);
+            // Listeners may be against it: then the tries begin when they were asked.
+            if self.listeners.is_empty() {
+                self.cleaner.resume_later();
+            }
             self.tell_later(Event::WillTryAgain(error.clone()));
-            self.cleaner.resume_later();
         }
         if state.background_error.as_ref().is_none_or(|known| known.severity() < error.severity()) {
             state.background_error = Some(error);

@@ -8,6 +8,7 @@ use ironstone::{
     BackgroundErrorReason, BackgroundErrorRecoveryInfo, Code, Db, Error, EventListener, Statistics,
     WriteOptions,
 };
+use ironstone_base::sync::atomic::{AtomicBool, Ordering};
 use ironstone_base::sync::{Arc, Mutex};
 use ironstone_vfs::{Clock, SystemClock};
 use std::time::Duration;
@@ -16,6 +17,8 @@ use std::time::Duration;
 struct Heard {
     failures: Mutex<Vec<(BackgroundErrorReason, Error)>>,
     begun: Mutex<usize>,
+    /// Whether it is against tries to go on.
+    vetoes: AtomicBool,
     ends: Mutex<Vec<BackgroundErrorRecoveryInfo>>,
 }
 
@@ -23,8 +26,10 @@ impl EventListener for Heard {
     fn on_background_error(&self, reason: BackgroundErrorReason, error: &Error) {
         self.failures.lock().push((reason, error.clone()));
     }
-    fn on_error_recovery_begin(&self, _error: &Error) {
+    fn on_error_recovery_begin(&self, _error: &Error, auto_recovery: &mut bool) {
+        assert!(*auto_recovery);
         *self.begun.lock() += 1;
+        *auto_recovery = !self.vetoes.load(Ordering::SeqCst);
     }
     fn on_error_recovery_end(&self, recovery: &BackgroundErrorRecoveryInfo) {
         self.ends.lock().push(recovery.clone());
@@ -103,6 +108,26 @@ fn writes_go_on_by_themselves_after_a_flush_a_log_or_a_manifest_timed_out() {
         let after = it.disk.kill();
         assert_eq!(all(&after.open()), there, "{name}: what was there is after the power failed");
     }
+}
+
+#[test]
+fn a_listener_may_be_against_tries_and_resume_goes_on_all_the_same() {
+    let it = watched(i32::MAX);
+    it.heard.vetoes.store(true, Ordering::SeqCst);
+    let rule = it.disk.faults.add(FaultRule::error(TIMED_OUT).on(&[OpKind::Sync]).path(".sst").times(2));
+    it.db.put("a", "1").unwrap();
+    it.db.flush().unwrap_err();
+    it.disk.wait_until("it was asked", || *it.heard.begun.lock() == 1);
+    SystemClock::new().sleep(Duration::from_millis(20));
+    assert!(it.db.background_error().is_some() && !it.ended());
+    it.db.put("b", "2").unwrap_err();
+    it.db.resume().unwrap_err(); // The second failure.
+    assert_eq!(rule.hits(), 2);
+    it.db.resume().unwrap();
+    it.disk.wait_until("that it goes on is told", || it.ended());
+    assert_eq!(it.count(Ticker::ErrorHandlerAutoresumeRetryTotalCount), 0);
+    it.db.put("b", "2").unwrap();
+    assert_eq!(all(&it.db), "a=1 b=2");
 }
 
 #[test]
