@@ -112,6 +112,7 @@ struct Inner {
     code: Code,
     sub_code: SubCode,
     severity: Severity,
+    retryable: bool,
     message: String,
 }
 
@@ -125,7 +126,7 @@ impl Error {
     #[cold]
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         let (sub_code, severity) = (SubCode::None, Severity::None);
-        Self(Box::new(Inner { code, sub_code, severity, message: message.into() }))
+        Self(Box::new(Inner { code, sub_code, severity, retryable: false, message: message.into() }))
     }
     /// See [`Code::NotFound`]. A missing key is `None`, not this; this is for missing things asked for by name.
     #[cold]
@@ -152,7 +153,8 @@ impl Error {
     pub fn invalid_argument(message: impl Into<String>) -> Self {
         Self::new(Code::InvalidArgument, message)
     }
-    /// A failed call to the operating system: `act` on `file`. `ENOSPC` and `ENOENT` set the subcode.
+    /// A failed call to the operating system: `act` on `file`. `ENOSPC` and `ENOENT` set the subcode; what may go away by
+    /// itself is retryable.
     #[cold]
     pub fn io(file: &Path, act: &str, error: &std::io::Error) -> Self {
         use std::io::ErrorKind;
@@ -160,7 +162,7 @@ impl Error {
         match error.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => new.with_sub_code(SubCode::NoSpace),
             ErrorKind::NotFound => new.with_sub_code(SubCode::PathNotFound),
-            _ => new,
+            kind => new.with_retryable(passes(kind)),
         }
     }
     /// An I/O error that no system call reported.
@@ -201,6 +203,12 @@ impl Error {
         self.0.severity = severity;
         self
     }
+    /// The same error, which may go away by itself, or not.
+    #[must_use]
+    pub fn with_retryable(mut self, retryable: bool) -> Self {
+        self.0.retryable = retryable;
+        self
+    }
     /// The same error with `context` in front of its message.
     #[must_use]
     pub fn context(mut self, context: impl fmt::Display) -> Self {
@@ -236,10 +244,36 @@ impl Error {
     pub fn is_no_space(&self) -> bool {
         matches!(self.0.sub_code, SubCode::NoSpace | SubCode::SpaceLimit)
     }
+    /// Whether the cause may go away by itself, so that the same thing may succeed later: a full device, a time limit, a remote
+    /// that does not answer. It says nothing of what the failed call has left behind.
+    pub fn is_retryable(&self) -> bool {
+        self.0.retryable || self.is_no_space()
+    }
     /// Whether answering would have blocked.
     pub fn is_incomplete(&self) -> bool {
         self.0.code == Code::Incomplete
     }
+}
+
+/// Whether a system call that failed so may succeed later, though nobody does anything about it. `EIO` is not among them: the
+/// device says that it has lost something.
+fn passes(kind: std::io::ErrorKind) -> bool {
+    use std::io::ErrorKind::*;
+    matches!(
+        kind,
+        WouldBlock
+            | TimedOut
+            | Interrupted
+            | OutOfMemory
+            | ResourceBusy
+            | NetworkDown
+            | NetworkUnreachable
+            | HostUnreachable
+            | ConnectionRefused
+            | ConnectionReset
+            | ConnectionAborted
+            | NotConnected
+    )
 }
 
 impl fmt::Display for Error {
@@ -265,6 +299,20 @@ mod tests {
         let error = Corrupt("data block checksum mismatch").at(Path::new("/d/000012.sst"), 4096);
         assert_eq!(error.to_string(), "Corruption: /d/000012.sst at 4096: data block checksum mismatch");
         assert_eq!(size_of::<Result<()>>(), size_of::<usize>());
+    }
+
+    #[test]
+    fn what_may_pass_is_retryable_and_a_device_that_lost_something_is_not() {
+        use std::io::ErrorKind::*;
+        let error = |kind| Error::io(Path::new("/d/000012.log"), "sync", &std::io::Error::from(kind));
+        for kind in [WouldBlock, TimedOut, Interrupted, StorageFull, QuotaExceeded, NetworkUnreachable] {
+            assert!(error(kind).is_retryable(), "{kind}");
+            assert!(error(kind).context("flush").with_severity(Severity::Hard).is_retryable(), "{kind}");
+        }
+        let device = Error::io(Path::new("/d/000012.log"), "sync", &std::io::Error::from_raw_os_error(5));
+        for error in [device, error(PermissionDenied), error(NotFound), Error::io_message("torn")] {
+            assert!(!error.is_retryable(), "{error}");
+        }
     }
 
     #[test]

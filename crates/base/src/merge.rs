@@ -1,6 +1,7 @@
 //! Merge operators: what it means to merge operands into a value.
 
 use crate::error::{Error, Result};
+use crate::key_in_error::DataInErrors;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -85,7 +86,8 @@ pub fn operator_of(operator: Option<&Arc<dyn MergeOperator>>) -> Result<&dyn Mer
     }
 }
 
-/// [`MergeOperator::full_merge`] over operands in any order of walking, with an error that names the key.
+/// [`MergeOperator::full_merge`] over operands in any order of walking, with an error that says how much could not be merged. The key is
+/// not in it, nor in RocksDB's.
 pub fn full_merge<'a>(
     operator: &dyn MergeOperator,
     key: &[u8],
@@ -95,10 +97,10 @@ pub fn full_merge<'a>(
     let operands: SmallVec<[&[u8]; 16]> = oldest_first.collect();
     operator.full_merge(key, existing, &operands).ok_or_else(|| {
         Error::corruption(format!(
-            "merge operator {} could not merge {} operands of key \"{}\"",
+            "merge operator {} could not merge {} operands of {}",
             operator.name(),
             operands.len(),
-            key.escape_ascii()
+            DataInErrors(false).user_key(key)
         ))
     })
 }

@@ -86,6 +86,7 @@ fn main() -> Result<()> {
         cancelled: &go_on,
         filter: None,
         rate_limiter: None,
+        writers_wait: &|| false,
         workers: &SerialWorkers,
         progress: None,
         readahead_size: JobContext::DEFAULT_READAHEAD,

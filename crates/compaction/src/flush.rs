@@ -80,6 +80,7 @@ pub fn run_flush(input: FlushInput, context: &JobContext<'_>) -> Result<FlushOut
         merge_operator: context.merge_operator,
         tombstones: Some(&tombstones),
         statistics: context.statistics(),
+        data_in_errors: context.build.table.data_in_errors,
     };
     let created = CreatedFiles::new(*context);
     let filter_context = FilterContext {

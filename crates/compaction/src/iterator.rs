@@ -37,8 +37,8 @@ pub use below::BelowLevels;
 use ironstone_base::merge::Operands;
 use ironstone_base::statistics::Ticker;
 use ironstone_base::{
-    Error, FragmentedTombstones, InternalKey, InternalKeyBuf, InternalKeyComparator, MergeOperator, Result,
-    SequenceNumber, Statistics, TombstoneCursor, ValueType,
+    DataInErrors, Error, FragmentedTombstones, InternalKey, InternalKeyBuf, InternalKeyComparator,
+    MergeOperator, Result, SequenceNumber, Statistics, TombstoneCursor, ValueType,
 };
 use ironstone_iter::InternalIterator;
 use ironstone_vfs::TickerTimer;
@@ -104,6 +104,8 @@ pub struct IteratorOptions<'a> {
     pub tombstones: Option<&'a FragmentedTombstones>,
     /// Where merges are counted.
     pub statistics: Option<&'a Statistics>,
+    /// Whether messages of errors may show keys.
+    pub data_in_errors: DataInErrors,
 }
 
 impl<'a> IteratorOptions<'a> {
@@ -119,6 +121,7 @@ impl<'a> IteratorOptions<'a> {
             merge_operator: None,
             tombstones: None,
             statistics: None,
+            data_in_errors: DataInErrors(false),
         }
     }
 }
@@ -422,7 +425,7 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
                 self.key.assign(key);
                 self.first_of_key = std::mem::take(&mut self.all_filtered);
             }
-            _ => return Err(out_of_order(self.key.as_key(), key)),
+            _ => return Err(out_of_order(self.key.as_key(), key, self.options.data_in_errors)),
         }
         Ok(true)
     }
@@ -437,7 +440,8 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
     #[inline]
     fn value_type(&self) -> Result<ValueType> {
         self.key.as_key().value_type().map_err(|corrupt| {
-            Error::corruption(format!("compaction input, key {:?}: {}", self.key, corrupt.0))
+            let key = self.options.data_in_errors.key(self.key.as_key());
+            Error::corruption(format!("compaction input, {key}: {}", corrupt.0))
         })
     }
 
@@ -562,8 +566,8 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
         }
         let Some(operator) = self.options.merge_operator else {
             return Err(Error::invalid_argument(format!(
-                "a merge operand of key {:?} was met, but the column family was opened without a merge_operator",
-                self.key
+                "a merge operand of {} was met, but the column family was opened without a merge_operator",
+                self.options.data_in_errors.key(self.key.as_key())
             )));
         };
         let was_first = self.first_of_key;
@@ -583,7 +587,8 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
             let older = self.input.key();
             let sequence = older.sequence();
             let kind = older.value_type().map_err(|corrupt| {
-                Error::corruption(format!("compaction input, key {older:?}: {}", corrupt.0))
+                let key = self.options.data_in_errors.key(older);
+                Error::corruption(format!("compaction input, {key}: {}", corrupt.0))
             })?;
             if self.range_deleted(sequence, stripe) {
                 break MergeBase::Nothing; // What is left of the stripe is hidden by the result.
@@ -728,7 +733,8 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
     fn pair_single_deletion(&mut self, stripe: Stripe) -> Result<bool> {
         let partner = self.input.key();
         match partner.value_type().map_err(|corrupt| {
-            Error::corruption(format!("compaction input, key {partner:?}: {}", corrupt.0))
+            let key = self.options.data_in_errors.key(partner);
+            Error::corruption(format!("compaction input, {key}: {}", corrupt.0))
         })? {
             // The older one decides; with well-behaved writers it is a repetition.
             ValueType::SingleDeletion => {
@@ -738,8 +744,9 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
             }
             ValueType::Deletion if self.options.enforce_single_del_contracts => {
                 Err(Error::corruption(format!(
-                    "found SingleDelete above Delete on the same key ({:?} above {partner:?}): mixing them is undefined",
-                    self.key
+                    "found SingleDelete above Delete on the same key ({} above {}): mixing them is undefined",
+                    self.options.data_in_errors.key(self.key.as_key()),
+                    self.options.data_in_errors.key(partner)
                 )))
             }
             ValueType::Deletion => {
@@ -788,7 +795,7 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
             return Ok(None);
         }
         if key.trailer() > self.key.as_key().trailer() {
-            return Err(out_of_order(self.key.as_key(), key));
+            return Err(out_of_order(self.key.as_key(), key, self.options.data_in_errors));
         }
         Ok(Some(self.stripe_of(key.sequence())))
     }
@@ -819,6 +826,7 @@ fn unsupported(value_type: ValueType) -> Error {
 }
 
 #[cold]
-fn out_of_order(before: InternalKey<'_>, key: InternalKey<'_>) -> Error {
-    Error::corruption(format!("compaction input is out of order: {key:?} comes after {before:?}"))
+fn out_of_order(before: InternalKey<'_>, key: InternalKey<'_>, shown: DataInErrors) -> Error {
+    let (before, key) = (shown.key(before), shown.key(key));
+    Error::corruption(format!("compaction input is out of order: {key} comes after {before}"))
 }

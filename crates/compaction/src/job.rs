@@ -179,6 +179,8 @@ pub struct JobContext<'a> {
     pub filter: Option<FilterSource<'a>>,
     /// Paces the writing, and the reading if its mode says so.
     pub rate_limiter: Option<&'a Arc<dyn RateLimiter>>,
+    /// Whether writers are held up at the moment: then what the job does is as urgent as what users do.
+    pub writers_wait: &'a (dyn Fn() -> bool + Sync),
     /// Threads for subcompactions.
     pub workers: &'a dyn Workers,
     /// Updated while the job runs.
@@ -204,8 +206,14 @@ impl<'a> JobContext<'a> {
     pub(crate) fn table_reads(&self) -> TableReadOptions {
         let mut options = TableReadOptions::for_compaction(self.readahead_size);
         let limits_reads = self.rate_limiter.is_some_and(|limiter| limiter.mode().covers(IoKind::Read));
-        options.read.rate_limiter_priority = limits_reads.then_some(IoPriority::Low);
+        options.read.rate_limiter_priority = limits_reads.then(|| self.priority(IoPriority::Low));
         options
+    }
+
+    /// At what priority the rate limiter is asked: `usual`, but when writers wait for such jobs. Asked for each file that is
+    /// written, and for each part of a compaction for what it reads.
+    pub(crate) fn priority(&self, usual: IoPriority) -> IoPriority {
+        if (self.writers_wait)() { IoPriority::User } else { usual }
     }
 
     /// Where the job is counted: where its tables are.

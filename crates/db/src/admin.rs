@@ -502,8 +502,8 @@ impl Db {
 
     /// Tries to go on after a failure that stopped writes: gives up the WAL, whose end nobody can be
     /// sure of, and writes everything that memtables hold to tables. If that works, every write that
-    /// was acknowledged is there, and writes are taken again. After a failure for lack of space the database tries
-    /// this by itself, every [`bgerror_resume_retry_interval`](crate::DbOptions::bgerror_resume_retry_interval).
+    /// was acknowledged is there, and writes are taken again. After a failure that may pass
+    /// ([`Error::is_retryable`]) the database tries this by itself, every [`bgerror_resume_retry_interval`](crate::DbOptions::bgerror_resume_retry_interval).
     pub fn resume(&self) -> Result<()> {
         resume(self.engine())
     }

@@ -113,7 +113,7 @@ impl Cleaner {
         self.wanted.lock().pass_tombstones = true;
         self.wake();
     }
-    /// A disk was full: tries to go on are to begin, if they have not.
+    /// A failure may pass: tries to go on are to begin, if they have not.
     pub(crate) fn resume_later(&self) {
         self.wanted.lock().next_try.get_or_insert((1, None));
         self.wake();
@@ -266,7 +266,7 @@ fn do_chore(engine: &Arc<Engine>) -> Next {
         let _listed = engine.list_thread(ThreadType::HighPriority);
         match chore {
             Chore::Clean => {
-                engine.listeners.deliver();
+                engine.tell_listeners();
                 purge::remove_obsolete(engine);
                 if engine.snapshots.take_freed() {
                     compaction::look_again(engine, &mut engine.state.lock());
@@ -313,8 +313,8 @@ struct Kind {
     running: fn(&State) -> usize,
     /// Takes the next job, if one is due.
     next: fn(&Engine, &mut State) -> Option<Job>,
-    /// After how many seconds without a word to look again, since tables grow old.
-    look_again: fn(&Engine) -> Option<u64>,
+    /// After what time without a word to look again: tables grow old, and what failed is tried again.
+    look_again: fn(&Engine, Option<Duration>) -> Option<Duration>,
 }
 
 const FLUSHES: Kind = Kind {
@@ -322,7 +322,7 @@ const FLUSHES: Kind = Kind {
     limit: DbOptions::flush_threads,
     running: |state| state.running_flushes,
     next: flush::next,
-    look_again: |_| None,
+    look_again: |_, _| None,
 };
 
 const COMPACTIONS: Kind = Kind {
@@ -330,7 +330,10 @@ const COMPACTIONS: Kind = Kind {
     limit: DbOptions::compaction_threads,
     running: |state| state.running_automatic,
     next: compaction::next,
-    look_again: |engine| engine.options().seconds_to_next_look(engine.env.clock.now_seconds()),
+    look_again: |engine, until_next| {
+        let seconds = engine.options().seconds_to_next_look(engine.env.clock.now_seconds());
+        seconds.map(Duration::from_secs).into_iter().chain(until_next).min()
+    },
 };
 
 /// Runs a job, if one is due. `quiet`: nobody said so, but it is time to look again.
@@ -342,12 +345,12 @@ fn work(engine: &Arc<Engine>, kind: &Kind, quiet: bool) -> Next {
     if quiet {
         compaction::look_again(engine, &mut state);
     }
+    let until_next = engine.until_next_compaction(&state); // Before one is looked for: else it might pass unseen.
     let may_work = !state.is_held() && (kind.running)(&state) < (kind.limit)(&engine.options());
     let job = if may_work { (kind.next)(engine, &mut state) } else { None };
     drop(state);
     let Some(job) = job else {
-        return (kind.look_again)(engine)
-            .map_or(Next::WhenPoked, |seconds| Next::After(Duration::from_secs(seconds)));
+        return (kind.look_again)(engine, until_next).map_or(Next::WhenPoked, Next::After);
     };
     engine.wake_workers(); // There may be another one, for another thread.
     guarded(engine, || {
@@ -384,6 +387,7 @@ pub(crate) fn close(engine: &Arc<Engine>, workers: Workers) -> Result<()> {
         state.background_error.is_some()
     };
     workers.seat.detach();
+    engine.tell_listeners(); // Of what ends in the next step, too.
     if engine.cleaner.stop_trying() {
         let error = engine.state.lock().background_error.clone();
         error.into_iter().for_each(|error| engine.tell_not_recovered(error, Error::shutdown()));
@@ -392,7 +396,7 @@ pub(crate) fn close(engine: &Arc<Engine>, workers: Workers) -> Result<()> {
     for thread in workers.opening {
         panicked |= thread.join().is_err();
     }
-    engine.listeners.deliver();
+    engine.tell_listeners();
     // A flush that was under way failed: nobody else will hear of it. (A writer that comes now fails for itself.)
     let failed = engine.state.lock().background_error.clone().filter(|_| !known);
     // Whatever a writer got an answer for is in the log; what it buffered goes to the system.

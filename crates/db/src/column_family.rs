@@ -11,8 +11,10 @@ use crate::totals::Totals;
 use crate::write_buffer_manager::MemTableMemory;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ironstone_base::sync::{Arc, Mutex, Swap, SwapGuard, Weak};
-use ironstone_base::{Code, ColumnFamilyId, Error, InternalKeyComparator, Result};
-use ironstone_version::Version;
+use ironstone_base::{Code, ColumnFamilyId, Error, FileNumber, InternalKeyComparator, Result};
+use ironstone_memtable::MemTable;
+use ironstone_version::{FileMetaData, Version};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// A column family of an open database. Cheap to clone. Using it after the column family was
@@ -59,6 +61,8 @@ pub(crate) struct ColumnFamilyData {
     pub(crate) shown: Mutex<Shown>,
     /// Versions that somebody may still read.
     versions: Mutex<Vec<Weak<Version>>>,
+    /// Memtables that somebody may still read.
+    memtables: Mutex<Vec<Weak<MemTable>>>,
 }
 
 impl ColumnFamilyData {
@@ -79,6 +83,7 @@ impl ColumnFamilyData {
     ) -> Arc<Self> {
         let comparator = InternalKeyComparator::new(settings.options.comparator.clone());
         let versions = Mutex::new(vec![Arc::downgrade(&version)]);
+        let memtables = Mutex::new(vec![Arc::downgrade(mem.table())]);
         let view = build_view(mem, Vec::new(), version, None, &settings, &comparator, 0, &cleaner);
         Arc::new(Self {
             id,
@@ -95,6 +100,7 @@ impl ColumnFamilyData {
             totals: Mutex::default(),
             shown: Mutex::default(),
             versions,
+            memtables,
         })
     }
 
@@ -143,6 +149,17 @@ impl ColumnFamilyData {
     pub(crate) fn live_versions(&self) -> usize {
         self.versions.lock().iter().filter(|version| version.strong_count() > 0).count()
     }
+    /// The tables of all of them, each once.
+    pub(crate) fn held_tables(&self) -> BTreeMap<FileNumber, Arc<FileMetaData>> {
+        let versions: Vec<_> = self.versions.lock().iter().filter_map(Weak::upgrade).collect();
+        let files = versions.iter().flat_map(|version| version.all_files());
+        files.map(|(_, file)| (file.number, Arc::clone(file))).collect()
+    }
+    /// How much memory memtables take, those included that were flushed and that somebody still reads.
+    pub(crate) fn held_memtable_bytes(&self) -> usize {
+        let memtables = self.memtables.lock();
+        memtables.iter().filter_map(Weak::upgrade).map(|memtable| memtable.memory_usage()).sum()
+    }
     pub(crate) fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Acquire)
     }
@@ -162,6 +179,11 @@ impl ColumnFamilyData {
             let mut versions = self.versions.lock();
             versions.retain(|version| version.strong_count() > 0);
             versions.push(Arc::downgrade(&version));
+        }
+        if !Arc::ptr_eq(old.mem.table(), mem.table()) {
+            let mut memtables = self.memtables.lock();
+            memtables.retain(|memtable| memtable.strong_count() > 0);
+            memtables.push(Arc::downgrade(mem.table()));
         }
         let (settings, comparator) = (self.settings.load(), &self.comparator);
         let view = build_view(mem, imm, version, Some(&old), &settings, comparator, number, &self.cleaner);

@@ -170,6 +170,8 @@ pub(crate) struct State {
     pub(crate) oldest_output: Option<FileNumber>,
     /// Whether several of those may run at once.
     pub(crate) compaction_is_pressing: bool,
+    /// By the monotonic clock: one failed by something that may pass, and no other begins sooner.
+    pub(crate) no_compaction_before: u64,
     pub(crate) wal_locks: WalLocks,
     /// How many callers keep background work from starting.
     pub(crate) paused: usize,
@@ -494,6 +496,13 @@ impl Engine {
         }
     }
 
+    /// Tells them. No lock may be held.
+    pub(crate) fn tell_listeners(&self) {
+        if self.listeners.deliver() {
+            self.cleaner.resume_later();
+        }
+    }
+
     pub(crate) fn flush_begins(&self, state: &mut State) {
         state.running_flushes += 1;
         state.jobs_changed();
@@ -601,8 +610,11 @@ impl Engine {
         }
         if may_pass(&error) && self.options().max_bgerror_resume_count > 0 {
             self.count(Ticker::ErrorHandlerAutoresumeCount, 1);
+            // Listeners may be against it: then the tries begin when they were asked.
+            if self.listeners.is_empty() {
+                self.cleaner.resume_later();
+            }
             self.tell_later(Event::WillTryAgain(error.clone()));
-            self.cleaner.resume_later();
         }
         if state.background_error.as_ref().is_none_or(|known| known.severity() < error.severity()) {
             state.background_error = Some(error);

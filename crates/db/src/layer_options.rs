@@ -4,9 +4,9 @@ use crate::options::{ColumnFamilyOptions, DbOptions};
 use crate::table_paths::paths_of;
 use crate::write::controller::StallLimits;
 use crate::write_buffer_manager::MemTableMemory;
-use ironstone_base::Result;
 use ironstone_base::statistics::LevelHistograms;
 use ironstone_base::sync::Arc;
+use ironstone_base::{DataInErrors, Result};
 use ironstone_compaction::{CompactionOptions, CompactionStyle, DailyOffpeak, FilterSource, Partitioning};
 use ironstone_memtable::{MemTableBloom, MemTableOptions};
 use ironstone_sst::{BlockCache, TableOptions};
@@ -141,6 +141,7 @@ impl ColumnFamilyOptions {
             optimize_filters_for_memory: table.optimize_filters_for_memory,
             detect_filter_construct_corruption: table.detect_filter_construct_corruption,
             verify_compression: table.verify_compression,
+            data_in_errors: db.data_in_errors(),
             block_align: table.block_align,
             cache_index_and_filter_blocks: table.cache_index_and_filter_blocks,
             cache_index_and_filter_blocks_with_high_priority: table
@@ -171,6 +172,14 @@ impl ColumnFamilyOptions {
 }
 
 impl DbOptions {
+    /// Whether compactions read their inputs past the page cache, from files that they open for it.
+    pub(crate) fn reads_compactions_directly(&self) -> bool {
+        self.use_direct_io_for_compaction_reads || self.use_direct_io_for_flush_and_compaction
+    }
+    /// Whether messages may show keys.
+    pub(crate) fn data_in_errors(&self) -> DataInErrors {
+        DataInErrors(self.allow_data_in_errors)
+    }
     /// Threads that only flush: as set, or a quarter of all background jobs.
     pub(crate) fn flush_threads(&self) -> usize {
         if self.max_background_flushes > 0 {

@@ -104,6 +104,7 @@ pub use listener::{
     TableInfo, WriteStallCause, WriteStallCondition, WriteStallInfo,
 };
 pub use memtables::FlushReason;
+pub use open::ReadOnlyOptions;
 pub use option_change_migration::{option_change_migration, option_change_migration_of};
 pub use options::{
     BlockBasedTableOptions, ColumnFamilyOptions, CuckooTableOptions, DbOptions, FifoCompactionOptions, Goal,

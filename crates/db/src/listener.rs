@@ -30,7 +30,7 @@
 //! # }
 //! ```
 
-use crate::info_log::{InfoLog, warning};
+use crate::info_log::{InfoLog, info, warning};
 use crate::memtables::FlushReason;
 use crate::table_paths::TablePaths;
 use ironstone_base::sync::atomic::{AtomicBool, Ordering};
@@ -41,6 +41,7 @@ use ironstone_compress::CompressionKind;
 use ironstone_version::FileMetaData;
 use ironstone_vfs::Env;
 use ironstone_vfs::watched::{FileOperationInfo, FileOperationType, FileOperationWatch, WatchedFileSystem};
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
@@ -114,10 +115,13 @@ pub trait EventListener: Send + Sync {
     fn on_memtable_sealed(&self, memtable: &MemTableInfo) {}
     /// A file from outside became part of the database.
     fn on_external_file_ingested(&self, file: &ExternalFileIngestionInfo) {}
-    /// Something failed, and writes are stopped.
+    /// Something failed, and writes are stopped; or a compaction failed by something that may pass, and is tried again while writes
+    /// go on. (RocksDB's listeners may change the error here, or have it forgotten: these may not, since what was written before a
+    /// sync that failed is not to be trusted before [`Db::resume`](crate::Db::resume).)
     fn on_background_error(&self, reason: BackgroundErrorReason, error: &Error) {}
-    /// The database will try to go on by itself after `error`.
-    fn on_error_recovery_begin(&self, error: &Error) {}
+    /// The database will try to go on by itself after `error`, unless somebody sets `auto_recovery` to false: then no listener after that one
+    /// is asked, and the database waits for [`Db::resume`](crate::Db::resume). The tries begin when this has returned.
+    fn on_error_recovery_begin(&self, error: &Error, auto_recovery: &mut bool) {}
     /// Writes are taken again after `error`.
     fn on_error_recovery_completed(&self, error: &Error) {}
     /// Writes are taken again, or the database tries no more to go on by itself: too many tries failed, something worse has happened, or
@@ -522,17 +526,22 @@ impl Listeners {
         self.waiting.lock().push(event);
         true
     }
-    /// Tells what was kept. No lock may be held.
-    pub(crate) fn deliver(&self) {
+    /// Tells what was kept. No lock may be held. Answers whether tries to go on are to begin: somebody was told of them, and nobody
+    /// was against it.
+    pub(crate) fn deliver(&self) -> bool {
         if self.is_empty() {
-            return;
+            return false;
         }
+        let tries = Cell::new(false);
         let events = std::mem::take(&mut *self.waiting.lock());
         for event in &events {
+            if let Event::WillTryAgain(error) = event {
+                tries.set(self.may_try_again(error));
+            }
             self.tell(|listener| match event {
                 Event::Sealed(memtable) => listener.on_memtable_sealed(memtable),
                 Event::Failed(reason, error) => listener.on_background_error(*reason, error),
-                Event::WillTryAgain(error) => listener.on_error_recovery_begin(error),
+                Event::WillTryAgain(_) => {}
                 Event::Recovered(error) => {
                     listener.on_error_recovery_completed(error);
                     let (old_bg_error, new_bg_error) = (error.clone(), Ok(()));
@@ -543,5 +552,20 @@ impl Listeners {
                 Event::Stalls(info) => listener.on_stall_conditions_changed(info),
             });
         }
+        tries.get()
+    }
+    fn may_try_again(&self, error: &Error) -> bool {
+        let wanted = Cell::new(true);
+        self.tell(|listener| {
+            if wanted.get() {
+                let mut auto_recovery = true;
+                listener.on_error_recovery_begin(error, &mut auto_recovery);
+                wanted.set(auto_recovery);
+            }
+        });
+        if !wanted.get() {
+            info!(self.log, "a listener wants no tries to go on after: {error}");
+        }
+        wanted.get()
     }
 }

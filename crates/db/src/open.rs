@@ -77,7 +77,20 @@ impl Db {
         path: impl AsRef<Path>,
         descriptors: Vec<ColumnFamilyDescriptor>,
     ) -> Result<Self> {
-        open(options, path.as_ref(), descriptors, Mode::ReadOnly)
+        Self::open_read_only_with(options, path, descriptors, &ReadOnlyOptions::default())
+    }
+
+    /// The same with other than the usual ways to do it.
+    ///
+    /// # Errors
+    /// `Corruption` if there is a WAL that must not be there.
+    pub fn open_read_only_with(
+        options: &DbOptions,
+        path: impl AsRef<Path>,
+        descriptors: Vec<ColumnFamilyDescriptor>,
+        how: &ReadOnlyOptions,
+    ) -> Result<Self> {
+        open(options, path.as_ref(), descriptors, Mode::ReadOnly(how))
     }
 
     /// The names of the column families of the database in `path`.
@@ -86,13 +99,21 @@ impl Db {
     }
 }
 
+/// How a database is opened for reading only.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct ReadOnlyOptions {
+    /// Refuse a database with a WAL, even an empty one: everything is to be in tables, so that opening replays nothing.
+    pub error_if_wal_file_exists: bool,
+}
+
 static INSTANCES: AtomicU64 = AtomicU64::new(1);
 
 /// What a database is opened for.
 #[derive(Clone, Copy)]
 pub(crate) enum Mode<'a> {
     ReadWrite,
-    ReadOnly,
+    ReadOnly(&'a ReadOnlyOptions),
     /// To read what another process writes, with a LOG of its own in that directory.
     Secondary(&'a Path),
     /// To read the tables that another process writes there, by links.
@@ -170,7 +191,7 @@ pub(crate) fn open(
     if !exists {
         refuse_to_create(&env, source, &wal_dir, &options, read_only)?;
     }
-    let log = if let Mode::ReadOnly = mode {
+    let log = if let Mode::ReadOnly(_) = mode {
         InfoLog::none(&env)
     } else {
         let log_dir = if let Mode::Secondary(dir) = mode { dir } else { &log_dir };
@@ -284,6 +305,9 @@ pub(crate) fn open(
         filtering: Filtering::default(),
         listeners: &listeners,
     };
+    if let Mode::ReadOnly(ReadOnlyOptions { error_if_wal_file_exists: true }) = mode {
+        recovery.check_no_wal()?;
+    }
     let replayed = match &mut aside {
         None if matches!(mode, Mode::Follower(_)) => {
             recover_wals::Replayed::nothing(secondary::last_sequence_of(recovery.versions))
@@ -388,6 +412,7 @@ pub(crate) fn open(
                 running_automatic: 0,
                 oldest_output: None,
                 compaction_is_pressing: false,
+                no_compaction_before: 0,
                 paused: 0,
                 wal_locks: WalLocks::default(),
                 manual_disabled: 0,

@@ -204,14 +204,15 @@ impl Db {
             "estimate-num-keys" => estimate_keys(&view),
             "estimate-table-readers-mem" => readers_memory(&view),
             "current-super-version-number" => view.number,
-            "total-sst-files-size" | "live-sst-files-size" | "estimate-live-data-size" => {
-                view.version.total_bytes()
-            }
+            "total-sst-files-size" => cf.0.held_tables().values().map(|file| file.file_size).sum(),
+            "live-sst-files-size" => view.version.total_bytes(),
+            "estimate-live-data-size" => view.version.estimated_live_bytes(),
             "base-level" => LevelShape::new(&view.version, &cf.0.settings().compaction).base_level as u64,
             "cur-size-active-mem-table" => view.mem.table().memory_usage() as u64,
-            "cur-size-all-mem-tables" | "size-all-mem-tables" => {
+            "cur-size-all-mem-tables" => {
                 view.memtables().map(|memtable| memtable.table().memory_usage() as u64).sum()
             }
+            "size-all-mem-tables" => cf.0.held_memtable_bytes() as u64,
             "num-entries-active-mem-table" => view.mem.table().num_entries(),
             "num-entries-imm-mem-tables" => {
                 view.imm.iter().map(|memtable| memtable.table().num_entries()).sum()
@@ -273,7 +274,7 @@ impl Db {
         let state = self.engine().state.lock();
         let family = state.families.get(&cf.id())?;
         Some(match name {
-            "mem-table-flush-pending" => u64::from(!family.imm.is_empty()),
+            "mem-table-flush-pending" => u64::from(crate::background::flush::is_pending(family)),
             "num-running-flushes" => state.running_flushes as u64,
             "num-running-compactions" => state.running_compactions as u64,
             "num-unscheduled-compactions" => state.unscheduled_compactions() as u64,

@@ -597,6 +597,7 @@ impl Repair<'_> {
             tombstone_mark_ratio: 0.0,
             filter: None,
             rate_limiter: self.options.rate_limiter.as_ref(),
+            writers_wait: &|| false,
             workers: &ScopedThreads(1),
             progress: None,
             readahead_size: self.options.compaction_readahead_size,

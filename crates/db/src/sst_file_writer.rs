@@ -229,10 +229,10 @@ impl SstFileWriter {
         let info = &mut file.info;
         if info.num_entries > 0 && order.compare(key, &info.largest_key).is_le() {
             return Err(Error::invalid_argument(format!(
-                "{}: Keys must be added in strict ascending order: \"{}\" after \"{}\"",
+                "{}: Keys must be added in strict ascending order: {} after {}",
                 info.file_path.display(),
-                key.escape_ascii(),
-                info.largest_key.escape_ascii()
+                self.options.db.data_in_errors().user_key(key),
+                self.options.db.data_in_errors().user_key(&info.largest_key)
             )));
         }
         let entry = InternalKeyBuf::new(key, SequenceNumber::ZERO, kind);

@@ -82,7 +82,10 @@ impl Db {
         let engine = self.engine();
         engine.check_has_log()?;
         let mut files = Vec::new();
-        let (current, current_size) = engine.pipeline.current_wal_file(false)?;
+        let (current, current_size) = match engine.read_only {
+            true => (FileNumber::LARGEST, 0), // None is being written here.
+            false => engine.pipeline.current_wal_file(false)?,
+        };
         for number in engine.wals()?.into_iter().filter(|number| *number <= current) {
             let Some((path, archived)) = engine.find_wal(number)? else { continue };
             let size = match engine.env.fs.size(&path) {
@@ -143,7 +146,7 @@ impl Db {
         }
         if since > visible {
             // The current WAL is empty, and nothing before it is asked for.
-            let at = Place::start_of(engine.pipeline.current_wal().0);
+            let at = Place::start_of(engine.newest_wal()?);
             let engine = Arc::clone(engine);
             return Ok(WalIterator { engine, expected: since, at, since, gap_reported: false });
         }
@@ -172,7 +175,7 @@ impl WalIterator {
                     return Ok(None); // Whoever asks often costs little.
                 }
                 // In this order: what was written before the WAL was closed is in the file that is opened then.
-                self.at.was_closed = self.engine.pipeline.current_wal().0 > self.at.number;
+                self.at.was_closed = self.engine.newest_wal()? > self.at.number;
                 self.open()?;
                 opened = true;
             }
@@ -210,7 +213,7 @@ impl WalIterator {
                     let end = reader.valid_size();
                     self.pause(end);
                     // One that was opened by an earlier call ends where the file did then.
-                    if opened && self.engine.pipeline.current_wal().0 <= self.at.number {
+                    if opened && self.engine.newest_wal()? <= self.at.number {
                         return Ok(None);
                     }
                 }
@@ -273,16 +276,24 @@ impl WalIterator {
 
     fn enter_next_wal(&mut self) -> Result<()> {
         let next = self.engine.wals()?.into_iter().find(|number| *number > self.at.number);
-        self.at = Place::start_of(next.unwrap_or_else(|| self.engine.pipeline.current_wal().0));
+        self.at = Place::start_of(next.map_or_else(|| self.engine.newest_wal(), Ok)?);
         Ok(())
     }
 }
 
 impl Engine {
     fn check_has_log(&self) -> Result<()> {
-        match self.read_only {
-            true => Err(Error::not_supported("the log of a database that is open for reading only")),
+        match self.secondary {
+            true => Err(Error::not_supported("the log of a secondary, which is its primary's")),
             false => Ok(()),
+        }
+    }
+
+    /// The WAL that is being written; in a database that is open for reading only the last that there is, or 0.
+    fn newest_wal(&self) -> Result<FileNumber> {
+        match self.read_only {
+            true => Ok(self.wals()?.pop().unwrap_or_default()),
+            false => Ok(self.pipeline.current_wal().0),
         }
     }
 

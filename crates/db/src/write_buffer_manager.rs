@@ -138,6 +138,19 @@ impl WriteBufferManager {
         }
     }
 
+    /// Whether the largest memtable of a database that is being recovered, and is no member yet, is to go, which takes `bytes`.
+    /// Where a member has a larger one, that goes first.
+    pub(crate) fn wants_room_of(&self, bytes: usize) -> bool {
+        if !self.should_flush() {
+            return false;
+        }
+        let members: Vec<_> = self.members.lock().iter().filter_map(Weak::upgrade).collect();
+        if members.iter().filter_map(|engine| engine.largest_memtable()).any(|(larger, _)| larger > bytes) {
+            self.relieve();
+        }
+        self.should_flush()
+    }
+
     /// Waits while all is taken, if that is wanted.
     pub(crate) fn admit(&self, engine: &Engine, no_slowdown: bool) -> Result<()> {
         const LOOK_AGAIN: Duration = Duration::from_millis(10);

@@ -41,6 +41,51 @@ pub enum MemTableKind {
     SkipList,
     /// Unsorted until read: the fastest to fill, slow when reads and writes alternate.
     Vector,
+    /// RocksDB's hash table of skip lists, one for each prefix. A name and its parameters, for OPTIONS files: a memtable that is
+    /// made with it is a [`RadixTree`](Self::RadixTree), which is quick with a prefix and without.
+    HashSkipList {
+        /// Of the hash table.
+        bucket_count: usize,
+        /// Of a skip list.
+        skiplist_height: i32,
+        /// Of a skip list.
+        branching_factor: i32,
+    },
+    /// RocksDB's hash table of lists. A name and its parameters, as [`HashSkipList`](Self::HashSkipList) is.
+    HashLinkList {
+        /// Of the hash table.
+        bucket_count: usize,
+        /// How many entries make a list a skip list.
+        threshold: u32,
+        /// Of the hash table's memory.
+        huge_page_size: usize,
+        /// How many entries of a list are worth a line in LOG.
+        logging_threshold: i32,
+        /// Whether LOG is told at a flush how long the lists were.
+        log_when_flash: bool,
+    },
+}
+
+impl MemTableKind {
+    /// With RocksDB's defaults.
+    pub const HASH_SKIP_LIST: Self =
+        Self::HashSkipList { bucket_count: 1_000_000, skiplist_height: 4, branching_factor: 4 };
+    /// With RocksDB's defaults.
+    pub const HASH_LINK_LIST: Self = Self::HashLinkList {
+        bucket_count: 50_000,
+        threshold: 256,
+        huge_page_size: 0,
+        logging_threshold: 4096,
+        log_when_flash: true,
+    };
+
+    /// What stands for it here.
+    fn built(self) -> Self {
+        match self {
+            Self::HashSkipList { .. } | Self::HashLinkList { .. } => Self::RadixTree,
+            kind => kind,
+        }
+    }
 }
 
 /// What a memtable is made for.
@@ -197,6 +242,7 @@ impl MemTable {
     pub fn new(kind: MemTableKind, comparator: InternalKeyComparator, options: &MemTableOptions) -> Self {
         options.pool.make_room_for(options.write_buffer_size);
         let arena = || Arena::new(options.huge_pages, Arc::clone(&options.pool));
+        let kind = kind.built();
         let radix_tree = || match kind {
             MemTableKind::RadixTree if options.write_buffer_size <= RadixTree::MAX_BYTES => {
                 RadixTree::new(&comparator.user, arena)

@@ -19,7 +19,10 @@ pub(crate) fn failed(act: &str, path: &Path, uri: &str, error: &opendal::Error) 
         write!(message, ": {cause}").expect("text grows");
         source = cause.source();
     }
-    let failure = Error::new(Code::IoError, message);
+    // A remote that does not answer, breaks off, takes too long or has too much to do. (Whether a single try was worth another one
+    // is not known here: the layer that tries again makes every failure one that has stayed.)
+    let passes = matches!(error.kind(), ErrorKind::Unexpected | ErrorKind::RateLimited);
+    let failure = Error::new(Code::IoError, message).with_retryable(passes);
     match error.kind() {
         ErrorKind::NotFound => failure.with_sub_code(SubCode::PathNotFound),
         _ => failure,

@@ -10,9 +10,10 @@ use ironstone::Db;
 use ironstone_base::Code;
 use ironstone_remote::RemoteFileSystem;
 use ironstone_remote::opendal::Operator;
-use ironstone_vfs::{FileSystem, OpenHints};
+use ironstone_vfs::{Clock, FileSystem, OpenHints, SystemClock};
 use places::{Model, compact, compare, directory, memory, open, small, small_database};
 use std::path::Path;
+use std::time::Duration;
 
 fn faulty(operator: Operator) -> (Operator, FaultyLayer) {
     let layer = FaultyLayer::default();
@@ -118,6 +119,49 @@ fn an_outage_loses_nothing() {
         );
         assert!(struck > 2, "{struck} calls failed");
     }
+}
+
+#[test]
+fn writes_go_on_by_themselves_after_an_outage() {
+    let dir = tempfile::tempdir().unwrap();
+    let (operator, layer) = faulty(memory());
+    let fs = open(operator, small(dir.path()));
+    let mut options = small_database(&fs);
+    options.db.bgerror_resume_retry_interval = 10_000;
+    let db = Db::open(&options, dir.path().join("data/db")).unwrap();
+    let mut model = Model::new();
+    assert!(write(&db, &mut model, 0, 500).is_none());
+    db.flush().unwrap();
+    layer.set(Some(Rule {
+        kinds: &["write", "close"],
+        from: 0,
+        count: u64::MAX,
+        temporary: true,
+        after: false,
+    }));
+    let error = (1..10).find_map(|round| write(&db, &mut model, round, 700).or_else(|| db.flush().err()));
+    let error = error.expect("no table can be written");
+    assert!(error.is_retryable() && error.message().contains("injected"), "{error}");
+    assert!(db.background_error().is_some());
+    layer.set(None);
+    let clock = SystemClock::new();
+    while db.background_error().is_some() {
+        assert!(clock.monotonic_nanos() < 60_000_000_000, "nobody resumes");
+        clock.sleep(Duration::from_millis(1));
+    }
+    assert!(write(&db, &mut model, 10, 300).is_none());
+    db.flush().unwrap();
+    compare(&db, &model);
+
+    // What is refused is refused the next time, too: somebody has to look after it.
+    layer.set(Some(Rule { kinds: &["close"], from: 0, count: 1, temporary: false, after: false }));
+    assert!(write(&db, &mut model, 11, 100).is_none());
+    let error = db.flush().unwrap_err();
+    assert!(!error.is_retryable(), "{error}");
+    clock.sleep(Duration::from_millis(50));
+    assert!(db.background_error().is_some());
+    db.resume().unwrap();
+    compare(&db, &model);
 }
 
 #[test]

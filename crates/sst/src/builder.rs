@@ -246,8 +246,9 @@ impl BlockBasedBuilder {
 
     #[cold]
     fn out_of_order(&self, last: InternalKey<'_>, key: InternalKey<'_>) -> Error {
-        let path = self.writer.path().display();
-        Error::corruption(format!("{path}: keys out of order: {last:?} then {key:?}"))
+        let (path, shown) = (self.writer.path().display(), self.table.data_in_errors);
+        let (last, key) = (shown.key(last), shown.key(key));
+        Error::corruption(format!("{path}: keys out of order: {last} then {key}"))
     }
 
     #[cold]

@@ -19,7 +19,8 @@ use ironstone_base::checksum::ChecksumKind;
 use ironstone_base::statistics::LevelHistograms;
 use ironstone_base::sync::Arc;
 use ironstone_base::{
-    ColumnFamilyId, FileNumber, PrefixSeek, SequenceNumber, SliceTransform, Statistics, UserComparator,
+    ColumnFamilyId, DataInErrors, FileNumber, PrefixSeek, SequenceNumber, SliceTransform, Statistics,
+    UserComparator,
 };
 use ironstone_cache::Priority as CachePriority;
 use ironstone_compress::{CompressionKind, CompressionOptions};
@@ -146,6 +147,8 @@ pub struct TableOptions {
     pub detect_filter_construct_corruption: bool,
     /// Decompress each block after it was compressed, and compare.
     pub verify_compression: bool,
+    /// Whether messages of errors may show keys.
+    pub data_in_errors: DataInErrors,
     /// Start data blocks at multiples of the page size where they would straddle one.
     pub block_align: bool,
     /// Keep index and filter blocks in the block cache, where they can be evicted, and not in the table.
@@ -232,6 +235,7 @@ impl Default for TableOptions {
             optimize_filters_for_memory: true,
             detect_filter_construct_corruption: false,
             verify_compression: false,
+            data_in_errors: DataInErrors(false),
             block_align: false,
             cache_index_and_filter_blocks: false,
             cache_index_and_filter_blocks_with_high_priority: true,
@@ -415,7 +419,7 @@ pub enum ReadTier {
     BlockCache = 1,
     /// What is on disk, memtables left out. For a table the same as [`ReadTier::All`].
     Persisted = 2,
-    /// Memtables only. A table answers `Incomplete`.
+    /// Memtables only: iterators pass over tables, and what else would be looked for in one answers `Incomplete`.
     Memtable = 3,
 }
 

@@ -47,6 +47,22 @@ impl Version {
     pub fn total_bytes(&self) -> u64 {
         self.levels.iter().map(|level| level.bytes()).sum()
     }
+    /// How many bytes would be left if nothing was there twice: those of the deepest files of each range of keys. A file that
+    /// overlaps one that was counted, which is deeper or newer in level 0, is taken for a change of it.
+    pub fn estimated_live_bytes(&self) -> u64 {
+        let order = &self.comparator;
+        let mut counted: Vec<&FileMetaData> = Vec::new(); // Disjoint, in the order of their keys.
+        let mut bytes = 0;
+        for file in self.levels.iter().rev().flat_map(|level| level.files()) {
+            let (first, last) = (file.smallest.as_key(), file.largest.as_key());
+            let at = counted.partition_point(|other| order.compare(other.largest.as_key(), first).is_lt());
+            if counted.get(at).is_none_or(|next| order.compare(last, next.smallest.as_key()).is_lt()) {
+                counted.insert(at, file);
+                bytes += file.file_size;
+            }
+        }
+        bytes
+    }
     /// The deepest level with files.
     pub fn last_level(&self) -> Option<usize> {
         self.levels.iter().rposition(|level| !level.is_empty())

@@ -38,6 +38,8 @@ pub enum FaultError {
     TooManyOpenFiles,
     /// `EINTR`, as if nobody had tried again.
     Interrupted,
+    /// `ETIMEDOUT`
+    TimedOut,
     /// `EROFS`
     ReadOnly,
     /// `EACCES`
@@ -57,6 +59,7 @@ impl FaultError {
             Self::FileTooBig => Errno::FBIG,
             Self::TooManyOpenFiles => Errno::MFILE,
             Self::Interrupted => Errno::INTR,
+            Self::TimedOut => Errno::TIMEDOUT,
             Self::ReadOnly => Errno::ROFS,
             Self::Denied => Errno::ACCESS,
             Self::NotFound => Errno::NOENT,

@@ -205,7 +205,7 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
                 file,
                 limiter: limiter.cloned(),
                 progress: context.progress.cloned(),
-                priority: self.settings.priority,
+                priority: context.priority(self.settings.priority),
                 unasked: 0,
                 statistics: context.build.table.statistics.clone(),
             });

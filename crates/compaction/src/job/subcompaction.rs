@@ -165,6 +165,7 @@ fn run_part<'a>(
         merge_operator: context.merge_operator,
         tombstones: Some(tombstones),
         statistics: context.statistics(),
+        data_in_errors: context.build.table.data_in_errors,
     };
     let filter =
         PartFilter::new(context.filter, &FilterContext::of_plan(plan, context.build.column_family_id))?;

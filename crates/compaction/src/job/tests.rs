@@ -9,7 +9,7 @@ use crate::picker::{PickContext, pick_automatic};
 use crate::plan::{CompactionPlan, PlanKind};
 use crate::running::RunningCompactions;
 use crate::{BottommostPolicy, CompactionOutput, ManualCompaction, ManualPick};
-use ironstone_base::sync::atomic::{AtomicU64, Ordering};
+use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ironstone_base::sync::{Arc, Mutex};
 use ironstone_base::{
     Code, ColumnFamilyId, Error, FileNumber, InternalKeyBuf, InternalKeyComparator, Result, SequenceNumber,
@@ -159,6 +159,7 @@ impl Store {
             cancelled: &go_on,
             filter: None,
             rate_limiter: None,
+            writers_wait: &|| false,
             workers: &SerialWorkers,
             progress: None,
             readahead_size: JobContext::DEFAULT_READAHEAD,
@@ -628,6 +629,22 @@ fn the_rate_limiter_hears_of_every_byte() {
     let output =
         run_compaction(&plan, &JobContext { rate_limiter: Some(&limiter), ..store.context() }).unwrap();
     assert_eq!(total(IoPriority::Low), output.stats.bytes_written);
+
+    // Once writers wait, for the next file on.
+    let (asked, wait) = (AtomicU64::new(0), AtomicBool::new(false));
+    let writers_wait = || {
+        asked.fetch_add(1, Ordering::Relaxed);
+        wait.load(Ordering::Relaxed)
+    };
+    for (waiting, priority) in [(false, IoPriority::Low), (true, IoPriority::User)] {
+        count.0.lock().clear();
+        wait.store(waiting, Ordering::Relaxed);
+        let context =
+            JobContext { rate_limiter: Some(&limiter), writers_wait: &writers_wait, ..store.context() };
+        let again = run_compaction(&plan, &context).unwrap();
+        assert_eq!(total(priority), again.stats.bytes_written, "{priority:?}");
+    }
+    assert!(asked.into_inner() >= 2);
 }
 
 #[test]

@@ -6,20 +6,23 @@ use super::job::{Inputs, Outputs, build_options, say_file_times, write_options};
 use crate::column_family::ColumnFamilyData;
 use crate::concurrent_task_limiter::TaskToken;
 use crate::engine::{Engine, State};
-use crate::info_log::info;
-use crate::listener::{BackgroundErrorReason, CompactionJobInfo, Listeners, SubcompactionJobInfo, TableInfo};
+use crate::info_log::{info, warning};
+use crate::listener::{
+    BackgroundErrorReason, CompactionJobInfo, Event, Listeners, SubcompactionJobInfo, TableInfo,
+};
 use crate::options::VerifyOutputFlags;
 use crate::sst_file_manager::SpaceReservation;
 use crate::thread_list::{ListedWorkers, Operation, ThreadId, ThreadOperation, ThreadStage};
 use ironstone_base::statistics::{Histogram, IoActivity, Ticker};
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use ironstone_base::{Code, ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, SubCode};
+use ironstone_base::{Code, ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity, SubCode};
 use ironstone_compaction::{
     CompactionId, CompactionOutput, CompactionPlan, CompactionReason, CompactionStats, JobContext,
     PickContext, PlanKind, TableFileCreationReason, pick_automatic, run_compaction,
 };
 use ironstone_version::{FileMetaData, Version, VersionEdit};
+use std::time::Duration;
 
 /// A table of which at least this share are tombstones is compacted soon, so that scans do not wade
 /// through them and deleted data gives its space back.
@@ -48,6 +51,7 @@ pub(crate) struct Claimed {
 pub(crate) fn next(engine: &Engine, state: &mut State) -> Option<Job> {
     if state.background_error.is_some()
         || engine.aborts.are_wanted()
+        || engine.until_next_compaction(state).is_some()
         || (state.running_automatic > 0 && !state.compaction_is_pressing)
     {
         return None;
@@ -68,11 +72,40 @@ pub(crate) fn next(engine: &Engine, state: &mut State) -> Option<Job> {
             && !data.is_dropped()
             && !is_abort(&error)
         {
-            engine.stop_writes(&mut state, error, BackgroundErrorReason::Compaction);
+            if error.is_retryable() && !error.is_no_space() && error.severity() < Severity::Hard {
+                engine.compact_later(&mut state, error);
+            } else {
+                engine.stop_writes(&mut state, error, BackgroundErrorReason::Compaction);
+            }
         }
         drop(state);
         engine.tell_pressure();
     }))
+}
+
+impl Engine {
+    /// A compaction failed by something that may pass: nothing has changed, and it is tried again in a while. Writes go on.
+    fn compact_later(&self, state: &mut State, error: Error) {
+        warning!(self.log, "compaction failed, will try again: {error}");
+        let counted = [
+            Ticker::ErrorHandlerBgErrorCount,
+            Ticker::ErrorHandlerBgIoErrorCount,
+            Ticker::ErrorHandlerBgRetryableIoErrorCount,
+            Ticker::ErrorHandlerAutoresumeCount,
+        ];
+        counted.into_iter().for_each(|ticker| self.count(ticker, 1));
+        self.counters.background_errors.fetch_add(1, Ordering::Relaxed);
+        self.tell_later(Event::Failed(BackgroundErrorReason::Compaction, error));
+        let wait = Duration::from_micros(self.options().bgerror_resume_retry_interval).as_nanos();
+        let wait = u64::try_from(wait).unwrap_or(u64::MAX);
+        state.no_compaction_before = self.env.clock.monotonic_nanos().saturating_add(wait);
+    }
+
+    /// How long no compaction begins, because one failed a moment ago.
+    pub(crate) fn until_next_compaction(&self, state: &State) -> Option<Duration> {
+        let now = self.env.clock.monotonic_nanos();
+        (now < state.no_compaction_before).then(|| Duration::from_nanos(state.no_compaction_before - now))
+    }
 }
 
 fn pick(engine: &Engine, state: &mut State) -> Option<Claimed> {
@@ -317,7 +350,7 @@ fn rewrite(
     let context = JobContext {
         env: &engine.env,
         comparator: &data.comparator,
-        tables: &Inputs { opener: &settings.opener, direct: options.use_direct_io_for_flush_and_compaction },
+        tables: &Inputs { opener: &settings.opener, direct: options.reads_compactions_directly() },
         outputs: &Outputs {
             paths: &paths,
             next: &next_number,
@@ -339,6 +372,7 @@ fn rewrite(
         tombstone_mark_ratio: TOMBSTONE_MARK_RATIO,
         filter: settings.options.filter_source(),
         rate_limiter: options.rate_limiter.as_ref(),
+        writers_wait: &|| engine.controller.holds_up_writers(),
         workers: &ListedWorkers {
             engine,
             threads: plan.max_subcompactions,
@@ -395,7 +429,7 @@ fn properties_of(job_id: u64, plan: &CompactionPlan) -> [(&'static str, u64); 4]
 
 fn install(engine: &Engine, id: ColumnFamilyId, edit: VersionEdit, operation: &Operation<'_>) -> Result<()> {
     operation.stage(ThreadStage::CompactionInstall);
-    engine.commit_edits_of(
+    let installed = engine.commit_edits_of(
         Some(operation),
         |_| vec![edit],
         |state, _| {
@@ -405,7 +439,12 @@ fn install(engine: &Engine, id: ColumnFamilyId, edit: VersionEdit, operation: &O
             }
             engine.update_stall(state);
         },
-    )
+    );
+    // Nobody knows what the MANIFEST holds now, whatever the cause was: not a thing to try again beside writes.
+    installed.map_err(|error| match error.code() {
+        Code::IoError => error.with_severity(Severity::Hard),
+        _ => error,
+    })
 }
 
 fn count(engine: &Engine, plan: &CompactionPlan, stats: &CompactionStats, nanos: u64) {

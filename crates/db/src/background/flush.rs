@@ -29,6 +29,7 @@ use std::collections::BTreeMap;
 pub(crate) struct Flushing {
     progress: Arc<CompactionProgress>,
     entries: u64,
+    memtables: usize,
 }
 
 impl Flushing {
@@ -53,7 +54,8 @@ impl Taken {
         let entries = memtables.iter().map(|imm| imm.memtable.table().num_entries()).sum();
         let progress = Arc::<CompactionProgress>::default();
         family.flush_requested = false;
-        family.flushing = Some(Flushing { progress: Arc::clone(&progress), entries });
+        family.flushing =
+            Some(Flushing { progress: Arc::clone(&progress), entries, memtables: memtables.len() });
         let data = Arc::clone(&family.data);
         let epoch = versions.new_epoch_number(data.id);
         Self { data, memtables, epoch, progress }
@@ -138,11 +140,16 @@ fn switched_together(
 
 /// Whether a flush of the column family can start and should.
 pub(crate) fn is_due(family: &Family) -> bool {
+    family.flushing.is_none() && is_pending(family)
+}
+
+/// Whether there are memtables to flush, apart from those that a flush has taken already.
+pub(crate) fn is_pending(family: &Family) -> bool {
     let merge =
         usize::try_from(family.data.settings().options.min_write_buffer_number_to_merge).unwrap_or(1).max(1);
-    family.flushing.is_none()
-        && !family.imm.is_empty()
-        && (family.flush_requested || family.imm.len() >= merge)
+    let taken = family.flushing.as_ref().map_or(0, |flushing| flushing.memtables);
+    let waiting = family.imm.len().saturating_sub(taken);
+    waiting > 0 && (family.flush_requested || waiting >= merge)
 }
 
 /// One flush: what it reads and how it writes.
@@ -160,6 +167,8 @@ pub(crate) struct FlushOf<'a> {
     pub(crate) snapshots: &'a [SequenceNumber],
     pub(crate) progress: Option<&'a Arc<CompactionProgress>>,
     pub(crate) cancelled: &'a (dyn Fn() -> Result<()> + Sync),
+    /// Whether writers are held up.
+    pub(crate) writers_wait: &'a (dyn Fn() -> bool + Sync),
     /// Why, for the compaction filter.
     pub(crate) reason: TableFileCreationReason,
     pub(crate) listeners: &'a Listeners,
@@ -200,6 +209,7 @@ impl FlushOf<'_> {
             tombstone_mark_ratio: if is_large { TOMBSTONE_MARK_RATIO } else { 0.0 },
             filter: settings.options.filter_source(),
             rate_limiter: self.options.rate_limiter.as_ref(),
+            writers_wait: self.writers_wait,
             workers: &SerialWorkers,
             progress: self.progress,
             readahead_size: JobContext::DEFAULT_READAHEAD,
@@ -360,6 +370,7 @@ fn write_table(engine: &Engine, job_id: u64, taken: &Taken, operation: &Operatio
         progress: Some(progress),
         // Closing waits for a flush that runs: it is short, and the next opening need not replay its WAL.
         cancelled: &|| Ok(()),
+        writers_wait: &|| engine.controller.holds_up_writers(),
         reason: TableFileCreationReason::Flush,
         listeners: &engine.listeners,
         job_id,

@@ -1,4 +1,4 @@
-//! Going on after a failure that stopped writes: when told to, and by itself when a disk was full.
+//! Going on after a failure that stopped writes: when told to, and by itself where the cause may pass.
 
 use super::flush::flush_all_at_once;
 use crate::engine::Engine;
@@ -49,7 +49,7 @@ pub(crate) fn resume(engine: &Engine) -> Result<()> {
     Ok(())
 }
 
-/// One try after a disk was full. Answers whether there is to be another one.
+/// One try after a failure that may pass. Answers whether there is to be another one.
 pub(crate) fn try_again(engine: &Arc<Engine>, tries: u32) -> bool {
     engine.count(Ticker::ErrorHandlerAutoresumeRetryTotalCount, 1);
     let Err(error) = resume(engine) else {
@@ -60,7 +60,8 @@ pub(crate) fn try_again(engine: &Arc<Engine>, tries: u32) -> bool {
     let state = engine.state.lock();
     let (closing, still) = (state.closing, state.background_error.clone());
     drop(state);
-    let wait = !closing && still.as_ref().is_some_and(may_pass);
+    // What stopped writes may pass, but not what this try met: then it is of no use to go on.
+    let wait = !closing && still.as_ref().is_some_and(may_pass) && may_pass(&error);
     let limit = u32::try_from(engine.options().max_bgerror_resume_count).unwrap_or(0);
     if wait && tries >= limit {
         warning!(engine.log, "still not after {tries} tries, waiting for resume: {error}");
@@ -99,5 +100,5 @@ fn count_tries(engine: &Engine, tries: u32) {
 
 /// Whether the failure may go away by itself.
 pub(crate) fn may_pass(error: &Error) -> bool {
-    error.is_no_space() && error.severity() < Severity::Unrecoverable
+    error.is_retryable() && error.severity() < Severity::Unrecoverable
 }

@@ -145,19 +145,31 @@ impl Recovery<'_> {
     fn wal_numbers(&self) -> Result<Vec<FileNumber>> {
         let min = self.versions.min_log_number();
         let previous = self.versions.prev_log_number();
-        let mut numbers: Vec<FileNumber> = self
-            .env
-            .fs
-            .list(self.wal_dir)?
-            .iter()
-            .filter_map(|name| match FileKind::parse(name) {
-                Some(FileKind::Wal(number)) => Some(number),
-                _ => None,
-            })
-            .filter(|&number| number >= min || (previous.0 > 0 && number == previous))
-            .collect();
+        let mut numbers = self.all_wal_numbers()?;
+        numbers.retain(|&number| number >= min || (previous.0 > 0 && number == previous));
         numbers.sort();
         Ok(numbers)
+    }
+
+    /// Those, too, that are in tables already.
+    fn all_wal_numbers(&self) -> Result<Vec<FileNumber>> {
+        let names = self.env.fs.list(self.wal_dir)?;
+        let numbers = names.iter().filter_map(|name| match FileKind::parse(name) {
+            Some(FileKind::Wal(number)) => Some(number),
+            _ => None,
+        });
+        Ok(numbers.collect())
+    }
+
+    /// `Corruption` if there is any WAL, as RocksDB answers for `error_if_wal_file_exists`.
+    pub(crate) fn check_no_wal(&self) -> Result<()> {
+        match self.all_wal_numbers()?.first() {
+            None => Ok(()),
+            Some(&number) => {
+                let path = file_name::wal(self.wal_dir, number);
+                Err(Error::corruption_at(&path, 0, "a WAL, though error_if_wal_file_exists is set"))
+            }
+        }
     }
 
     /// WALs that the MANIFEST counts on must be there.
@@ -442,7 +454,24 @@ impl Recovery<'_> {
             .filter(|family| family.mem.is_full())
             .map(|family| family.data.id)
             .collect();
-        full.into_iter().try_for_each(|id| self.flush(id))
+        full.into_iter().try_for_each(|id| self.flush(id))?;
+        self.make_room()
+    }
+
+    /// Keeps within what memtables of all databases may take, by writing the largest ones to tables.
+    fn make_room(&mut self) -> Result<()> {
+        let Some(manager) = self.options.write_buffer_manager.as_ref() else { return Ok(()) };
+        if !self.options.enforce_write_buffer_manager_during_recovery {
+            return Ok(());
+        }
+        loop {
+            let filled = self.families.values().filter(|family| !family.mem.table().is_empty());
+            let sizes = filled.map(|family| (family.mem.table().memory_usage(), family.data.id));
+            match sizes.max() {
+                Some((bytes, id)) if manager.wants_room_of(bytes) => self.flush(id)?,
+                _ => return Ok(()),
+            }
+        }
     }
 
     /// Writes a column family's memtable to a table of level 0.
@@ -454,6 +483,7 @@ impl Recovery<'_> {
         }
         let fresh = new_memtable(data);
         let full: Arc<DbMemTable> = std::mem::replace(&mut family.mem, fresh);
+        full.seal();
         if data.settings().options.inplace_callback.is_some() {
             self.flushed.entry(id).or_default().insert(0, Arc::clone(&full));
         }
@@ -471,6 +501,7 @@ impl Recovery<'_> {
             snapshots: &[],
             progress: None,
             cancelled: &|| Ok(()),
+            writers_wait: &|| false, // There are none yet.
             reason: ironstone_compaction::TableFileCreationReason::Recovery,
             listeners: self.listeners,
             job_id: 0,

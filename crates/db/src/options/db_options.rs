@@ -43,6 +43,9 @@ option_struct! {
         avoid_flush_during_shutdown: bool = false, Mutable, V7;
         /// Do not flush memtables that recovery filled, but keep their WALs.
         avoid_flush_during_recovery: bool = false, Fixed, V7;
+        /// Recovery writes memtables to tables, too, once they take what `write_buffer_manager` gives, whatever `avoid_flush_during_recovery`
+        /// says.
+        enforce_write_buffer_manager_during_recovery: bool = true, Fixed, Later;
         /// Bytes gathered before a write to a table file reaches the operating system.
         writable_file_max_buffer_size: usize = 1 << 20, Mutable, V7;
         /// Bytes per second that writes start from when they have to be slowed down; 0: 16 MiB.
@@ -101,6 +104,10 @@ option_struct! {
         use_direct_reads: bool = false, Fixed, V7;
         /// Write and read past the page cache in flushes and compactions.
         use_direct_io_for_flush_and_compaction: bool = false, Fixed, V7;
+        /// Read past the page cache in compactions: what they read once does not push out what users read.
+        use_direct_io_for_compaction_reads: bool = false, Fixed, Later;
+        /// Messages of errors may show keys. Without, they say how long these are. (The property `sstables` shows keys in any case.)
+        allow_data_in_errors: bool = false, Fixed, V7;
         /// Create the database if it is missing.
         create_if_missing: bool = false, Fixed, V7;
         /// Create column families that are asked for and missing.
@@ -143,9 +150,10 @@ option_struct! {
         wal_size_limit_mb as "WAL_size_limit_MB": u64 = 0, Fixed, V7;
         /// Obsolete WALs are kept in `archive/` for so many seconds.
         wal_ttl_seconds as "WAL_ttl_seconds": u64 = 0, Fixed, V7;
-        /// How often the database tries to go on by itself after a failure for lack of space; 0: it waits for `resume`.
+        /// How often the database tries to go on by itself after a failure that may pass ([`Error::is_retryable`](crate::Error::is_retryable)); 0: it
+        /// waits for `resume`.
         max_bgerror_resume_count: i32 = i32::MAX, Fixed, V7;
-        /// Microseconds between two such tries.
+        /// Microseconds between two such tries, and after a compaction that failed so until another one begins (RocksDB: a second).
         bgerror_resume_retry_interval: u64 = 1_000_000, Fixed, V7;
         /// What recovery does about a WAL that does not end cleanly.
         wal_recovery_mode: WalRecoveryMode = WalRecoveryMode::PointInTimeRecovery, Fixed, V7;
@@ -205,7 +213,6 @@ option_struct! {
         ignored("optimize_manifest_for_recovery", "bool", "false", Change::Mutable, Since::Later, "only the speed of opening depends on it");
         ignored("fast_sst_open", "bool", "false", Change::Mutable, Since::Later, "only the speed of opening depends on it");
         ignored("allow_mmap_writes", "bool", "false", Change::Fixed, Since::V7, "files are written, not mapped");
-        ignored("use_direct_io_for_compaction_reads", "bool", "false", Change::Fixed, Since::Later, "only use of the page cache depends on it");
         ignored("is_fd_close_on_exec", "bool", "true", Change::Fixed, Since::V7, "files are always closed on exec");
         ignored("skip_stats_update_on_db_open", "bool", "false", Change::Fixed, Since::V7, "opening reads no statistics from tables");
         ignored("use_adaptive_mutex", "bool", "false", Change::Fixed, Since::V7, "locks always spin before they sleep");
@@ -221,12 +228,10 @@ option_struct! {
         ignored("write_thread_max_yield_usec", "uint64", "100", Change::Fixed, Since::V7, "writers wait in their own way");
         ignored("write_thread_slow_yield_usec", "uint64", "3", Change::Fixed, Since::V7, "writers wait in their own way");
         ignored("dump_malloc_stats", "bool", "false", Change::Fixed, Since::V7, "the allocator has no statistics");
-        ignored("enforce_write_buffer_manager_during_recovery", "bool", "true", Change::Fixed, Since::Later, "recovery flushes full memtables");
         ignored("background_close_inactive_wals", "bool", "false", Change::Fixed, Since::Later, "only latency depends on it");
         ignored("avoid_unnecessary_blocking_io", "bool", "false", Change::Fixed, Since::V7, "only latency depends on it");
         ignored("reuse_manifest_on_open", "bool", "false", Change::Fixed, Since::Later, "only the speed of opening depends on it");
         ignored("log_readahead_size", "size", "0", Change::Fixed, Since::V7, "only the speed of opening depends on it");
-        ignored("allow_data_in_errors", "bool", "false", Change::Fixed, Since::V7, "only messages depend on it");
         ignored("lowest_used_cache_tier", "CacheTier", "kNonVolatileBlockTier", Change::Fixed, Since::V7, "there is one tier");
         ignored("metadata_write_temperature", "Temperature", "kUnknown", Change::Fixed, Since::Later, "the file system takes no such hint");
         ignored("wal_write_temperature", "Temperature", "kUnknown", Change::Fixed, Since::Later, "the file system takes no such hint");

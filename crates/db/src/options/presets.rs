@@ -25,13 +25,15 @@ impl DbOptions {
 }
 
 impl ColumnFamilyOptions {
-    /// For reads of single keys, not of ranges: filters, hashes in data blocks, and a block cache of so
-    /// many MiB.
+    /// For reads of single keys, not of ranges: filters of tables and memtables, hashes in data blocks, and a block cache
+    /// of so many MiB.
     pub fn optimize_for_point_lookup(&mut self, block_cache_mib: u64) -> &mut Self {
         self.table.data_block_index_type = DataBlockIndexType::BinarySearchAndHash;
         self.table.data_block_hash_table_util_ratio = 0.75;
         self.table.filter_policy = Some(FilterPolicy::bloom(10.0));
         self.table.block_cache = Some(cache_of(usize::try_from(block_cache_mib << 20).unwrap_or(usize::MAX)));
+        self.memtable_prefix_bloom_size_ratio = 0.02;
+        self.memtable_whole_key_filtering = true;
         self
     }
 

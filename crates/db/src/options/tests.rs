@@ -2,7 +2,6 @@ use super::*;
 use ironstone_base::FileNumber;
 use ironstone_base::sync::Arc;
 use ironstone_base::{Code, Comparator};
-use ironstone_memtable::MemTableKind;
 use ironstone_sst::{PlainEncoding, TableFormat};
 use ironstone_vfs::FileSystem;
 use ironstone_vfs::os::OsFileSystem;
@@ -364,18 +363,39 @@ fn features_that_are_not_built_are_refused_by_name() {
         assert_eq!(error.code(), Code::NotSupported, "{error}");
         assert!(error.message().contains(name) && error.message().contains(feature), "{error}");
     }
-    // What RocksDB has more kinds of is one here.
-    for hashed in
-        ["prefix_hash:1000", "HashSkipListRepFactory", "{id=HashLinkListRepFactory;}", "hash_linkedlist"]
-    {
-        options.cf.memtable_factory = MemTableKind::Vector;
-        options.set("memtable_factory", hashed).unwrap();
-        assert_eq!(options.cf.memtable_factory, MemTableKind::RadixTree);
-    }
     // Off is off, in any spelling.
     options.set("enable_blob_files", "0").unwrap();
     options.set("compaction_filter", "nullptr").unwrap();
     options.set("read_triggered_compaction_threshold", "0").unwrap();
+}
+
+#[test]
+fn memtables_of_hash_tables_keep_their_names_and_parameters() {
+    let skip_list = |buckets: usize| {
+        format!("{{id=HashSkipListRepFactory;branching_factor=4;skiplist_height=4;bucket_count={buckets};}}")
+    };
+    let link_list = "{id=HashLinkListRepFactory;threshold=256;bucket_count=50000;huge_page_size=0;\
+                     logging_threshold=4096;log_when_flash=true;}";
+    let other = "{id=HashLinkListRepFactory;threshold=9;bucket_count=7;huge_page_size=2097152;\
+                 logging_threshold=-1;log_when_flash=false;}";
+    let mut options = Options::default();
+    for (set, printed) in [
+        ("prefix_hash:1000", skip_list(1000)),
+        ("HashSkipListRepFactory", skip_list(1_000_000)),
+        (&skip_list(1_000_000), skip_list(1_000_000)),
+        ("{id=prefix_hash;bucket_count=5}", skip_list(5)),
+        ("hash_linkedlist", link_list.to_owned()),
+        ("{id=HashLinkListRepFactory;}", link_list.to_owned()),
+        (other, other.to_owned()),
+    ] {
+        options.set("memtable_factory", set).unwrap();
+        assert_eq!(options.get("memtable_factory"), Some(printed.clone()), "{set}");
+        let again = Options::from_string(&options.to_string()).unwrap();
+        assert_eq!(again.get("memtable_factory"), Some(printed), "{set}");
+    }
+    for wrong in ["prefix_hash:many", "{id=HashSkipListRepFactory;threshold=3}", "{id=hash_linkedlist;x=1}"] {
+        options.set("memtable_factory", wrong).unwrap_err();
+    }
 }
 
 #[test]
@@ -447,7 +467,13 @@ fn documentation_is_up_to_date() {
         "# Options\n\nEvery option that RocksDB 11.8 knows, and what Ironstone does about it. Generated from the tables in\n\
          `crates/db/src/options`: `REWRITE=1 cargo test -p ironstone documentation_is_up_to_date`.\n\n\
          What is *accepted without effect* keeps its value in the OPTIONS file. What is *refused unless off* fails with\n\
-         the name of the feature.\n",
+         the name of the feature.\n\n\
+         `memtable_factory` knows RocksDB's names. `HashSkipListRepFactory` and `HashLinkListRepFactory` keep theirs and their parameters, in\n\
+         OPTIONS files, too; the memtable itself is the radix tree in their place, as in that of `SkipListFactory`.\n\n\
+         `block_cache` is a size or `{capacity=8M;..}`. Of a cache's own options `capacity`, `num_shard_bits`, `strict_capacity_limit` and\n\
+         `estimated_entry_charge` take effect. `high_pri_pool_ratio` and `low_pri_pool_ratio` are accepted without effect: there are no pools\n\
+         of a fixed share. Index and filter blocks enter the queue of what was used again, and data blocks the one that they must be used in to\n\
+         stay. `min_avg_entry_charge` and `id`, the kind of cache, are accepted without effect, too: there is one kind.\n",
     );
     section::<DbOptions>(&mut expected, "Database (`DBOptions`)");
     section::<ColumnFamilyOptions>(&mut expected, "Column family (`CFOptions`)");

@@ -417,6 +417,7 @@ mod tests {
         validate(&options.db, &cf).unwrap();
         assert_eq!(cf.sanitize(), Vec::<String>::new());
         assert_eq!(cf.get("write_buffer_size").as_deref(), Some("134217728"));
+        assert_eq!((cf.memtable_prefix_bloom_size_ratio, cf.memtable_whole_key_filtering), (0.02, true));
     }
 
     #[test]

@@ -595,22 +595,65 @@ impl OptionValue for Option<Arc<dyn MergeOperator>> {
 impl OptionValue for MemTableKind {
     const KIND: &'static str = "MemTableRepFactory";
     fn parse(text: &str) -> Result<Self, OptionError> {
-        let id = text::object_id(text)?;
-        match id.split(':').next().unwrap_or_default() {
+        let (id, mut options) = text::object(text)?;
+        let (name, count) =
+            id.split_once(':').map_or((id.as_str(), None), |(name, count)| (name, Some(count)));
+        let mut kind = match name {
             // RocksDB's name for its default; ours is another structure with the same promises.
-            "SkipListFactory" | "skip_list" => Ok(Self::RadixTree),
-            // These are quick where a prefix is known, and slow elsewhere; the radix tree is quick in both.
-            "HashSkipListRepFactory" | "prefix_hash" => Ok(Self::RadixTree),
-            "HashLinkListRepFactory" | "hash_linkedlist" => Ok(Self::RadixTree),
-            "VectorRepFactory" | "vector" => Ok(Self::Vector),
-            other => Err(OptionError::not_supported(format!("memtable {other}"))),
+            "SkipListFactory" | "skip_list" => return Ok(Self::RadixTree),
+            "VectorRepFactory" | "vector" => return Ok(Self::Vector),
+            // These are quick where a prefix is known, and slow elsewhere; the radix tree does their work and is quick in both.
+            "HashSkipListRepFactory" | "prefix_hash" => Self::HASH_SKIP_LIST,
+            "HashLinkListRepFactory" | "hash_linkedlist" => Self::HASH_LINK_LIST,
+            other => return Err(OptionError::not_supported(format!("memtable {other}"))),
+        };
+        options.extend(count.map(|count| ("bucket_count".to_owned(), count.to_owned())));
+        for (option, value) in options {
+            set_memtable_option(&mut kind, &option, &value)?;
         }
+        Ok(kind)
     }
     fn print(&self) -> String {
         match self {
             Self::RadixTree | Self::SkipList => "SkipListFactory".to_owned(),
             Self::Vector => "VectorRepFactory".to_owned(),
+            Self::HashSkipList { bucket_count, skiplist_height, branching_factor } => format!(
+                "{{id=HashSkipListRepFactory;branching_factor={branching_factor};skiplist_height={skiplist_height};\
+                 bucket_count={bucket_count};}}"
+            ),
+            Self::HashLinkList {
+                bucket_count,
+                threshold,
+                huge_page_size,
+                logging_threshold,
+                log_when_flash,
+            } => format!(
+                "{{id=HashLinkListRepFactory;threshold={threshold};bucket_count={bucket_count};\
+                 huge_page_size={huge_page_size};logging_threshold={logging_threshold};\
+                 log_when_flash={log_when_flash};}}"
+            ),
         }
+    }
+}
+
+/// Sets a parameter of one of the kinds that have some.
+fn set_memtable_option(kind: &mut MemTableKind, name: &str, value: &str) -> Result<(), OptionError> {
+    match (kind, name) {
+        (
+            MemTableKind::HashSkipList { bucket_count, .. } | MemTableKind::HashLinkList { bucket_count, .. },
+            "bucket_count",
+        ) => bucket_count.set(value),
+        (MemTableKind::HashSkipList { skiplist_height, .. }, "skiplist_height") => skiplist_height.set(value),
+        (MemTableKind::HashSkipList { branching_factor, .. }, "branching_factor") => {
+            branching_factor.set(value)
+        }
+        (MemTableKind::HashLinkList { threshold, .. }, "threshold") => threshold.set(value),
+        (MemTableKind::HashLinkList { huge_page_size, .. }, "huge_page_size") => huge_page_size.set(value),
+        (MemTableKind::HashLinkList { logging_threshold, .. }, "logging_threshold") => {
+            logging_threshold.set(value)
+        }
+        (MemTableKind::HashLinkList { log_when_flash, .. }, "log_when_flash") => log_when_flash.set(value),
+        _ => Err(format!("this memtable has no option {name}").into()),
     }
 }
 
@@ -656,7 +699,7 @@ impl OptionValue for Option<Arc<BlockCache>> {
                 "num_shard_bits" => options.num_shard_bits.set(&value),
                 "strict_capacity_limit" => options.strict_capacity_limit.set(&value),
                 "estimated_entry_charge" => options.estimated_entry_charge.set(&value),
-                // How RocksDB's kinds of cache share out their room; ours does it its own way.
+                // How RocksDB's kinds of cache share out their room; ours does it its own way: see docs/options.md.
                 "id" | "high_pri_pool_ratio" | "low_pri_pool_ratio" | "min_avg_entry_charge" => Ok(()),
                 _ => Err(format!("a cache has no option {name}").into()),
             }?;

@@ -16,8 +16,8 @@ use ironstone_base::perf::{self, PerfMetric};
 use ironstone_base::statistics::{Histogram, IoActivity, Ticker};
 use ironstone_base::sync::Arc;
 use ironstone_base::{
-    Error, InternalKey, InternalKeyBuf, PrefixSeek, Result, SequenceNumber, SliceTransform, UserComparator,
-    ValueType,
+    DataInErrors, Error, InternalKey, InternalKeyBuf, PrefixSeek, Result, SequenceNumber, SliceTransform,
+    UserComparator, ValueType,
 };
 use ironstone_iter::InternalIterator;
 use ironstone_sst::ReadTier;
@@ -784,7 +784,7 @@ impl DbIterator {
                         self.skip_hidden(&mut skips)?;
                         continue;
                     }
-                    Ordering::Less => return Err(out_of_order(&self.saved_key, user_key)),
+                    Ordering::Less => return Err(self.out_of_order(&self.saved_key, user_key)),
                 }
             }
             if key.sequence() > self.sequence {
@@ -920,7 +920,7 @@ impl DbIterator {
         // Standing before where the seek was to go, it would seek again and again.
         let order = &self.bounds.comparator;
         if self.inner.valid() && order.compare(self.inner.key().user_key(), &self.saved_key).is_le() {
-            return Err(out_of_order(&self.saved_key, self.inner.key().user_key()));
+            return Err(self.out_of_order(&self.saved_key, self.inner.key().user_key()));
         }
         Ok(())
     }
@@ -940,7 +940,7 @@ impl DbIterator {
             let found = has_value || !self.operands.is_empty();
             if has_key {
                 match self.bounds.comparator.compare(user_key, &self.saved_key) {
-                    Ordering::Greater => return Err(out_of_order(user_key, &self.saved_key)),
+                    Ordering::Greater => return Err(self.out_of_order(user_key, &self.saved_key)),
                     Ordering::Less if found => break,
                     Ordering::Less => is_fresh = false,
                     Ordering::Equal if is_fresh => {}
@@ -1033,9 +1033,21 @@ impl DbIterator {
         self.inner.seek_for_prev(before.as_key())?;
         let order = &self.bounds.comparator;
         if self.inner.valid() && order.compare(self.inner.key().user_key(), &self.saved_key).is_ge() {
-            return Err(out_of_order(self.inner.key().user_key(), &self.saved_key));
+            return Err(self.out_of_order(self.inner.key().user_key(), &self.saved_key));
         }
         if is_value { Ok(Position::Backward) } else { self.find_backward(true) }
+    }
+
+    /// Entries that a damaged table shows in the wrong order. Walking on could go round in circles.
+    #[cold]
+    fn out_of_order(&self, before: &[u8], after: &[u8]) -> Error {
+        let engine = self.source.as_ref().and_then(IteratorSource::engine);
+        let shown = engine.map_or(DataInErrors(false), |engine| engine.options().data_in_errors());
+        Error::corruption(format!(
+            "iterator: {} comes after {}; a table that is read without its checksums may be damaged",
+            shown.user_key(after),
+            shown.user_key(before)
+        ))
     }
 }
 
@@ -1047,16 +1059,6 @@ fn too_many_skipped() -> Error {
 #[cold]
 fn backward() -> Error {
     Error::not_supported("moving a tailing iterator backward")
-}
-
-/// Entries that a damaged table shows in the wrong order. Walking on could go round in circles.
-#[cold]
-fn out_of_order(before: &[u8], after: &[u8]) -> Error {
-    Error::corruption(format!(
-        "iterator: key \"{}\" comes after \"{}\"; a table that is read without its checksums may be damaged",
-        after.escape_ascii(),
-        before.escape_ascii()
-    ))
 }
 
 /// The type of a point entry that reads can answer with.

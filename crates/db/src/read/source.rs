@@ -43,9 +43,6 @@ impl IteratorSource {
         cf: &Arc<ColumnFamilyData>,
         options: &ReadOptions,
     ) -> Result<Self> {
-        if options.read_tier == ReadTier::Memtable {
-            return Err(Error::not_supported("iterators over memtables only"));
-        }
         if options.tailing && engine.secondary {
             return Err(Error::not_supported("tailing iterators in a secondary"));
         }
@@ -102,7 +99,9 @@ impl IteratorSource {
             }
         }
         let table_options = self.options.table_options(self.prefix_seek.clone());
-        for (level, tables) in view.levels.iter().enumerate() {
+        // Nothing of a table for `Memtable`: not its range tombstones, either, which hide nothing that is newer.
+        let levels = if self.options.read_tier == ReadTier::Memtable { &[][..] } else { &view.levels[..] };
+        for (level, tables) in levels.iter().enumerate() {
             if let (0, Some(seek)) = (level, self.prefix_seek.as_ref().filter(|_| tables.tables.len() > 1)) {
                 for slot in &tables.tables {
                     slot.with_reader(|reader| {

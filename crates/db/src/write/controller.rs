@@ -249,6 +249,10 @@ impl WriteController {
             rate => (false, rate),
         }
     }
+    /// Whether writes are slowed down or stopped.
+    pub(crate) fn holds_up_writers(&self) -> bool {
+        self.state() != (false, 0)
+    }
     /// Why writers wait, if they do.
     pub(crate) fn cause(&self) -> Option<WriteStallCause> {
         self.cause.lock().map(|(_, cause)| cause)

@@ -237,5 +237,5 @@ fn a_database_that_is_read_only_makes_none() {
     drop(db);
     let db = disk.open_read_only(&Options::default(), &[]).unwrap();
     refused(db.checkpoint(COPY), Code::NotSupported, "reading only");
-    refused(db.sorted_wal_files(), Code::NotSupported, "reading only");
+    assert_eq!(db.sorted_wal_files().unwrap().len(), 1, "its files are known all the same");
 }

@@ -364,6 +364,28 @@ fn a_read_error_stops_a_compaction_and_loses_nothing() {
     panic!("the compaction never got through");
 }
 
+#[test]
+fn compactions_that_read_past_the_page_cache_open_their_inputs_anew() {
+    let opened = |change: fn(&mut Options)| {
+        let disk = Disk::new();
+        let mut options = disk.options();
+        change(&mut options);
+        let db = disk.open_with(&options);
+        disk.faults.arm();
+        for value in ["1", "2", "3"] {
+            put_and_flush(&db, &["a", "b", value], value);
+        }
+        assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"3"[..]));
+        let before = disk.faults.count(OpKind::OpenRandom);
+        compact(&db, None, None);
+        assert_eq!(all(&db), "1=1 2=2 3=3 a=3 b=3");
+        disk.faults.count(OpKind::OpenRandom) - before
+    };
+    let usual = opened(|_| {});
+    assert!(opened(|options| options.db.use_direct_io_for_compaction_reads = true) >= usual + 3);
+    assert!(opened(|options| options.db.use_direct_io_for_flush_and_compaction = true) >= usual + 3);
+}
+
 /// A flush that is asked for is over when its memtables are in tables, however soon it began, and one of
 /// nothing is over at once.
 #[test]

@@ -1,7 +1,10 @@
 //! Iterators: order, bounds, prefixes, versions, tombstones, and what they hold on to.
 
-use crate::disk::{Disk, all, backward, forward, fresh, here, refused, rewrite_all};
-use ironstone::{Code, Db, DbIterator, FlushOptions, ReadOptions, WriteOptions, slice_transform};
+use crate::disk::{Disk, all, backward, forward, fresh, here, rewrite_all};
+use ironstone::vfs::OpKind;
+use ironstone::{
+    Code, Db, DbIterator, FlushOptions, ReadOptions, ReadTier, Snapshot, WriteOptions, slice_transform,
+};
 
 /// Puts letters, one to a memtable, a level 0 table or a table below, in turns.
 fn spread(db: &Db) {
@@ -423,10 +426,40 @@ fn iterators_over_several_column_families_show_one_moment() {
 }
 
 #[test]
-fn an_iterator_over_memtables_only_is_refused_by_name() {
-    let (_disk, db) = fresh();
-    let options = ReadOptions { read_tier: ironstone::ReadTier::Memtable, ..ReadOptions::default() };
-    refused(db.iter_cf(&options, db.default_column_family()).map(drop), Code::NotSupported, "memtables");
+fn an_iterator_over_memtables_only_passes_over_tables_and_what_they_delete() {
+    let (disk, db) = fresh();
+    let memtables = |db: &Db| iter_with(db, |options| options.read_tier = ReadTier::Memtable);
+    spread(&db);
+    assert_eq!(forward(memtables(&db)), "c=6 f=7 h=5");
+    assert_eq!(backward(memtables(&db)), "h=5 f=7 c=6");
+    let mut iterator = memtables(&db);
+    let reads = disk.faults.count(OpKind::Read);
+    iterator.seek(b"d").unwrap();
+    assert_eq!(iterator.key(), Some(&b"f"[..]));
+    iterator.seek_for_prev(b"e").unwrap();
+    assert_eq!((iterator.key(), disk.faults.count(OpKind::Read)), (Some(&b"c"[..]), reads));
+
+    // What is deleted in a memtable is not there, whatever a table has.
+    db.delete("c").unwrap();
+    db.delete("a").unwrap();
+    db.delete_range("e", "g").unwrap();
+    assert_eq!(forward(memtables(&db)), "h=5");
+    assert_eq!(all(&db), "b=3 d=0 g=2 h=5");
+    let before = db.snapshot();
+    db.put("e", "8").unwrap();
+    let at = |snapshot: &Snapshot| {
+        iter_with(&db, |options| {
+            options.read_tier = ReadTier::Memtable;
+            options.snapshot = Some(snapshot.clone());
+        })
+    };
+    assert_eq!((forward(memtables(&db)), forward(at(&before))), ("e=8 h=5".into(), "h=5".into()));
+
+    db.flush().unwrap();
+    assert_eq!(forward(memtables(&db)), "");
+    // The range tombstone is in a table now.
+    db.put("f", "9").unwrap();
+    assert_eq!(forward(memtables(&db)), "f=9");
 }
 
 #[test]

@@ -71,7 +71,7 @@ impl EventListener for Notebook {
     fn on_background_error(&self, reason: BackgroundErrorReason, error: &Error) {
         self.note(format!("{reason} failed, no space: {}", error.is_no_space()));
     }
-    fn on_error_recovery_begin(&self, _error: &Error) {
+    fn on_error_recovery_begin(&self, _error: &Error, _auto_recovery: &mut bool) {
         self.note("will try again");
     }
     fn on_error_recovery_completed(&self, _error: &Error) {

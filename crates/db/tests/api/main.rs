@@ -59,6 +59,7 @@ mod read_triggered;
 mod reads;
 mod refresh;
 mod repair;
+mod resume;
 mod row_cache;
 mod scan_trigger;
 mod secondary;

@@ -6,8 +6,8 @@ use ironstone::vfs::fault::{Fault, FaultRule};
 use ironstone::vfs::mem::CrashPolicy;
 use ironstone::vfs::{FileSystem, OpKind, WriteOptions as FileOptions};
 use ironstone::{
-    BackgroundErrorReason, Code, CompactRangeOptions, Db, EventListener, Options, ReadOptions, Statistics,
-    UserComparator, WriteBatch, WriteOptions,
+    BackgroundErrorReason, Code, CompactRangeOptions, Db, EventListener, Options, ReadOnlyOptions,
+    ReadOptions, Statistics, UserComparator, WriteBatch, WriteOptions,
 };
 use ironstone_base::sync::Mutex;
 use std::path::{Path, PathBuf};
@@ -230,6 +230,23 @@ fn a_reader_next_to_a_writer_sees_what_was_there_and_harms_nothing() {
     crate::disk::rewrite_all(&db);
     drop(db);
     assert_eq!(all(&disk.open()), "a=1 b=2 c=3");
+}
+
+#[test]
+fn a_reader_that_wants_no_log_refuses_a_database_with_one() {
+    let disk = Disk::new();
+    let db = disk.open();
+    db.put("a", "1").unwrap();
+    db.flush().unwrap();
+    drop(db);
+    let mut how = ReadOnlyOptions::default();
+    let read = |how: &ReadOnlyOptions| Db::open_read_only_with(&disk.options().db, DIR, Vec::new(), how);
+    assert_eq!(all(&read(&how).unwrap()), "a=1");
+    how.error_if_wal_file_exists = true;
+    // It is there though nothing is in it.
+    refused(read(&how).map(drop), Code::Corruption, "error_if_wal_file_exists");
+    disk.files(".log").iter().for_each(|wal| disk.fs.remove(wal).unwrap());
+    assert_eq!(all(&read(&how).unwrap()), "a=1");
 }
 
 #[test]

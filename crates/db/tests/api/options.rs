@@ -3,7 +3,7 @@
 use crate::disk::{DIR, Disk, all, fresh, refused};
 use ironstone::options::{LoadOptions, OptionsFile};
 use ironstone::vfs::FileSystem;
-use ironstone::{Code, CompressionKind, Options};
+use ironstone::{Code, CompactRangeOptions, CompressionKind, Error, Options, SstFileWriter};
 use std::path::Path;
 
 fn load(disk: &Disk) -> OptionsFile {
@@ -84,4 +84,40 @@ fn options_that_make_no_sense_are_refused_before_anything_is_touched() {
     wrong.table.format_version = 99;
     refused(db.create_column_family("x", &wrong), Code::InvalidArgument, "format_version");
     assert!(db.column_family("x").is_none());
+}
+
+#[test]
+fn messages_of_errors_show_keys_only_if_they_may() {
+    for allowed in [false, true] {
+        let disk = Disk::new();
+        let mut options = disk.options();
+        options.db.allow_data_in_errors = allowed;
+        let db = disk.open_with(&options);
+        let check = |error: Error, what: &str| {
+            let text = error.to_string();
+            assert!(text.contains(what), "{text}");
+            assert_eq!(
+                (text.contains("s3cret"), text.contains("<a key of 6 bytes>")),
+                (allowed, !allowed),
+                "{text}"
+            );
+        };
+        // Mixing these is a mistake, which compactions find.
+        db.delete("s3cret").unwrap();
+        let snapshot = db.snapshot();
+        db.flush().unwrap();
+        db.single_delete("s3cret").unwrap();
+        db.flush().unwrap();
+        drop(snapshot);
+        let all = CompactRangeOptions::default();
+        let result = db.compact_range(&all, db.default_column_family(), None, None);
+        check(result.unwrap_err(), "found SingleDelete above Delete");
+        let mut writer = SstFileWriter::new(&options);
+        writer.open("/table").unwrap();
+        writer.put("x", "1").unwrap();
+        check(writer.put("s3cret", "2").unwrap_err(), "strict ascending order");
+        // What is the caller's alone is not repeated.
+        let text = db.delete_range("s3cret", "a").unwrap_err().to_string();
+        assert!(!text.contains("s3cret"), "{text}");
+    }
 }

@@ -1,7 +1,8 @@
 //! What a database says about itself.
 
 use crate::disk::{DIR, Disk, fresh};
-use ironstone::vfs::{FileSystem, ManualClock};
+use ironstone::vfs::fault::{Fault, FaultRule};
+use ironstone::vfs::{FileSystem, ManualClock, OpKind};
 use ironstone::{CompactRangeOptions, CompactionStyle, Db, IngestOptions, ReadOptions, SstFileWriter};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -148,6 +149,85 @@ fn what_iterators_hold_and_what_is_obsolete() {
     disk.wait_until("they are gone", || number(&db, "obsolete-sst-files-size") == 0);
     assert_eq!(number(&db, "min-obsolete-sst-number-to-keep"), u64::MAX);
     assert_eq!(number(&db, "num-running-compaction-sorted-runs"), 0);
+}
+
+#[test]
+fn sizes_of_what_readers_hold_and_of_what_is_there_once() {
+    let (disk, db) = fresh();
+    two_tables(&db);
+    let sizes: Vec<u64> = db.live_files().iter().map(|file| file.size).collect();
+    assert_eq!(number(&db, "live-sst-files-size"), sizes.iter().sum::<u64>());
+    assert!(sizes.contains(&number(&db, "estimate-live-data-size")), "both have the same keys");
+    disk.wait_until("nobody reads an old version", || number(&db, "num-live-versions") == 1);
+    let iter = db.iter().unwrap();
+    compact(&db);
+    let [old, new] = ["total-sst-files-size", "live-sst-files-size"].map(|name| number(&db, name));
+    assert_eq!(old, new + sizes.iter().sum::<u64>(), "the iterator holds the old ones");
+    drop(iter);
+    disk.wait_until("nobody does", || number(&db, "total-sst-files-size") == new);
+    assert_eq!(number(&db, "estimate-live-data-size"), new);
+    // Another range of keys is more, and a change of this one is not.
+    db.put("z", vec![b'z'; 5000]).unwrap();
+    db.flush().unwrap();
+    let more = number(&db, "estimate-live-data-size");
+    assert_eq!(more, number(&db, "live-sst-files-size"));
+    db.delete_range("a", "m").unwrap();
+    db.flush().unwrap();
+    assert_eq!(number(&db, "estimate-live-data-size"), more);
+    assert!(number(&db, "live-sst-files-size") > more);
+}
+
+#[test]
+fn memtables_that_readers_hold_count_until_they_let_go() {
+    let (disk, db) = fresh();
+    let [active, current, all] =
+        ["cur-size-active-mem-table", "cur-size-all-mem-tables", "size-all-mem-tables"];
+    for key in 0..100 {
+        db.put(format!("key{key:03}"), vec![b'v'; 1000]).unwrap();
+    }
+    let before = number(&db, active);
+    assert!(before >= 100_000 && number(&db, all) == before && number(&db, current) == before);
+    let iter = db.iter().unwrap();
+    let pinned = db.get("key001").unwrap().unwrap();
+    db.flush().unwrap();
+    assert_eq!(number(&db, current), number(&db, active));
+    assert_eq!(number(&db, all), number(&db, active) + before);
+    drop(iter);
+    assert_eq!(pinned.len(), 1000);
+    assert_eq!(number(&db, all), number(&db, active) + before, "the value lies in it");
+    drop(pinned);
+    disk.wait_until("nobody holds it", || number(&db, all) == number(&db, active));
+}
+
+#[test]
+fn a_flush_is_pending_while_none_has_taken_what_is_enough_for_one() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.cf.min_write_buffer_number_to_merge = 2;
+    options.cf.max_write_buffer_number = 5;
+    options.cf.write_buffer_size = 64 << 10;
+    let db = disk.open_with(&options);
+    let pending = || number(&db, "mem-table-flush-pending");
+    let fill = || {
+        let before = number(&db, "num-immutable-mem-table");
+        let mut at = 0;
+        while number(&db, "num-immutable-mem-table") == before {
+            db.put(format!("key{at:05}"), vec![b'v'; 1000]).unwrap();
+            at += 1;
+        }
+    };
+    db.pause_background_work().unwrap();
+    fill();
+    assert_eq!(pending(), 0, "two are written together");
+    fill();
+    assert_eq!(pending(), 1);
+    let slow = FaultRule::new(Fault::Delay(Duration::from_millis(300)));
+    let rule = disk.faults.add(slow.on(&[OpKind::Sync]).path(".sst"));
+    disk.faults.arm();
+    db.continue_background_work().unwrap();
+    disk.wait_until("a flush has taken them", || rule.hits() > 0 || number(&db, "num-running-flushes") == 1);
+    assert_eq!((pending(), number(&db, "num-immutable-mem-table")), (0, 2));
+    disk.wait_until("they are in a table", || number(&db, "num-immutable-mem-table") == 0);
 }
 
 #[test]

@@ -4,8 +4,9 @@ use crate::disk::{Disk, get_with, refused, rewrite_all};
 use ironstone::statistics::{Histogram, Ticker};
 use ironstone::vfs::ManualClock;
 use ironstone::{
-    BlockCache, CacheOptions, Code, CompressionKind, Db, FlushWalOptions, GenericRateLimiter, IoPriority,
-    Options, RateLimiter, RateLimiterMode, RateLimiterOptions, ReadOptions, Statistics, WriteOptions,
+    BlockCache, CacheOptions, Code, CompressionKind, Db, FlushOptions, FlushWalOptions, GenericRateLimiter,
+    IoPriority, Options, RateLimiter, RateLimiterMode, RateLimiterOptions, ReadOptions, Statistics,
+    WriteOptions,
 };
 use ironstone_base::sync::Mutex;
 use std::sync::Arc;
@@ -101,6 +102,30 @@ fn compactions_wait_for_reads_and_writes_as_the_mode_says() {
         [RateLimiterMode::ReadsOnly, RateLimiterMode::WritesOnly, RateLimiterMode::AllIo].map(bytes);
     assert!(reads > 100_000 && writes > 100_000, "{reads} {writes}");
     assert_eq!(both, reads + writes);
+}
+
+#[test]
+fn flushes_and_compactions_are_as_urgent_as_users_while_writers_are_held_up() {
+    let (_disk, db, noted) = filled(RateLimiterMode::AllIo);
+    assert!(noted.take(IoPriority::High) > 100_000);
+    let cf = db.default_column_family();
+    db.abort_all_compactions();
+    let slow = ("level0_slowdown_writes_trigger", "1");
+    let changes = [slow, ("level0_file_num_compaction_trigger", "1"), ("disable_auto_compactions", "false")];
+    db.set_options(&changes).unwrap();
+    assert!(db.int_property("rocksdb.actual-delayed-write-rate").unwrap() > 0);
+    (0..100).for_each(|number| db.put(format!("key{number:03}"), vec![b'y'; 1000]).unwrap());
+    db.flush_cf(&FlushOptions { allow_write_stall: true, ..FlushOptions::default() }, cf).unwrap();
+    assert!(noted.take(IoPriority::User) > 100_000, "the flush");
+    db.resume_all_compactions();
+    db.wait_for_compact().unwrap();
+    assert!(noted.take(IoPriority::User) > 300_000, "the compaction reads two tables and writes one");
+    assert_eq!(db.int_property("rocksdb.actual-delayed-write-rate"), Some(0));
+    // With more memtables writers are not slowed down while one is written.
+    db.set_options(&[("disable_auto_compactions", "true"), ("max_write_buffer_number", "4")]).unwrap();
+    db.put("key", "value").unwrap();
+    db.flush().unwrap();
+    assert!(noted.take(IoPriority::High) > 0, "the next one is as before");
 }
 
 #[test]

@@ -271,3 +271,41 @@ fn a_replica_that_follows_the_stream_ends_up_equal() {
     assert_eq!(all(&replica), all(&db));
     assert_ne!(get(&db, "0-1"), "never");
 }
+
+#[test]
+fn a_database_that_is_open_for_reading_only_shows_its_log_as_far_as_it_reads() {
+    let disk = Disk::new();
+    let db = disk.open_with(&archiving(&disk));
+    put_synced(&db, "a", "1");
+    db.flush().unwrap();
+    put_synced(&db, "b", "2");
+    db.flush().unwrap();
+    db.put("c", "3").unwrap();
+    let reader = disk.open_read_only(&archiving(&disk), &[]).unwrap();
+    let mut updates = since(&reader, 1);
+    assert_eq!(drain(&mut updates), "1:a=1 2:b=2 3:c=3");
+    let mut tail = since(&reader, 4);
+    // What is written beside it is not for this reader.
+    db.put("d", "4").unwrap();
+    db.flush().unwrap();
+    db.put("e", "5").unwrap();
+    assert_eq!((drain(&mut updates), drain(&mut tail)), (String::new(), String::new()));
+    refused(reader.get_updates_since(SequenceNumber(5)), Code::NotFound, "not yet written");
+    let names =
+        |db: &Db| db.sorted_wal_files().unwrap().into_iter().map(|wal| wal.number).collect::<Vec<_>>();
+    assert_eq!(names(&reader), names(&db));
+    assert!(names(&db).len() >= 3);
+    drop((updates, tail, reader));
+    db.close().unwrap();
+    drop(db);
+    let reader = disk.open_read_only(&archiving(&disk), &[]).unwrap();
+    assert_eq!(drain(&mut since(&reader, 2)), "2:b=2 3:c=3 4:d=4 5:e=5");
+
+    // Without any log, there is nothing to show, and nothing is missing.
+    let disk = Disk::new();
+    drop(disk.open());
+    disk.files(".log").iter().for_each(|wal| disk.fs.remove(wal).unwrap());
+    let reader = disk.open_read_only(&disk.options(), &[]).unwrap();
+    assert_eq!(reader.sorted_wal_files().unwrap().len(), 0);
+    assert_eq!(drain(&mut since(&reader, 1)), "");
+}

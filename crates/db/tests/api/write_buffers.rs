@@ -170,3 +170,53 @@ fn options_made_from_a_number_of_bytes_keep_to_it() {
         assert!(manager.buffer_size() as u64 <= MEMORY / 2);
     }
 }
+
+#[test]
+fn recovery_keeps_to_the_bound_unless_it_is_told_not_to() {
+    for enforced in [true, false] {
+        let disk = Disk::new();
+        let db = disk.open();
+        let small = db.create_column_family("small", &disk.options().cf).unwrap();
+        db.put_cf(&WriteOptions::default(), &small, "a", "1").unwrap();
+        fill(&db, 2000);
+        assert_eq!(tables(&db), 0);
+        let after = disk.kill();
+        let manager = WriteBufferManager::new(512 << 10, None, false);
+        let mut options = managed(&after, &manager);
+        options.db.avoid_flush_during_recovery = true;
+        options.db.enforce_write_buffer_manager_during_recovery = enforced;
+        let db = after.open_families(&options, &["small"]).unwrap();
+        let default = db.live_files().iter().filter(|file| file.column_family == "default").count();
+        if enforced {
+            assert!((3..20).contains(&default), "{default} tables of two megabytes");
+            assert!(manager.memory_usage() <= (512 << 10) + SLACK);
+            // What is left follows what is in tables.
+            assert_eq!(tables(&db) - default, 1);
+        } else {
+            assert_eq!(tables(&db), 0);
+            assert!(manager.memory_usage() > 2_000_000);
+        }
+        assert_eq!(db.iter().unwrap().entries().count(), 2000);
+        drop(db);
+        let again = after.kill();
+        let db = again.open_families(&again.options(), &["small"]).unwrap();
+        assert_eq!(db.iter().unwrap().entries().count(), 2000);
+    }
+}
+
+#[test]
+fn recovery_makes_an_idle_database_with_a_larger_memtable_give_way() {
+    let (idle_disk, disk) = (Disk::new(), Disk::new());
+    let db = disk.open();
+    fill(&db, 200);
+    let after = disk.kill();
+    let manager = WriteBufferManager::new(1 << 20, None, false);
+    let idle = idle_disk.open_with(&managed(&idle_disk, &manager));
+    fill(&idle, 800);
+    let mut options = managed(&after, &manager);
+    options.db.avoid_flush_during_recovery = true;
+    let db = after.open_with(&options);
+    assert_eq!(tables(&db), 0, "the larger one went");
+    idle_disk.wait_until("it is in a table", || tables(&idle) == 1);
+    assert_eq!((db.iter().unwrap().entries().count(), idle.iter().unwrap().entries().count()), (200, 800));
+}

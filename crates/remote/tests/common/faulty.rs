@@ -15,7 +15,7 @@ pub struct Rule {
     pub kinds: &'static [&'static str],
     pub from: u64,
     pub count: u64,
-    /// Whether the failure may pass, so that it is worth another try.
+    /// Whether the failure may pass, so that it is worth another try; else the call is refused.
     pub temporary: bool,
     /// Fail after the call was made: nobody heard the answer.
     pub after: bool,
@@ -53,7 +53,8 @@ impl FaultyLayer {
             return None;
         }
         self.0.struck.fetch_add(1, Ordering::SeqCst);
-        let error = Error::new(ErrorKind::Unexpected, format!("injected into {kind}"));
+        let error_kind = if rule.temporary { ErrorKind::Unexpected } else { ErrorKind::PermissionDenied };
+        let error = Error::new(error_kind, format!("injected into {kind}"));
         Some((rule.after, if rule.temporary { error.set_temporary() } else { error }))
     }
 

@@ -11,7 +11,8 @@ use crate::properties::TableProperties;
 use crate::unique_id::unique_id;
 use ironstone_base::statistics::{Histogram, IoActivity};
 use ironstone_base::{
-    Error, InternalKey, InternalKeyBuf, InternalKeyComparator, Result, SequenceNumber, Statistics, ValueType,
+    DataInErrors, Error, InternalKey, InternalKeyBuf, InternalKeyComparator, Result, SequenceNumber,
+    Statistics, ValueType,
 };
 use ironstone_vfs::{StatsTimer, WritableFile};
 use std::collections::BTreeMap;
@@ -136,6 +137,7 @@ impl FlatWriter {
 /// What is known of all entries of a table together.
 pub(crate) struct Totals {
     order: InternalKeyComparator,
+    data_in_errors: DataInErrors,
     path: PathBuf,
     collectors: Option<Collectors>,
     pub properties: TableProperties,
@@ -151,6 +153,7 @@ impl Totals {
         let extractor = table.prefix_extractor.as_ref();
         Self {
             order: InternalKeyComparator::new(table.comparator.clone()),
+            data_in_errors: table.data_in_errors,
             path: path.to_owned(),
             collectors: Collectors::new(options),
             properties: TableProperties {
@@ -195,7 +198,8 @@ impl Totals {
         match &mut self.largest {
             Some(last) if !self.order.compare(last.as_key(), key).is_lt() => {
                 let path = self.path.display();
-                return Err(Error::corruption(format!("{path}: keys out of order: {last:?} then {key:?}")));
+                let (last, key) = (self.data_in_errors.key(last.as_key()), self.data_in_errors.key(key));
+                return Err(Error::corruption(format!("{path}: keys out of order: {last} then {key}")));
             }
             Some(last) => last.assign(key),
             None => {

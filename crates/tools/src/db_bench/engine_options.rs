@@ -129,6 +129,8 @@ impl EngineOptions {
         cf.memtable_factory = match flags.memtablerep.as_str() {
             "skip_list" => MemTableKind::default(),
             "vector" => MemTableKind::Vector,
+            "prefix_hash" => MemTableKind::HASH_SKIP_LIST,
+            "hash_linkedlist" => MemTableKind::HASH_LINK_LIST,
             other => return Err(Error::not_supported(format!("--memtablerep={other}"))),
         };
         if !flags.merge_operator.is_empty() {
