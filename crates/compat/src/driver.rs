@@ -99,18 +99,12 @@ impl Driver {
     }
 
     fn program(self) -> Result<PathBuf, Failure> {
-        let path = match self {
-            Self::Ironstone(path) => PathBuf::from(path),
-            Self::RocksDb7 => oracles().join("rocksdb_driver"),
-            Self::RocksDb10 => oracles().join("rocksdict_driver"),
-            Self::RocksDb11 => oracles().join("rocksjava_driver"),
-            Self::LevelDb => oracles().join("leveldb_driver"),
-        };
-        match path.exists() {
-            true => Ok(path),
-            false => {
-                Err(Failure::Missing(format!("{} is not there, see install-oracles.sh", path.display())))
-            }
+        match self {
+            Self::Ironstone(path) => Ok(PathBuf::from(path)),
+            Self::RocksDb7 => oracle("rocksdb_driver"),
+            Self::RocksDb10 => oracle("rocksdict_driver"),
+            Self::RocksDb11 => oracle("rocksjava_driver"),
+            Self::LevelDb => oracle("leveldb_driver"),
         }
     }
 
@@ -318,6 +312,15 @@ impl Drop for Held {
     fn drop(&mut self) {
         drop(self.0.stdin.take()); // Its input ends, so it closes the database.
         let _ = self.0.wait(); // Nothing to do if it is gone already.
+    }
+}
+
+/// The program of that name, if `install-oracles.sh` has built it.
+pub(crate) fn oracle(name: &str) -> Result<PathBuf, Failure> {
+    let path = oracles().join(name);
+    match path.exists() {
+        true => Ok(path),
+        false => Err(Failure::Missing(format!("{} is not there, see install-oracles.sh", path.display()))),
     }
 }
 
