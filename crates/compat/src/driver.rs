@@ -19,6 +19,7 @@
 //! prints what the newest OPTIONS file says. `repair` (Ironstone and RocksDB 7.8 only) makes a database of what is in the directories.
 //! `sizes` (the same two) prints one line for each column family, with about how many bytes are in each twentieth of the keys, by their
 //! numbers, and in all keys; it opens the database for reading only.
+//! `write` and `dump` of RocksDB 11.8 with `trace=PATH` trace to that file what they ask the database.
 //! `dump` of Ironstone with `follower=PATH` reads through a follower with that directory. All print `ok` at the end,
 //! or a line `error: ..` to standard error and exit with 2, or with 3 for options that the driver cannot
 //! set. The options are RocksDB's option strings; PATHS, which these cannot say, are `PATH:BYTES,PATH:BYTES`.
@@ -121,6 +122,13 @@ impl Driver {
         self.run(command).map(drop)
     }
 
+    /// Like [`Self::write`], with a trace of it in the file `trace`; [`Self::RocksDb11`] only.
+    pub fn write_traced(self, dir: &Path, writes: &Writes<'_>, trace: &Path) -> Result<(), Failure> {
+        let mut command = self.write_command(dir, writes)?;
+        command.arg(format!("trace={}", trace.display()));
+        self.run(command).map(drop)
+    }
+
     /// Starts to write and kills the process after `time`, whatever it is doing then.
     pub fn write_killed(self, dir: &Path, writes: &Writes<'_>, time: Duration) -> Result<(), Failure> {
         let mut command = self.write_command(dir, writes)?;
@@ -166,6 +174,20 @@ impl Driver {
         options: Options<'_>,
     ) -> Result<String, Failure> {
         self.dump_as(dir, workload, options, true)
+    }
+
+    /// Like [`Self::dump`], with a trace of it in the file `trace`; [`Self::RocksDb11`] only.
+    pub fn dump_traced(
+        self,
+        dir: &Path,
+        workload: Workload,
+        options: Options<'_>,
+        trace: &Path,
+    ) -> Result<String, Failure> {
+        let mut command = self.dump_command(dir, workload, options, false)?;
+        command.arg(format!("trace={}", trace.display()));
+        let output = self.run(command)?;
+        Ok(output.strip_suffix("ok\n").unwrap_or(&output).to_owned())
     }
 
     fn dump_as(
