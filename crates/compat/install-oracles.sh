@@ -3,7 +3,7 @@
 #
 #   RocksDB 7.8   ldb, sst_dump and the C library    apt: rocksdb-tools librocksdb-dev
 #   RocksDB 10.4  Python package rocksdict           pip, in a virtual environment
-#   RocksDB 11.8  Java package rocksdbjni            maven; its library for the damage table as well
+#   RocksDB 11.8  Java package rocksdbjni            maven; its library for programs in C as well
 #   LevelDB 1.23  the C library                      apt: libleveldb-dev
 #   valgrind      counts instructions                apt: valgrind
 #
@@ -38,9 +38,9 @@ install_apt() {
     rocksdb-tools librocksdb-dev libleveldb-dev libsnappy-dev valgrind >"$oracles/apt.log" 2>&1
 }
 
-build_c() { # name, library
-  fresh "$oracles/$1" "$here/oracles/$1.c" "$here/oracles/workload.h" && return
-  cc -O1 -o "$oracles/$1" "$here/oracles/$1.c" -l"$2" 2>"$oracles/$1.log" || miss "$1" "see $oracles/$1.log"
+build_c() { # name, source, library
+  fresh "$oracles/$1" "$here/oracles/$2.c" "$here/oracles/workload.h" && return
+  cc -O1 -o "$oracles/$1" "$here/oracles/$2.c" -l"$3" 2>"$oracles/$1.log" || miss "$1" "see $oracles/$1.log"
 }
 
 install_rocksdict() {
@@ -75,22 +75,23 @@ install_rocksdbjni() {
   chmod +x "$oracles/rocksjava_driver"
 }
 
-build_rocksdb_damage() {
+build_c_with_rocksdbjni() { # name, source
   library=$oracles/librocksdbjni-linux64.so
   [ -e "$library" ] || return # Named already.
-  fresh "$oracles/rocksdb_damage" "$here/oracles/rocksdb_damage.c" "$library" && return
-  cc -O1 -o "$oracles/rocksdb_damage" "$here/oracles/rocksdb_damage.c" -L"$oracles" -l:librocksdbjni-linux64.so \
-    -Wl,-rpath,"$oracles" 2>"$oracles/rocksdb_damage.log" ||
-    miss rocksdb_damage "see $oracles/rocksdb_damage.log"
+  fresh "$oracles/$1" "$here/oracles/$2.c" "$library" && return
+  cc -O1 -o "$oracles/$1" "$here/oracles/$2.c" -L"$oracles" -l:librocksdbjni-linux64.so \
+    -Wl,-rpath,"$oracles" 2>"$oracles/$1.log" || miss "$1" "see $oracles/$1.log"
 }
 
 install_apt
 for tool in ldb sst_dump; do command -v $tool >/dev/null || miss $tool "apt: rocksdb-tools"; done
-build_c rocksdb_driver rocksdb
-build_c leveldb_driver leveldb
+build_c rocksdb_driver rocksdb_driver rocksdb
+build_c rocksdb_session_7 rocksdb_session rocksdb
+build_c leveldb_driver leveldb_driver leveldb
 install_rocksdict
 install_rocksdbjni
-build_rocksdb_damage
+build_c_with_rocksdbjni rocksdb_damage rocksdb_damage
+build_c_with_rocksdbjni rocksdb_session_11 rocksdb_session
 
 [ -z "$missing" ] || { echo "not installed:$missing" >&2; exit 1; }
 echo "all oracles are in $oracles"

@@ -1,4 +1,6 @@
 import java.io.ByteArrayOutputStream;
+import java.io.FileOutputStream;
+import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Paths;
 import java.util.ArrayList;
@@ -155,6 +157,41 @@ public final class RocksJavaDriver {
     }
   }
 
+  /** A trace of what the database is asked goes to a file. */
+  static final class TraceFile extends AbstractTraceWriter {
+    final FileOutputStream file;
+    long size;
+
+    TraceFile(String path) throws IOException {
+      file = new FileOutputStream(path);
+    }
+
+    @Override
+    public void write(Slice data) throws RocksDBException {
+      byte[] bytes = data.data();
+      try {
+        file.write(bytes);
+      } catch (IOException error) {
+        throw new RocksDBException(error.getMessage());
+      }
+      size += bytes.length;
+    }
+
+    @Override
+    public void closeWriter() throws RocksDBException {
+      try {
+        file.close();
+      } catch (IOException error) {
+        throw new RocksDBException(error.getMessage());
+      }
+    }
+
+    @Override
+    public long getFileSize() {
+      return size;
+    }
+  }
+
   /** What Ironstone may not know yet. */
   static void writeExtra(String extra) throws RocksDBException {
     switch (extra) {
@@ -233,6 +270,9 @@ public final class RocksJavaDriver {
       return;
     }
     open(command.equals("write"));
+    String trace = arguments.get("trace");
+    TraceFile tracing = trace.isEmpty() ? null : new TraceFile(trace);
+    if (tracing != null) db.startTrace(new TraceOptions(), tracing);
     if (command.equals("write")) {
       String[] rounds = arguments.get("rounds").split("\\.\\.");
       String[] actions = arguments.get("after").split(",");
@@ -251,6 +291,7 @@ public final class RocksJavaDriver {
     } else {
       throw new IllegalArgumentException("unknown command " + command);
     }
+    if (tracing != null) db.endTrace();
     System.out.println("ok");
     System.out.flush();
     if (arguments.get("exit").equals("abrupt")) Runtime.getRuntime().halt(0);
@@ -259,7 +300,7 @@ public final class RocksJavaDriver {
   }
 
   public static void main(String[] args) {
-    for (String preset : new String[] {"after=none", "extra=none", "db_options=", "cf_options=", "db_paths=", "cf_paths=", "seed=0", "cfs=1",
+    for (String preset : new String[] {"after=none", "extra=none", "db_options=", "cf_options=", "db_paths=", "cf_paths=", "trace=", "seed=0", "cfs=1",
              "keys=100", "rounds=0..0", "exit=clean", "read_only=0", "forward_only=0"}) {
       arguments.put(preset.substring(0, preset.indexOf('=')), preset.substring(preset.indexOf('=') + 1));
     }

@@ -19,13 +19,14 @@ impl Scratch {
     /// A copy of the database in `source`, as it is, clean or not.
     pub fn copy_of(source: &Path) -> Self {
         let copy = Self::new();
-        fs::create_dir(copy.db()).expect("create the copy");
-        for entry in fs::read_dir(source).expect("read the database") {
-            let path = entry.expect("read the database").path();
-            if path.is_file() {
-                fs::copy(&path, copy.db().join(path.file_name().expect("a file has a name"))).expect("copy");
-            }
-        }
+        copy_files(source, &copy.db());
+        copy
+    }
+
+    /// Like [`Self::copy_of`], with the archive of WALs.
+    pub fn copy_with_archive_of(source: &Path) -> Self {
+        let copy = Self::copy_of(source);
+        copy_files(&source.join("archive"), &copy.db().join("archive"));
         copy
     }
 
@@ -38,6 +39,16 @@ impl Scratch {
 impl Default for Scratch {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+fn copy_files(source: &Path, dir: &Path) {
+    fs::create_dir(dir).expect("create the copy");
+    for entry in fs::read_dir(source).expect("read the database") {
+        let path = entry.expect("read the database").path();
+        if path.is_file() {
+            fs::copy(&path, dir.join(path.file_name().expect("a file has a name"))).expect("copy");
+        }
     }
 }
 

@@ -19,6 +19,7 @@
 //! prints what the newest OPTIONS file says. `repair` (Ironstone and RocksDB 7.8 only) makes a database of what is in the directories.
 //! `sizes` (the same two) prints one line for each column family, with about how many bytes are in each twentieth of the keys, by their
 //! numbers, and in all keys; it opens the database for reading only.
+//! `write` and `dump` of RocksDB 11.8 with `trace=PATH` trace to that file what they ask the database.
 //! `dump` of Ironstone with `follower=PATH` reads through a follower with that directory. All print `ok` at the end,
 //! or a line `error: ..` to standard error and exit with 2, or with 3 for options that the driver cannot
 //! set. The options are RocksDB's option strings; PATHS, which these cannot say, are `PATH:BYTES,PATH:BYTES`.
@@ -99,18 +100,12 @@ impl Driver {
     }
 
     fn program(self) -> Result<PathBuf, Failure> {
-        let path = match self {
-            Self::Ironstone(path) => PathBuf::from(path),
-            Self::RocksDb7 => oracles().join("rocksdb_driver"),
-            Self::RocksDb10 => oracles().join("rocksdict_driver"),
-            Self::RocksDb11 => oracles().join("rocksjava_driver"),
-            Self::LevelDb => oracles().join("leveldb_driver"),
-        };
-        match path.exists() {
-            true => Ok(path),
-            false => {
-                Err(Failure::Missing(format!("{} is not there, see install-oracles.sh", path.display())))
-            }
+        match self {
+            Self::Ironstone(path) => Ok(PathBuf::from(path)),
+            Self::RocksDb7 => oracle("rocksdb_driver"),
+            Self::RocksDb10 => oracle("rocksdict_driver"),
+            Self::RocksDb11 => oracle("rocksjava_driver"),
+            Self::LevelDb => oracle("leveldb_driver"),
         }
     }
 
@@ -124,6 +119,13 @@ impl Driver {
     pub fn write_extra(self, dir: &Path, writes: &Writes<'_>, extra: &str) -> Result<(), Failure> {
         let mut command = self.write_command(dir, writes)?;
         command.arg(format!("extra={extra}"));
+        self.run(command).map(drop)
+    }
+
+    /// Like [`Self::write`], with a trace of it in the file `trace`; [`Self::RocksDb11`] only.
+    pub fn write_traced(self, dir: &Path, writes: &Writes<'_>, trace: &Path) -> Result<(), Failure> {
+        let mut command = self.write_command(dir, writes)?;
+        command.arg(format!("trace={}", trace.display()));
         self.run(command).map(drop)
     }
 
@@ -172,6 +174,20 @@ impl Driver {
         options: Options<'_>,
     ) -> Result<String, Failure> {
         self.dump_as(dir, workload, options, true)
+    }
+
+    /// Like [`Self::dump`], with a trace of it in the file `trace`; [`Self::RocksDb11`] only.
+    pub fn dump_traced(
+        self,
+        dir: &Path,
+        workload: Workload,
+        options: Options<'_>,
+        trace: &Path,
+    ) -> Result<String, Failure> {
+        let mut command = self.dump_command(dir, workload, options, false)?;
+        command.arg(format!("trace={}", trace.display()));
+        let output = self.run(command)?;
+        Ok(output.strip_suffix("ok\n").unwrap_or(&output).to_owned())
     }
 
     fn dump_as(
@@ -318,6 +334,15 @@ impl Drop for Held {
     fn drop(&mut self) {
         drop(self.0.stdin.take()); // Its input ends, so it closes the database.
         let _ = self.0.wait(); // Nothing to do if it is gone already.
+    }
+}
+
+/// The program of that name, if `install-oracles.sh` has built it.
+pub(crate) fn oracle(name: &str) -> Result<PathBuf, Failure> {
+    let path = oracles().join(name);
+    match path.exists() {
+        true => Ok(path),
+        false => Err(Failure::Missing(format!("{} is not there, see install-oracles.sh", path.display()))),
     }
 }
 

@@ -31,7 +31,8 @@ pub struct WalFile {
 #[derive(Clone, Debug)]
 pub struct WalUpdate {
     /// The sequence number of the batch's first write; the others follow it. A batch without writes, with
-    /// [log data](WriteBatch::put_log_data) alone, has the number that the next write gets, and comes with that one.
+    /// [log data](WriteBatch::put_log_data) alone, has the number that the next write gets, and comes with that one, also
+    /// where a stream begins with it (in RocksDB that one begins with the write).
     pub sequence: SequenceNumber,
     /// What was written.
     pub batch: WriteBatch,
@@ -188,7 +189,8 @@ impl WalIterator {
                     if let Some(sequence) = sequence {
                         let batch = WriteBatch::from_data(record.to_vec())?;
                         let next = sequence.plus(u64::from(batch.count()));
-                        if next > visible.plus(1) {
+                        // One without writes comes with the write that follows it, whether the file was open or not.
+                        if next > visible.plus(1) || sequence > visible {
                             self.pause(offset);
                             return Ok(None);
                         }

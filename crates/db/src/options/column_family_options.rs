@@ -124,10 +124,11 @@ option_struct! {
         /// Compact only when told to.
         disable_auto_compactions: bool = false, Mutable, V7;
         /// Data that is older than so many seconds is compacted down; with universal compaction the same as
-        /// `periodic_compaction_seconds`; with FIFO compaction tables whose data is older are dropped. 0: never.
+        /// `periodic_compaction_seconds`; with FIFO compaction tables whose data is older are dropped. 0: never, which is
+        /// what the default means with tables that are not block-based (and all that RocksDB knows for them).
         ttl: u64 = 30 * 24 * 60 * 60, Mutable, V7;
         /// A file that is older than so many seconds is rewritten; 0: never. Default (2^64 - 2): 30 days with
-        /// universal compaction or with a compaction filter, else never.
+        /// universal compaction or with a compaction filter, else never; never with tables that are not block-based.
         periodic_compaction_seconds: u64 = UNSET_SECONDS, Mutable, V7;
         /// With levelled compaction, tables that keep what a snapshot needed, which was released since, are rewritten once they are so
         /// many seconds old. Looked at when tables change, when snapshots are released, and every

@@ -351,6 +351,11 @@ impl ColumnFamilyOptions {
     fn sanitize_ages(&mut self) {
         let filtered = self.compaction_filter.is_some() || self.compaction_filter_factory.is_some();
         let periodic = &mut self.periodic_compaction_seconds;
+        if self.table_format != TableFormat::BlockBased {
+            // RocksDB knows no ages of other tables, and opens no database whose options ask for them.
+            self.ttl = if self.ttl == THIRTY_DAYS { 0 } else { self.ttl };
+            *periodic = if *periodic == UNSET_SECONDS { 0 } else { *periodic };
+        }
         let unset = *periodic == UNSET_SECONDS;
         match self.compaction_style {
             CompactionStyle::Level if unset && filtered => *periodic = THIRTY_DAYS,

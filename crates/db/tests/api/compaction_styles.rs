@@ -7,7 +7,7 @@ use ironstone::{
     Code, CompactRangeOptions, CompactionFilter, CompactionFilterFactory, CompactionStyle, Db, ExpiredReads,
     FilterContext, FilterDecision, FlushOptions, GenericRateLimiter, IoPriority, Options, PartitionRequest,
     PartitionerContext, ReadOptions, SstPartitioner, SstPartitionerFactory, SstPartitionerFixedPrefix,
-    StackableDb, TableFileCreationReason, TtlColumnFamily, TtlDb, WriteBatch, WriteOptions,
+    StackableDb, TableFileCreationReason, TableFormat, TtlColumnFamily, TtlDb, WriteBatch, WriteOptions,
 };
 use ironstone_base::sync::{Arc, Mutex};
 use std::path::Path;
@@ -169,6 +169,34 @@ fn fifo_compaction_drops_tables_whose_data_is_too_old() {
     pass(&clock, 1000);
     compact(&db);
     assert_eq!(all(&db), "");
+}
+
+#[test]
+fn by_default_tables_grow_too_old_only_if_they_are_block_based() {
+    for format in [TableFormat::BlockBased, TableFormat::Plain, TableFormat::Cuckoo] {
+        for style in [CompactionStyle::Fifo, CompactionStyle::Level, CompactionStyle::Universal] {
+            let clock = manual_clock();
+            let disk = Disk::with_clock(&clock);
+            let mut options = with_style(&disk, style);
+            options.cf.table_format = format;
+            options.cf.plain_table.hash_table_ratio = 0.0;
+            let db = disk.open_with(&options);
+            put_and_flush(&db, &["a"], "1");
+            pass(&clock, 40 * DAY);
+            put_and_flush(&db, &["b"], "2");
+            db.wait_for_compact().unwrap();
+            let goes = format == TableFormat::BlockBased && style == CompactionStyle::Fifo;
+            assert_eq!(all(&db), if goes { "b=2" } else { "a=1 b=2" }, "{format:?}, {style:?}");
+            let ages = db.column_family_options(db.default_column_family());
+            let ages = (ages.ttl, ages.periodic_compaction_seconds);
+            let limits = match (format, style) {
+                (TableFormat::BlockBased, CompactionStyle::Universal) => (30 * DAY, 30 * DAY),
+                (TableFormat::BlockBased, _) => (30 * DAY, 0),
+                _ => (0, 0),
+            };
+            assert_eq!(ages, limits, "{format:?}, {style:?}");
+        }
+    }
 }
 
 #[test]

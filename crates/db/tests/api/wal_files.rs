@@ -60,6 +60,21 @@ fn batches_come_in_order_with_their_numbers_and_log_data() {
 }
 
 #[test]
+fn log_data_alone_comes_with_the_next_write() {
+    let (_disk, db) = fresh();
+    let mut only_data = WriteBatch::new();
+    only_data.put_log_data(b"mark");
+    db.put("a", "1").unwrap();
+    db.write(&only_data, &WriteOptions::default()).unwrap();
+    let mut tail = since(&db, 1);
+    assert_eq!(drain(&mut tail), "1:a=1");
+    db.write(&only_data, &WriteOptions::default()).unwrap();
+    assert_eq!(drain(&mut tail), "");
+    db.put("b", "2").unwrap();
+    assert_eq!(drain(&mut tail), "2:(mark) 2:(mark) 2:b=2");
+}
+
+#[test]
 fn the_stream_crosses_wals_archived_and_live_and_goes_on_after_reopening() {
     let disk = Disk::new();
     let options = archiving(&disk);
