@@ -105,10 +105,49 @@ option_struct! {
     }
     fields {
         /// Told of all that the block cache is asked for; several column families and databases may have the same one.
+        ///
+        /// ```
+        /// use ironstone::{BlockCache, CacheOptions, Db, Options, SimCache};
+        /// use std::sync::Arc;
+        ///
+        /// let sized = |capacity| CacheOptions { capacity, ..CacheOptions::default() };
+        /// let simulated = SimCache::new(sized(64 << 20));
+        /// let mut options = Options::in_memory();
+        /// options.cf.table.block_cache = Some(BlockCache::new(sized(0))); // Would 64 MiB help?
+        /// options.cf.table.sim_cache = Some(Arc::clone(&simulated));
+        /// let db = Db::open(&options, "/db")?;
+        /// db.put(b"iron", b"Fe")?;
+        /// db.flush()?;
+        /// simulated.reset_counters();
+        /// (0..10).try_for_each(|_| db.get(b"iron").map(drop))?;
+        /// assert_eq!((simulated.misses(), simulated.hits()), (1, 9));
+        /// # Ok::<_, ironstone::Error>(())
+        /// ```
         sim_cache: Option<Arc<SimCache>> = None;
         /// Keeps blocks that were read on another medium, below the block cache ([`new_persistent_cache`](crate::new_persistent_cache));
         /// several column families and databases may have the same one. What reads with `fill_cache` and `verify_checksums` read
         /// from a file goes there, index and filter blocks too. Its failures are misses.
+        ///
+        /// ```
+        /// use ironstone::{BlockCache, CacheOptions, Db, Options, PersistentCacheConfig, new_persistent_cache};
+        /// use ironstone::{Statistics, statistics::Ticker};
+        /// use std::sync::Arc;
+        ///
+        /// let statistics = Arc::new(Statistics::new());
+        /// let mut options = Options::in_memory();
+        /// let flash = options.db.env.clone(); // As if it were another disk.
+        /// options.cf.table.persistent_cache = Some(new_persistent_cache(PersistentCacheConfig::new(flash, "/flash", 1 << 30))?);
+        /// options.cf.table.block_cache = Some(BlockCache::new(CacheOptions { capacity: 0, ..CacheOptions::default() }));
+        /// options.db.statistics = Some(Arc::clone(&statistics));
+        /// let db = Db::open(&options, "/db")?;
+        /// db.put(b"iron", b"Fe")?;
+        /// db.flush()?;
+        /// db.get(b"iron")?;
+        /// let before = statistics.ticker(Ticker::PersistentCacheHit);
+        /// db.get(b"iron")?;
+        /// assert_eq!(statistics.ticker(Ticker::PersistentCacheHit), before + 1);
+        /// # Ok::<_, ironstone::Error>(())
+        /// ```
         persistent_cache: Option<Arc<dyn PersistentCache>> = None;
     }
 }
