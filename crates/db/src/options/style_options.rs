@@ -1,6 +1,7 @@
 //! Options of the compaction styles that are not levelled.
 
 use super::spec::option_struct;
+use super::table_options::MetadataCacheOptions;
 use super::text::{self, OptionError};
 use super::value::OptionValue;
 use ironstone_compaction::{FifoOptions, StopStyle, UniversalOptions};
@@ -144,4 +145,5 @@ macro_rules! nested_values {
 nested_values! {
     UniversalCompactionOptions = "CompactionOptionsUniversal",
     FifoCompactionOptions = "CompactionOptionsFIFO",
+    MetadataCacheOptions = "MetadataCacheOptions",
 }

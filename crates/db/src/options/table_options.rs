@@ -7,7 +7,8 @@ use ironstone_base::checksum::ChecksumKind;
 use ironstone_base::sync::Arc;
 use ironstone_sst::{
     BlockCache, CuckooOptions, DataBlockIndexType, FilterPolicy, FlushBlockPolicyFactory, IndexShortening,
-    IndexType, PersistentCache, PlainEncoding, PlainOptions, PrepopulateBlockCache, SimCache, TableFormat,
+    IndexType, MetadataPinning, PersistentCache, PinningTier, PlainEncoding, PlainOptions,
+    PrepopulateBlockCache, SimCache, TableFormat,
 };
 
 option_struct! {
@@ -65,10 +66,13 @@ option_struct! {
         cache_index_and_filter_blocks: bool = false, Mutable, V7;
         /// Insert them with high priority.
         cache_index_and_filter_blocks_with_high_priority: bool = true, Mutable, V7;
-        /// Hold those of level 0 in the cache while the table is open.
+        /// What `metadata_cache_options` leaves open of partitions and of what is not partitioned: `kFlushedAndSimilar` if true, else
+        /// `kNone`.
         pin_l0_filter_and_index_blocks_in_cache: bool = false, Mutable, V7;
-        /// Hold the top level of partitioned ones in the cache while the table is open.
+        /// What `metadata_cache_options` leaves open of the top level of partitioned ones: `kAll` if true, else `kNone`.
         pin_top_level_index_and_filter: bool = true, Mutable, V7;
+        /// Of which tables they are held in the cache while the table is open.
+        metadata_cache_options: MetadataCacheOptions = MetadataCacheOptions::default(), Fixed, V7;
         /// Where uncompressed blocks are kept; none: the database makes a cache of 32 MiB.
         block_cache: Option<Arc<BlockCache>> = None, Mutable, Later;
         /// Do without a cache.
@@ -91,7 +95,6 @@ option_struct! {
         ignored("read_amp_bytes_per_bit", "uint64", "0", Change::Mutable, Since::V7, "only statistics depend on it");
         ignored("super_block_alignment_size", "size", "0", Change::Mutable, Since::Later, "only the speed of reads depends on it");
         ignored("super_block_alignment_space_overhead_ratio", "size", "128", Change::Mutable, Since::Later, "only the speed of reads depends on it");
-        ignored("metadata_cache_options", "MetadataCacheOptions", METADATA, Change::Fixed, Since::V7, "the pin_ options decide");
         ignored("fail_if_no_udi_on_open", "bool", "false", Change::Mutable, Since::Later, "only user-defined indexes use it");
         ignored("use_udi_as_primary_index", "bool", "false", Change::Mutable, Since::Later, "only user-defined indexes use it");
         refused("user_defined_index_factory", "UserDefinedIndexFactory", &["nullptr", ""], Change::Mutable, Since::Later, "user-defined indexes");
@@ -152,8 +155,40 @@ option_struct! {
     }
 }
 
-const METADATA: &str =
-    "{unpartitioned_pinning=kFallback;partition_pinning=kFallback;top_level_index_pinning=kFallback;}";
+option_struct! {
+    /// Which index and filter blocks stay in the block cache for as long as their table is open, where they are there at all
+    /// (`cache_index_and_filter_blocks`; without it each table has its own in memory, partitions included). They count as
+    /// what the cache holds, and are beyond its bound if need be. `None`: as the two options say that were there before,
+    /// `pin_l0_filter_and_index_blocks_in_cache` and `pin_top_level_index_and_filter`. Holds for tables that are opened from then on.
+    /// Names, meanings and defaults are RocksDB's.
+    pub struct MetadataCacheOptions, "MetadataCacheOptions";
+    built {
+        /// Those that are not partitioned.
+        unpartitioned_pinning: Option<PinningTier> = None, Fixed, V7;
+        /// The partitions of those that are.
+        partition_pinning: Option<PinningTier> = None, Fixed, V7;
+        /// What leads to the partitions.
+        top_level_index_pinning: Option<PinningTier> = None, Fixed, V7;
+    }
+    rows {}
+    fields {}
+}
+
+impl BlockBasedTableOptions {
+    pub(crate) fn metadata_pinning(&self) -> MetadataPinning {
+        let by_level = match self.pin_l0_filter_and_index_blocks_in_cache {
+            true => PinningTier::FlushedAndSimilar,
+            false => PinningTier::None,
+        };
+        let by_kind = if self.pin_top_level_index_and_filter { PinningTier::All } else { PinningTier::None };
+        let said = &self.metadata_cache_options;
+        MetadataPinning {
+            top_level: said.top_level_index_pinning.unwrap_or(by_kind),
+            partitions: said.partition_pinning.unwrap_or(by_level),
+            unpartitioned: said.unpartitioned_pinning.unwrap_or(by_level),
+        }
+    }
+}
 
 option_struct! {
     /// Options of plain tables: rows one after the other, found by the prefixes of their keys. For databases that memory holds:
