@@ -274,6 +274,21 @@ impl Db {
 
     /// Compacts the keys of `cf` in `begin..=end` (`None`: unbounded) down to the last level that has
     /// some, on this thread. Flushes first; when, [`allow_write_stall`](CompactRangeOptions::allow_write_stall) says.
+    ///
+    /// ```
+    /// # use ironstone::{Db, Options};
+    /// # let db = Db::open(&Options::in_memory(), "/db")?;
+    /// # let cf = db.default_column_family();
+    /// for value in ["1", "2", "3"] {
+    ///     db.put(b"key", value)?;
+    ///     db.flush()?;
+    /// }
+    /// assert_eq!(db.live_files().len(), 3);
+    /// db.compact_range(&Default::default(), cf, Some(b"a"), Some(b"z"))?;
+    /// assert_eq!(db.live_files().len(), 1);
+    /// assert_eq!(db.level_shape(cf)[0].0, 0);
+    /// # Ok::<_, ironstone::Error>(())
+    /// ```
     pub fn compact_range(
         &self,
         options: &CompactRangeOptions,
@@ -292,6 +307,23 @@ impl Db {
         manual::compact_range(engine, cf, begin, end, options)
     }
     /// Compacts the tables `files` of `cf` into `output_level`, on this thread.
+    ///
+    /// ```
+    /// use ironstone::{Db, Options};
+    ///
+    /// let mut options = Options::in_memory();
+    /// options.cf.disable_auto_compactions = true; // They have levels of their own in mind.
+    /// let db = Db::open(&options, "/db")?;
+    /// for value in ["1", "2"] {
+    ///     db.put(b"key", value)?;
+    ///     db.flush()?;
+    /// }
+    /// let all: Vec<_> = db.live_files().iter().map(|table| table.number).collect();
+    /// db.compact_files(&Default::default(), db.default_column_family(), &all, 3)?;
+    /// let tables = db.live_files();
+    /// assert_eq!((tables.len(), tables[0].level), (1, 3));
+    /// # Ok::<_, ironstone::Error>(())
+    /// ```
     pub fn compact_files(
         &self,
         options: &CompactFilesOptions,
@@ -393,6 +425,21 @@ impl Db {
     /// reads. Snapshots lose what was in the tables. A table stays as well if one below it that stays overlaps it, so
     /// that no key gets an older value back. (RocksDB removes it.) What `max_successive_merges` has merged in a memtable with
     /// values of such tables, a crash before its flush takes back to the operands alone.
+    ///
+    /// ```
+    /// # use ironstone::{Db, Options};
+    /// # let db = Db::open(&Options::in_memory(), "/db")?;
+    /// # let cf = db.default_column_family();
+    /// for month in ["2024-11", "2024-12", "2025-01"] {
+    ///     db.put(month, b"...")?;
+    ///     db.flush()?;
+    /// }
+    /// db.promote_level0(cf, 6)?; // Tables of level 0 would stay.
+    /// let year: ironstone::KeyRange<'_> = (Some(b"2024"), Some(b"2025"));
+    /// assert_eq!(db.delete_files_in_ranges(cf, &[year], false)?, 2);
+    /// assert_eq!(db.iter()?.entries().count(), 1);
+    /// # Ok::<_, ironstone::Error>(())
+    /// ```
     pub fn delete_files_in_ranges(
         &self,
         cf: &ColumnFamily,
@@ -474,6 +521,23 @@ impl Db {
 
     /// Lets no flush and no compaction start until [`continue_background_work`](Self::continue_background_work)
     /// was called as often, and waits for those that run.
+    ///
+    /// ```
+    /// # use ironstone::{Db, FlushOptions, Options, WaitForCompactOptions};
+    /// # let db = Db::open(&Options::in_memory(), "/db")?;
+    /// # let cf = db.default_column_family();
+    /// db.pause_background_work()?;
+    /// db.put(b"iron", b"Fe")?;
+    /// db.flush_cf(&FlushOptions { wait: false, ..FlushOptions::default() }, cf)?;
+    /// let impatient = WaitForCompactOptions { abort_on_pause: true, ..WaitForCompactOptions::default() };
+    /// assert!(db.wait_for_compact_with(&impatient).is_err());
+    /// assert!(db.live_files().is_empty()); // Nothing is flushed,
+    ///
+    /// db.continue_background_work()?;
+    /// db.wait_for_compact()?;
+    /// assert_eq!(db.live_files().len(), 1); // and now it is.
+    /// # Ok::<_, ironstone::Error>(())
+    /// ```
     pub fn pause_background_work(&self) -> Result<()> {
         let engine = self.engine();
         let mut state = engine.state.lock();

@@ -176,6 +176,18 @@ impl Db {
     }
     /// Deletes `key`, which was put at most once since its last delete. Cheaper than
     /// [`delete`](Self::delete); which entry survives is undefined if the key was put more often.
+    ///
+    /// ```
+    /// # use ironstone::{Db, Options};
+    /// # let db = Db::open(&Options::in_memory(), "/db")?;
+    /// db.put(b"order/1", b"open")?;
+    /// db.single_delete(b"order/1")?;
+    /// assert!(db.get(b"order/1")?.is_none());
+    /// // Put and tombstone meet in the flush, and both are gone. A `delete` would have left its tombstone.
+    /// db.flush()?;
+    /// assert!(db.live_files().is_empty());
+    /// # Ok::<_, ironstone::Error>(())
+    /// ```
     pub fn single_delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.single_delete_cf(&WriteOptions::default(), &self.default, key)
     }
@@ -220,6 +232,22 @@ impl Db {
     }
     /// Deletes the keys of `begin..end`, at the price of one write. `InvalidArgument` if `end` comes before
     /// `begin`.
+    ///
+    /// ```
+    /// use ironstone::{Db, Options, ReadOptions};
+    ///
+    /// let db = Db::open(&Options::in_memory(), "/db")?;
+    /// (0..100).try_for_each(|number| db.put(format!("user{number:02}"), b"here"))?;
+    /// let before = db.snapshot();
+    /// db.delete_range(b"user20", b"user90")?;
+    /// assert_eq!(db.iter()?.entries().count(), 30);
+    /// assert!(db.get(b"user20")?.is_none());
+    /// assert!(db.get(b"user90")?.is_some()); // The end stays.
+    ///
+    /// let past = ReadOptions { snapshot: Some(before), ..ReadOptions::default() };
+    /// assert!(db.get_cf(&past, db.default_column_family(), b"user20")?.is_some());
+    /// # Ok::<_, ironstone::Error>(())
+    /// ```
     pub fn delete_range(&self, begin: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
         self.delete_range_cf(&WriteOptions::default(), &self.default, begin, end)
     }
@@ -407,6 +435,24 @@ impl Db {
     }
     /// The merge operands of `key`, oldest first, not merged; a value below them comes first. At most `limit`,
     /// else `Incomplete`.
+    ///
+    /// ```
+    /// use ironstone::{Db, Options, ReadOptions, merge_operators::string_append};
+    ///
+    /// let mut options = Options::in_memory();
+    /// options.cf.merge_operator = Some(string_append(","));
+    /// let db = Db::open(&options, "/db")?;
+    /// db.put(b"colours", b"red")?;
+    /// db.merge(b"colours", b"green")?;
+    /// db.merge(b"colours", b"blue")?;
+    ///
+    /// let cf = db.default_column_family();
+    /// let operands = db.get_merge_operands(&ReadOptions::default(), cf, b"colours", 3)?;
+    /// assert!(operands.iter().map(|operand| &operand[..]).eq([&b"red"[..], b"green", b"blue"]));
+    /// assert!(db.get_merge_operands(&ReadOptions::default(), cf, b"colours", 2).is_err());
+    /// assert_eq!(db.get(b"colours")?.as_deref(), Some(&b"red,green,blue"[..]));
+    /// # Ok::<_, ironstone::Error>(())
+    /// ```
     pub fn get_merge_operands(
         &self,
         options: &ReadOptions,

@@ -77,6 +77,26 @@ pub struct IngestOptions {
     /// on since the column family was created; the files must not overlap each other, nor tables of the last level.
     /// `snapshot_consistency`, `allow_global_seqno`, `allow_blocking_flush` and `fail_if_not_bottommost_level` are then
     /// without effect.
+    ///
+    /// ```
+    /// use ironstone::{Db, IngestOptions, Options, SstFileWriter};
+    ///
+    /// let mut options = Options::in_memory();
+    /// options.cf.cf_allow_ingest_behind = true;
+    /// let mut writer = SstFileWriter::new(&options);
+    /// writer.open("/backfill.sst")?;
+    /// writer.put(b"gold", b"old")?;
+    /// writer.put(b"iron", b"old")?;
+    /// writer.finish()?;
+    ///
+    /// let db = Db::open(&options, "/db")?;
+    /// db.put(b"iron", b"new")?;
+    /// let behind = IngestOptions { ingest_behind: true, ..IngestOptions::default() };
+    /// db.ingest_external_files(db.default_column_family(), &["/backfill.sst"], &behind)?;
+    /// assert_eq!(db.get(b"iron")?.as_deref(), Some(&b"new"[..]));
+    /// assert_eq!(db.get(b"gold")?.as_deref(), Some(&b"old"[..]));
+    /// # Ok::<_, ironstone::Error>(())
+    /// ```
     pub ingest_behind: bool,
     /// Write the sequence number into the files as well: only RocksDB before 5.16 needs that, later ones read it from the MANIFEST.
     /// Default false. A file that gets one is written once more while writes wait; the files that were handed in stay as
@@ -166,6 +186,27 @@ pub struct IngestFiles<'a> {
     /// `allow_global_seqno`, with `allow_db_generated_files`, and in tables that have no range tombstones. `TryAgain` for such tables
     /// with `fail_if_not_bottommost_level`, and if there are some at the commit where there were none when the files were prepared.
     /// (In RocksDB there is a tombstone with universal compaction only.)
+    ///
+    /// ```
+    /// use ironstone::{Db, IngestFiles, IngestOptions, Options, SstFileWriter};
+    ///
+    /// let options = Options::in_memory();
+    /// let mut writer = SstFileWriter::new(&options);
+    /// writer.open("/today.sst")?;
+    /// writer.put(b"price/iron", b"101")?;
+    /// writer.finish()?;
+    ///
+    /// let db = Db::open(&options, "/db")?;
+    /// ["price/gold", "price/iron", "stock/iron"].iter().try_for_each(|key| db.put(key, b"100"))?;
+    /// db.flush()?; // A table that reaches out of the range and appears meanwhile is `TryAgain`.
+    /// let how = IngestOptions { snapshot_consistency: false, ..IngestOptions::default() };
+    /// let files = IngestFiles::new(db.default_column_family(), vec!["/today.sst".into()], how);
+    /// let prices = Some((Some(&b"price/"[..]), Some(&b"price0"[..])));
+    /// db.ingest_external_files_of(&[IngestFiles { atomic_replace_range: prices, ..files }])?;
+    /// assert!(db.get(b"price/gold")?.is_none() && db.get(b"stock/iron")?.is_some());
+    /// assert_eq!(db.get(b"price/iron")?.as_deref(), Some(&b"101"[..]));
+    /// # Ok::<_, ironstone::Error>(())
+    /// ```
     pub atomic_replace_range: Option<KeyRange<'a>>,
     /// What [`SstFileWriter::finish_prepared`](crate::SstFileWriter::finish_prepared) answered of each file, in the order of `files`, or
     /// nothing at all: then each file is opened and looked at. It is believed, but for the file's size; with

@@ -146,8 +146,9 @@ impl ColumnFamilyOptions {
             cache_index_and_filter_blocks: table.cache_index_and_filter_blocks,
             cache_index_and_filter_blocks_with_high_priority: table
                 .cache_index_and_filter_blocks_with_high_priority,
-            pin_l0_filter_and_index_blocks_in_cache: table.pin_l0_filter_and_index_blocks_in_cache,
-            pin_top_level_index_and_filter: table.pin_top_level_index_and_filter,
+            pinning: table.metadata_pinning(),
+            // A flush writes a little more than a memtable has.
+            max_flushed_table_size: (self.write_buffer_size as u64 / 2).saturating_mul(3),
             prepopulate_block_cache: table.prepopulate_block_cache,
             block_cache: (!table.no_block_cache).then(block_cache),
             sim_cache: table.sim_cache.clone(),

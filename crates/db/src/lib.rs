@@ -108,7 +108,7 @@ pub use open::ReadOnlyOptions;
 pub use option_change_migration::{option_change_migration, option_change_migration_of};
 pub use options::{
     BlockBasedTableOptions, ColumnFamilyOptions, CuckooTableOptions, DbOptions, FifoCompactionOptions, Goal,
-    Options, PlainTableOptions, UniversalCompactionOptions,
+    MetadataCacheOptions, Options, PlainTableOptions, UniversalCompactionOptions,
 };
 pub use read::db_iterator::{DbIterator, Entries};
 pub use read::multi_cf_iterator::MultiCfIterator;
@@ -162,8 +162,8 @@ pub use ironstone_sst::{
     DataBlockIndexType, EntryKind, FileChecksum, FileChecksumContext, FileChecksumGenCrc32cFactory,
     FileChecksumGenFactory, FileChecksumGenerator, FilterKind, FilterPolicy, FlushBlockContext,
     FlushBlockEveryKeyPolicyFactory, FlushBlockPolicy, FlushBlockPolicyFactory, IndexShortening, IndexType,
-    LsmInfoAtCreation, OpenBlock, PersistentCache, PersistentCacheConfig, PersistentKey, PlainEncoding,
-    PrepopulateBlockCache, ReadTier, SimCache, TableFilter, TableFormat, TableProperties,
+    LsmInfoAtCreation, OpenBlock, PersistentCache, PersistentCacheConfig, PersistentKey, PinningTier,
+    PlainEncoding, PrepopulateBlockCache, ReadTier, SimCache, TableFilter, TableFormat, TableProperties,
     TablePropertiesCollector, TablePropertiesCollectorFactory, new_persistent_cache,
 };
 pub use ironstone_vfs as vfs;

@@ -72,6 +72,20 @@ impl Db {
     /// Opens the database in `path` for reading only: no file is written, created or removed, and no
     /// lock is taken. It sees what was there when it was opened, the WALs included. Column families
     /// that are not listed stay closed.
+    ///
+    /// ```
+    /// use ironstone::{Code, ColumnFamilyDescriptor, Db, Options};
+    ///
+    /// let options = Options::in_memory();
+    /// let writer = Db::open(&options, "/db")?;
+    /// writer.put(b"iron", b"Fe")?; // In the WAL, which is read as well.
+    /// let default = ColumnFamilyDescriptor::new("default", options.cf.clone());
+    /// let reader = Db::open_read_only(&options.db, "/db", vec![default])?;
+    /// writer.put(b"gold", b"Au")?; // Too late.
+    /// assert_eq!(reader.iter()?.entries().count(), 1);
+    /// assert_eq!(reader.put(b"tin", b"Sn").unwrap_err().code(), Code::NotSupported);
+    /// # Ok::<_, ironstone::Error>(())
+    /// ```
     pub fn open_read_only(
         options: &DbOptions,
         path: impl AsRef<Path>,

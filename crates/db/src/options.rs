@@ -34,7 +34,9 @@ pub use db_options::{ChecksumHandoffFileTypes, DbOptions, HOST_NAME, Logger};
 pub use file::{LoadOptions, OptionsFile};
 pub use spec::{Change, Kept, OptionSpec, OptionStruct, Since, Status};
 pub use style_options::{FifoCompactionOptions, UniversalCompactionOptions};
-pub use table_options::{BlockBasedTableOptions, CuckooTableOptions, PlainTableOptions};
+pub use table_options::{
+    BlockBasedTableOptions, CuckooTableOptions, MetadataCacheOptions, PlainTableOptions,
+};
 pub(crate) use text::set_by_rules;
 pub use text::{OptionError, SetRules};
 pub(crate) use text::{escape, unescape};

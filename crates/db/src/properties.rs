@@ -103,6 +103,19 @@ impl Db {
         NUMBERS.iter().chain(TEXTS).map(|name| format!("{PREFIX}{name}")).collect()
     }
     /// A property of `default` as text; `None` for names that are unknown.
+    ///
+    /// ```
+    /// # use ironstone::{Db, Options};
+    /// # let db = Db::open(&Options::in_memory(), "/db")?;
+    /// db.put(b"iron", b"Fe")?;
+    /// assert_eq!(db.int_property("rocksdb.num-entries-active-mem-table"), Some(1));
+    /// db.flush()?;
+    /// assert_eq!(db.int_property("rocksdb.num-entries-active-mem-table"), Some(0));
+    /// assert_eq!(db.property("rocksdb.num-files-at-level0").as_deref(), Some("1"));
+    /// assert_eq!(db.map_property("rocksdb.aggregated-table-properties").unwrap()["num_entries"], "1");
+    /// assert_eq!(db.property("rocksdb.unheard-of"), None);
+    /// # Ok::<_, ironstone::Error>(())
+    /// ```
     pub fn property(&self, name: &str) -> Option<String> {
         self.property_cf(self.default_column_family(), name)
     }

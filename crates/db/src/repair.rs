@@ -110,6 +110,24 @@ impl Db {
     /// `InvalidArgument` for a column family without options, or with another comparator than its tables have, or with tables in
     /// none of its directories; `Corruption` for two tables of one number in two directories, unless a MANIFEST says which one
     /// counts; then nothing has changed. `IoError` if the database is open or a file cannot be read or written.
+    ///
+    /// ```
+    /// use ironstone::{ColumnFamilyDescriptor, Db, Options};
+    ///
+    /// let options = Options::in_memory();
+    /// let db = Db::open(&options, "/db")?;
+    /// db.put(b"iron", b"Fe")?;
+    /// db.flush()?;
+    /// db.put(b"gold", b"Au")?; // In a WAL only.
+    /// db.close()?;
+    /// options.db.env.fs.remove("/db/CURRENT".as_ref())?;
+    ///
+    /// let default = ColumnFamilyDescriptor::new("default", options.cf.clone());
+    /// let report = Db::repair(&options.db, "/db", &[default], None)?;
+    /// assert_eq!((report.kept, report.wals, report.lost.len()), (1, 1, 0));
+    /// assert_eq!(Db::open(&options, "/db")?.iter()?.entries().count(), 2);
+    /// # Ok::<_, ironstone::Error>(())
+    /// ```
     pub fn repair(
         options: &DbOptions,
         path: impl AsRef<Path>,

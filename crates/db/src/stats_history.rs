@@ -265,6 +265,31 @@ impl Db {
     ///
     /// # Errors
     /// `InvalidArgument` if the database has no statistics, unless they are in the database.
+    ///
+    /// ```
+    /// use ironstone::vfs::ManualClock;
+    /// use ironstone::{Db, Options, Statistics, WaitForCompactOptions, statistics::Ticker};
+    /// use std::{sync::Arc, time::Duration};
+    ///
+    /// let clock = Arc::new(ManualClock::new(1_800_000_000_000_000)); // In the place of the system's.
+    /// let mut options = Options::in_memory();
+    /// options.db.env.clock = clock.clone();
+    /// options.db.statistics = Some(Arc::new(Statistics::new()));
+    /// options.db.stats_persist_period_sec = 60;
+    /// let db = Db::open(&options, "/db")?;
+    /// db.put(b"iron", b"Fe")?;
+    ///
+    /// let woken = WaitForCompactOptions { wait_for_purge: true, ..WaitForCompactOptions::default() };
+    /// let period = loop {
+    ///     clock.advance(Duration::from_secs(60));
+    ///     db.wait_for_compact_with(&woken)?; // The thread that looks at the clock is the one that removes files.
+    ///     if let Some(period) = db.stats_history(1_800_000_000, u64::MAX)?.next() {
+    ///         break period;
+    ///     }
+    /// };
+    /// assert_eq!(period.ticker(Ticker::NumberKeysWritten), 1);
+    /// # Ok::<_, ironstone::Error>(())
+    /// ```
     pub fn stats_history(&self, from: u64, to: u64) -> Result<StatsHistoryIterator> {
         let engine = self.engine();
         if engine.statistics.is_none() && !engine.options().persist_stats_to_disk {

@@ -182,6 +182,25 @@ impl Db {
     ///
     /// # Errors
     /// `InvalidArgument` if a trace is being written; what `writer` says about the first record.
+    ///
+    /// ```
+    /// use ironstone::{Db, FileTraceReader, FileTraceWriter, Options, ReplayOptions, Replayer, TraceOptions};
+    ///
+    /// let options = Options::in_memory();
+    /// let fs = &*options.db.env.fs;
+    /// let db = Db::open(&options, "/db")?;
+    /// db.start_trace(&TraceOptions::default(), Box::new(FileTraceWriter::create(fs, "/trace")?))?;
+    /// db.put(b"iron", b"Fe")?;
+    /// db.get(b"iron")?;
+    /// db.end_trace()?;
+    ///
+    /// let other = Db::open(&options, "/other")?;
+    /// let mut replayer = Replayer::new(&other, &[], Box::new(FileTraceReader::open(fs, "/trace")?))?;
+    /// let report = replayer.replay(&ReplayOptions { fast_forward: f64::INFINITY, ..ReplayOptions::default() })?;
+    /// assert_eq!((report.done, report.failed), (2, 0));
+    /// assert_eq!(other.get(b"iron")?.as_deref(), Some(&b"Fe"[..]));
+    /// # Ok::<_, ironstone::Error>(())
+    /// ```
     pub fn start_trace(&self, options: &TraceOptions, mut writer: Box<dyn TraceWriter>) -> Result<()> {
         let engine = self.engine();
         let tracing = &engine.tracing;

@@ -58,6 +58,22 @@ pub struct TtlColumnFamily {
 ///
 /// A compaction filter of the application's is asked about entries that are not expired, without their
 /// timestamps.
+///
+/// ```
+/// use ironstone::vfs::ManualClock;
+/// use ironstone::{ExpiredReads, Options, StackableDb, TtlDb};
+/// use std::{sync::Arc, time::Duration};
+///
+/// let clock = Arc::new(ManualClock::new(1_800_000_000_000_000)); // In the place of the system's.
+/// let mut options = Options::in_memory();
+/// options.db.env.clock = clock.clone();
+/// let db = TtlDb::open(&options, "/db", 3600, ExpiredReads::Hidden)?;
+/// db.put(b"session", b"open")?;
+/// assert_eq!(db.get(b"session")?.as_deref(), Some(&b"open"[..]));
+/// clock.advance(Duration::from_secs(3601));
+/// assert!(db.get(b"session")?.is_none());
+/// # Ok::<_, ironstone::Error>(())
+/// ```
 pub struct TtlDb {
     db: Db,
     clock: Arc<dyn Clock>,

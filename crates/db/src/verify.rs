@@ -38,6 +38,30 @@ impl Db {
     /// # Errors
     /// `Corruption` that names the file. `InvalidArgument` without `file_checksum_gen_factory`, or if that does
     /// not know the function that made a checksum.
+    ///
+    /// ```
+    /// use ironstone::vfs::mem::MemFileSystem;
+    /// use ironstone::{Db, FileChecksumGenCrc32cFactory, Options};
+    /// use std::sync::Arc;
+    ///
+    /// let fs = Arc::new(MemFileSystem::volatile());
+    /// let mut options = Options::in_memory();
+    /// options.db.env.fs = fs.clone();
+    /// options.db.file_checksum_gen_factory = Some(Arc::new(FileChecksumGenCrc32cFactory));
+    /// let db = Db::open(&options, "/db")?;
+    /// db.put(b"iron", b"Fe")?;
+    /// db.flush()?;
+    /// db.verify_file_checksums()?;
+    /// db.verify_checksum()?;
+    ///
+    /// let table = &db.live_files()[0];
+    /// assert_eq!(table.file_checksum.len(), 4);
+    /// let path = table.directory.join(format!("{:06}.sst", table.number.0));
+    /// fs.corrupt(&path, |bytes| bytes[0] ^= 1)?;
+    /// assert!(db.verify_file_checksums().unwrap_err().is_corruption());
+    /// assert!(db.verify_checksum().unwrap_err().is_corruption());
+    /// # Ok::<_, ironstone::Error>(())
+    /// ```
     pub fn verify_file_checksums(&self) -> Result<()> {
         self.verify_file_checksums_with(&ReadOptions::default())
     }

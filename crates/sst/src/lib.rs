@@ -60,8 +60,8 @@ pub use ironstone_cache::Priority as CachePriority;
 pub use ironstone_compress::{CompressionKind, CompressionOptions};
 pub use lsm_info::LsmInfoAtCreation;
 pub use options::{
-    BuildOptions, DataBlockIndexType, IndexShortening, IndexType, OpenOptions, ReadContext, ReadLimits,
-    ReadTier, TableFilter, TableOptions, TableReadOptions,
+    BuildOptions, DataBlockIndexType, IndexShortening, IndexType, MetadataPinning, OpenOptions, PinningTier,
+    ReadContext, ReadLimits, ReadTier, TableFilter, TableOptions, TableReadOptions,
 };
 pub use persistent_cache::{PersistentCache, PersistentCacheConfig, PersistentKey, new_persistent_cache};
 pub use plain::{PlainEncoding, PlainOptions};

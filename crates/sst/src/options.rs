@@ -155,10 +155,10 @@ pub struct TableOptions {
     pub cache_index_and_filter_blocks: bool,
     /// Insert index and filter blocks with high priority.
     pub cache_index_and_filter_blocks_with_high_priority: bool,
-    /// Hold the index and filter blocks of level 0 tables in the cache while they are open.
-    pub pin_l0_filter_and_index_blocks_in_cache: bool,
-    /// Hold the top level of partitioned indexes and filters in the cache while the table is open.
-    pub pin_top_level_index_and_filter: bool,
+    /// Of which tables such blocks are held in the cache while the table is open.
+    pub pinning: MetadataPinning,
+    /// A table of level 0 of so many bytes at most may come from a flush: [`PinningTier::FlushedAndSimilar`].
+    pub max_flushed_table_size: u64,
     /// Put blocks of new tables there as they are written ([`BuildOptions::warm_cache`]).
     pub prepopulate_block_cache: PrepopulateBlockCache,
     /// Where uncompressed blocks are kept.
@@ -239,8 +239,8 @@ impl Default for TableOptions {
             block_align: false,
             cache_index_and_filter_blocks: false,
             cache_index_and_filter_blocks_with_high_priority: true,
-            pin_l0_filter_and_index_blocks_in_cache: false,
-            pin_top_level_index_and_filter: true,
+            pinning: MetadataPinning::default(),
+            max_flushed_table_size: u64::MAX,
             prepopulate_block_cache: PrepopulateBlockCache::Disable,
             block_cache: None,
             sim_cache: None,
@@ -366,6 +366,37 @@ impl BuildOptions {
             None => LsmInfoAtCreation::NotApplicable,
             level => LsmInfoAtCreation::Applicable { level, is_bottommost: self.bottommost },
         }
+    }
+}
+
+/// Of which tables the index and filter blocks are held in the block cache. Names are RocksDB's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PinningTier {
+    /// Of none.
+    None,
+    /// Of those that a flush may have made: tables of level 0 of at most one and a half times `write_buffer_size`, whoever
+    /// made them.
+    FlushedAndSimilar,
+    /// Of all.
+    All,
+}
+
+/// Which index and filter blocks are held in the block cache while a table is open, by what they are. Without
+/// `cache_index_and_filter_blocks` all of them are in the table's own memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MetadataPinning {
+    /// The top level of those that are partitioned.
+    pub top_level: PinningTier,
+    /// Their partitions.
+    pub partitions: PinningTier,
+    /// Those that are not partitioned.
+    pub unpartitioned: PinningTier,
+}
+
+impl Default for MetadataPinning {
+    fn default() -> Self {
+        let none = PinningTier::None;
+        Self { top_level: PinningTier::All, partitions: none, unpartitioned: none }
     }
 }
 

@@ -80,17 +80,25 @@ struct IndexHome {
     /// Whether the top level's blocks are index blocks. A two-level index that is held in memory is kept
     /// as one level.
     is_two_level: bool,
+    /// These, if they are held in the cache; else none.
+    pinned: Vec<BlockRef>,
 }
 
 /// Where the filter is.
 enum FilterHome {
     None,
     Full(Home<ParsedFilter>),
-    Partitioned {
-        top: Home<FlatIndex>,
-        /// All of them, if they are held in memory.
-        partitions: Option<Vec<ParsedFilter>>,
-    },
+    Partitioned { top: Home<FlatIndex>, partitions: FilterPartitions },
+}
+
+/// Where the partitions of a filter are.
+enum FilterPartitions {
+    /// In the table.
+    Resident(Vec<ParsedFilter>),
+    /// In the cache, held there.
+    Pinned(Vec<BlockRef>),
+    /// In the cache if there was room.
+    Cached,
 }
 
 /// Where a block that every read needs is kept.
@@ -186,8 +194,11 @@ impl BlockBasedReader {
             FilterHome::None => 0,
             FilterHome::Full(home) => home.memory_usage(ParsedFilter::memory_usage),
             FilterHome::Partitioned { top, partitions } => {
-                let partitions = partitions.iter().flatten().map(ParsedFilter::memory_usage);
-                top.memory_usage(FlatIndex::memory_usage) + partitions.sum::<usize>()
+                let partitions = match partitions {
+                    FilterPartitions::Resident(all) => all.iter().map(ParsedFilter::memory_usage).sum(),
+                    FilterPartitions::Pinned(_) | FilterPartitions::Cached => 0,
+                };
+                top.memory_usage(FlatIndex::memory_usage) + partitions
             }
         };
         let tombstones = self.range_tombstones.iter().map(|t| size_of_val(t) + t.begin.len() + t.end.len());

@@ -9,8 +9,8 @@ use ironstone_base::{
 use ironstone_cache::{Cache, CacheOptions};
 use ironstone_iter::InternalIterator;
 use ironstone_sst::{
-    IndexType, OpenOptions, PlainOptions, ReadContext, TableFormat, TableOptions, TableReadOptions,
-    TableReader,
+    IndexType, MetadataPinning, OpenOptions, PinningTier, PlainOptions, ReadContext, TableFormat,
+    TableOptions, TableReadOptions, TableReader,
 };
 use ironstone_vfs::os::OsFileSystem;
 use ironstone_vfs::{FileSystem, OpenHints};
@@ -136,7 +136,10 @@ fn tables_of_rocksdb_11_8_are_read() {
         let options = TableOptions {
             block_cache: Some(Cache::new(CacheOptions::default())),
             cache_index_and_filter_blocks: true,
-            pin_top_level_index_and_filter: name.len() % 2 == 0,
+            pinning: match name.len() % 2 {
+                0 => MetadataPinning::default(),
+                _ => MetadataPinning { top_level: PinningTier::None, ..MetadataPinning::default() },
+            },
             ..options_for(&name)
         };
         check(&name, &open(&name, options).unwrap(), &entries);

@@ -5,9 +5,9 @@ use ironstone::{
     BlockCache, CacheOptions, ColumnFamilyOptions, CompactOnDeletionCollectorFactory, CompactionFilter,
     CompactionFilterFactory, CompactionPriority, CompactionStyle, CompressionKind, FilterContext,
     FilterDecision, FilterKind, FilterPolicy, FlushBlockEveryKeyPolicyFactory, GenericRateLimiter,
-    MemTableKind, PersistentCacheConfig, PlainEncoding, RateLimiter, RateLimiterMode, RateLimiterOptions,
-    RowCache, SstFileManager, SstFileManagerOptions, SstPartitionerFixedPrefix, StopStyle,
-    TableFileCreationReason, TableFormat, merge_operators, new_persistent_cache, slice_transform,
+    MemTableKind, PersistentCacheConfig, PinningTier, PlainEncoding, RateLimiter, RateLimiterMode,
+    RateLimiterOptions, RowCache, SstFileManager, SstFileManagerOptions, SstPartitionerFixedPrefix,
+    StopStyle, TableFileCreationReason, TableFormat, merge_operators, new_persistent_cache, slice_transform,
 };
 use ironstone_base::checksum::ChecksumKind;
 use ironstone_vfs::Env;
@@ -278,6 +278,11 @@ fn random_table_options(rng: &mut impl Rng, options: &mut ColumnFamilyOptions) {
     }
     table.use_delta_encoding = rng.random_bool(0.8);
     table.cache_index_and_filter_blocks = rng.random_bool(0.3);
+    let tiers = [None, Some(PinningTier::None), Some(PinningTier::FlushedAndSimilar), Some(PinningTier::All)];
+    let mut tier = || *tiers.choose(rng).expect("not empty");
+    let pinning = &mut table.metadata_cache_options;
+    (pinning.top_level_index_pinning, pinning.partition_pinning) = (tier(), tier());
+    pinning.unpartitioned_pinning = tier();
     if rng.random_bool(0.1) {
         // From this size on blocks are in memory of the cache.
         let capacity = 64 << 20;

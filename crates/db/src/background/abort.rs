@@ -68,6 +68,19 @@ impl Db {
     /// `compact_files` answer `Incomplete` with the subcode `CompactionAborted`, as do those that were stopped, and what is
     /// due by itself waits. Writes slow down or stop meanwhile if level 0 fills up. Flushes, ingestion and the removal of
     /// whole tables go on.
+    ///
+    /// ```
+    /// use ironstone::{Db, Options, SubCode};
+    ///
+    /// let db = Db::open(&Options::in_memory(), "/db")?;
+    /// db.put(b"iron", b"Fe")?;
+    /// let compact = || db.compact_range(&Default::default(), db.default_column_family(), None, None);
+    /// db.abort_all_compactions();
+    /// assert_eq!(compact().unwrap_err().sub_code(), SubCode::CompactionAborted);
+    /// db.resume_all_compactions();
+    /// compact()?;
+    /// # Ok::<_, ironstone::Error>(())
+    /// ```
     pub fn abort_all_compactions(&self) {
         let engine = self.engine();
         let mut state = engine.state.lock();

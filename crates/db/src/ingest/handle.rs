@@ -63,6 +63,24 @@ impl Db {
     ///
     /// # Errors
     /// Those of [`ingest_external_files`](Self::ingest_external_files), but for what depends on what the database holds.
+    ///
+    /// ```
+    /// use ironstone::{Db, IngestFiles, IngestOptions, Options, SstFileWriter};
+    ///
+    /// let options = Options::in_memory();
+    /// let mut writer = SstFileWriter::new(&options);
+    /// writer.open("/metals.sst")?;
+    /// writer.put(b"iron", b"Fe")?;
+    /// writer.finish()?;
+    ///
+    /// let db = Db::open(&options, "/db")?;
+    /// let files = IngestFiles::new(db.default_column_family(), vec!["/metals.sst".into()], IngestOptions::default());
+    /// let prepared = db.prepare_file_ingestion(&[files])?; // Takes its time, and nobody waits.
+    /// assert!(db.get(b"iron")?.is_none());
+    /// db.commit_file_ingestion_handle(prepared)?;
+    /// assert_eq!(db.get(b"iron")?.as_deref(), Some(&b"Fe"[..]));
+    /// # Ok::<_, ironstone::Error>(())
+    /// ```
     pub fn prepare_file_ingestion(&self, families: &[IngestFiles<'_>]) -> Result<FileIngestionHandle> {
         let engine = self.engine();
         let _call = TracedCall::begin(TableReaderCaller::ExternalSstIngestion);

@@ -21,6 +21,31 @@ option_struct! {
         /// The order of the keys. A database has to be opened with the one that it was created with.
         comparator: UserComparator = UserComparator::Bytewise, Fixed, V7;
         /// Which part of a key prefix filters and the hash index use.
+        ///
+        /// ```
+        /// use ironstone::{Db, FilterPolicy, Options, ReadOptions, Statistics, slice_transform, statistics::Ticker};
+        /// use std::sync::Arc;
+        ///
+        /// let statistics = Arc::new(Statistics::new());
+        /// let mut options = Options::in_memory();
+        /// options.db.statistics = Some(Arc::clone(&statistics));
+        /// options.cf.prefix_extractor = Some(slice_transform::fixed_prefix(3));
+        /// options.cf.table.filter_policy = Some(FilterPolicy::bloom(10.0));
+        /// let db = Db::open(&options, "/db")?;
+        /// ["de/berlin", "de/bonn", "fr/paris"].iter().try_for_each(|key| db.put(key, b"city"))?;
+        /// db.flush()?;
+        ///
+        /// let within = ReadOptions { prefix_same_as_start: true, ..ReadOptions::default() };
+        /// let mut iter = db.iter_cf(&within, db.default_column_family())?;
+        /// assert!(iter.seek(b"de/")? && iter.next()?);
+        /// assert!(!iter.next()?); // "fr/paris" has another prefix.
+        ///
+        /// let bound = Some(b"es/zaragoza".to_vec());
+        /// let auto = ReadOptions { auto_prefix_mode: true, iterate_upper_bound: bound, ..ReadOptions::default() };
+        /// assert!(!db.iter_cf(&auto, db.default_column_family())?.seek(b"es/")?);
+        /// assert_eq!(statistics.ticker(Ticker::LastLevelSeekFiltered) + statistics.ticker(Ticker::NonLastLevelSeekFiltered), 1);
+        /// # Ok::<_, ironstone::Error>(())
+        /// ```
         prefix_extractor: Option<Arc<dyn SliceTransform>> = None, Mutable, V7;
         /// What merge operands mean; none: merges are refused.
         merge_operator: Option<Arc<dyn MergeOperator>> = None, Fixed, V7;
@@ -102,12 +127,114 @@ option_struct! {
         /// For FIFO compaction.
         compaction_options_fifo: FifoCompactionOptions = FifoCompactionOptions::default(), Mutable, V7;
         /// Sees the newest value of each key that a compaction passes. Called by several threads at once.
+        ///
+        /// ```
+        /// use ironstone::{CompactionFilter, Db, FilterDecision, Options};
+        /// use std::sync::Arc;
+        ///
+        /// struct NoDrafts;
+        /// impl CompactionFilter for NoDrafts {
+        ///     fn name(&self) -> &str {
+        ///         "example.NoDrafts"
+        ///     }
+        ///     fn filter(&self, _level: usize, key: &[u8], _value: &[u8]) -> FilterDecision {
+        ///         if key.starts_with(b"draft/") { FilterDecision::Remove } else { FilterDecision::Keep }
+        ///     }
+        /// }
+        ///
+        /// let mut options = Options::in_memory();
+        /// options.cf.compaction_filter = Some(Arc::new(NoDrafts));
+        /// let db = Db::open(&options, "/db")?;
+        /// db.put(b"draft/1", b"...")?;
+        /// db.put(b"page/1", b"...")?;
+        /// db.compact_range(&Default::default(), db.default_column_family(), None, None)?;
+        /// assert!(db.get(b"draft/1")?.is_none() && db.get(b"page/1")?.is_some());
+        /// # Ok::<_, ironstone::Error>(())
+        /// ```
         compaction_filter: Option<Arc<dyn CompactionFilter>> = None, Fixed, V7;
         /// Makes such a filter for each thread of work; not used if there is a `compaction_filter`.
+        ///
+        /// ```
+        /// use ironstone::{CompactionFilter, CompactionFilterFactory, Db, FilterContext, FilterDecision, Options};
+        /// use std::sync::Arc;
+        ///
+        /// /// Cuts values, in compactions that somebody asked for.
+        /// struct Cut(usize);
+        /// impl CompactionFilterFactory for Cut {
+        ///     fn name(&self) -> &str {
+        ///         "example.CutFactory"
+        ///     }
+        ///     fn create(&self, context: &FilterContext) -> Option<Box<dyn CompactionFilter>> {
+        ///         context.is_manual_compaction.then(|| Box::new(Cut(self.0)) as Box<dyn CompactionFilter>)
+        ///     }
+        /// }
+        /// impl CompactionFilter for Cut {
+        /// #     fn name(&self) -> &str {
+        /// #         "example.Cut"
+        /// #     }
+        ///     fn filter(&self, _level: usize, _key: &[u8], value: &[u8]) -> FilterDecision {
+        ///         value.get(..self.0).map_or(FilterDecision::Keep, |start| FilterDecision::Change(start.to_vec()))
+        ///     }
+        /// }
+        ///
+        /// let mut options = Options::in_memory();
+        /// options.cf.compaction_filter_factory = Some(Arc::new(Cut(4)));
+        /// let db = Db::open(&options, "/db")?;
+        /// db.put(b"ore", b"haematite")?;
+        /// db.compact_range(&Default::default(), db.default_column_family(), None, None)?;
+        /// assert_eq!(db.get(b"ore")?.as_deref(), Some(&b"haem"[..]));
+        /// # Ok::<_, ironstone::Error>(())
+        /// ```
         compaction_filter_factory: Option<Arc<dyn CompactionFilterFactory>> = None, Fixed, V7;
         /// Says where compactions end a table and begin the next.
+        ///
+        /// ```
+        /// use ironstone::{Db, Options, SstPartitionerFixedPrefix};
+        ///
+        /// let mut options = Options::in_memory();
+        /// options.cf.sst_partitioner_factory = Some(SstPartitionerFixedPrefix::factory(3));
+        /// let db = Db::open(&options, "/db")?;
+        /// ["de/berlin", "de/bonn", "fr/paris"].iter().try_for_each(|key| db.put(key, b"city"))?;
+        /// db.compact_range(&Default::default(), db.default_column_family(), None, None)?;
+        /// let mut first: Vec<_> = db.live_files().into_iter().map(|table| table.smallest).collect();
+        /// first.sort();
+        /// assert_eq!(first, [b"de/berlin".to_vec(), b"fr/paris".to_vec()]);
+        /// # Ok::<_, ironstone::Error>(())
+        /// ```
         sst_partitioner_factory: Option<Arc<dyn SstPartitionerFactory>> = None, Fixed, V7;
         /// Each makes a collector for every table that is written, which adds properties to it and may have it compacted.
+        ///
+        /// ```
+        /// # use ironstone::{CollectedEntry, CollectorContext, Db, Options, Result, TablePropertiesCollector, TablePropertiesCollectorFactory};
+        /// # use std::{collections::BTreeMap, sync::Arc};
+        /// #[derive(Default)]
+        /// struct LongestKey(usize);
+        /// impl TablePropertiesCollector for LongestKey {
+        /// #     fn name(&self) -> &str { "example.LongestKey" }
+        ///     fn add(&mut self, entry: &CollectedEntry<'_>) -> Result<()> {
+        ///         self.0 = self.0.max(entry.user_key.len());
+        ///         Ok(())
+        ///     }
+        ///     fn finish(&mut self) -> Result<BTreeMap<String, Vec<u8>>> {
+        ///         Ok(BTreeMap::from([("example.longest.key".to_owned(), self.0.to_string().into_bytes())]))
+        ///     }
+        /// }
+        /// impl TablePropertiesCollectorFactory for LongestKey {
+        /// #     fn name(&self) -> &str { "example.LongestKey" }
+        ///     fn create(&self, _context: &CollectorContext) -> Option<Box<dyn TablePropertiesCollector>> {
+        ///         Some(Box::new(LongestKey::default()))
+        ///     }
+        /// }
+        ///
+        /// let mut options = Options::in_memory();
+        /// options.cf.table_properties_collector_factories.push(Arc::new(LongestKey::default()));
+        /// let db = Db::open(&options, "/db")?;
+        /// db.put(b"iron", b"Fe")?;
+        /// db.flush()?;
+        /// let (_path, properties) = db.properties_of_all_tables(db.default_column_family())?.pop_first().unwrap();
+        /// assert_eq!(properties.user_collected["example.longest.key"], b"4");
+        /// # Ok::<_, ironstone::Error>(())
+        /// ```
         table_properties_collector_factories as "table_properties_collectors": Vec<Arc<dyn TablePropertiesCollectorFactory>> = Vec::new(), Fixed, Later;
         /// Which file of a level goes first.
         compaction_pri: CompactionPriority = CompactionPriority::MinOverlappingRatio, Fixed, V7;
@@ -157,6 +284,17 @@ option_struct! {
         /// Holds for memtables that are made from then on. With any, a range tombstone carries 8, and so do the fragments that
         /// they are cut into: a read of a key compares the one that it comes upon, a new iterator all of them. A flush that meets an entry that
         /// changed stops writes; the next opening replays the WAL, which has it as it was written.
+        ///
+        /// ```
+        /// # use ironstone::{Db, Options};
+        /// # let db = Db::open(&Options::in_memory(), "/db")?;
+        /// // From the next memtable, and the next table that is opened, on.
+        /// db.set_options(&[("memtable_protection_bytes_per_key", "8"), ("block_protection_bytes_per_key", "1")])?;
+        /// let options = db.column_family_options(db.default_column_family());
+        /// assert_eq!((options.memtable_protection_bytes_per_key, options.block_protection_bytes_per_key), (8, 1));
+        /// assert!(db.set_options(&[("memtable_protection_bytes_per_key", "3")]).is_err());
+        /// # Ok::<_, ironstone::Error>(())
+        /// ```
         memtable_protection_bytes_per_key: u32 = 0, Mutable, V7;
         /// Reads and iterators compare the order of the memtable entries that they pass, and answer `Corruption` where it is
         /// not kept: a key has changed in memory. Where the change keeps the order, only a checksum shows it. Holds for memtables

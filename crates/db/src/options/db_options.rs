@@ -163,6 +163,26 @@ option_struct! {
         /// instead of failing for a missing or cut file. A column family without such a state is empty. No WAL is
         /// replayed. What is not part of the database any more goes to its subdirectory `lost`, and LOG says why.
         /// Column families that were changed together go back together. Secondaries ignore it.
+        ///
+        /// ```
+        /// use ironstone::{Db, Options};
+        ///
+        /// let mut options = Options::in_memory();
+        /// let db = Db::open(&options, "/db")?;
+        /// for version in ["1", "2"] {
+        ///     db.put(b"page", version)?;
+        ///     db.flush()?;
+        /// }
+        /// let newest = db.live_files().into_iter().max_by_key(|table| table.number).unwrap();
+        /// db.close()?;
+        /// options.db.env.fs.remove(&newest.directory.join(format!("{:06}.sst", newest.number.0)))?;
+        /// assert!(Db::open(&options, "/db").is_err());
+        ///
+        /// options.db.best_efforts_recovery = true;
+        /// let db = Db::open(&options, "/db")?;
+        /// assert_eq!(db.get(b"page")?.as_deref(), Some(&b"1"[..]));
+        /// # Ok::<_, ironstone::Error>(())
+        /// ```
         best_efforts_recovery: bool = false, Fixed, V7;
         /// Told what happens in the background. In text `{name:name}`, of those that are registered
         /// ([`object_registry`](crate::object_registry)).
@@ -203,6 +223,25 @@ option_struct! {
         /// Makes checksums of whole tables, which the MANIFEST keeps; none: there are none.
         file_checksum_gen_factory: Option<Arc<dyn FileChecksumGenFactory>> = None, Fixed, V7;
         /// Where to count; none: nowhere.
+        ///
+        /// ```
+        /// use ironstone::statistics::{Histogram, Ticker};
+        /// use ironstone::{Db, Options, Statistics};
+        /// use std::sync::Arc;
+        ///
+        /// let statistics = Arc::new(Statistics::new());
+        /// let mut options = Options::in_memory();
+        /// options.db.statistics = Some(Arc::clone(&statistics));
+        /// let db = Db::open(&options, "/db")?;
+        /// db.put(b"iron", b"Fe")?;
+        /// db.get(b"iron")?;
+        /// db.get(b"gold")?;
+        /// assert_eq!(statistics.ticker(Ticker::NumberKeysWritten), 1);
+        /// assert_eq!(statistics.ticker(Ticker::NumberKeysRead), 2);
+        /// assert_eq!(statistics.histogram(Histogram::BytesPerRead).max, 2.0);
+        /// assert!(statistics.to_string().contains("rocksdb.number.keys.written COUNT : 1"));
+        /// # Ok::<_, ironstone::Error>(())
+        /// ```
         statistics: Option<Arc<Statistics>> = None, Fixed, Later;
     }
     rows {
@@ -283,6 +322,30 @@ option_struct! {
         /// Paces the writes of flushes and compactions, and if its [`mode`](RateLimiter::mode) says so what compactions read, and reads
         /// that ask for it ([`ReadOptions::rate_limiter_priority`](crate::ReadOptions)). May be shared between databases. In text:
         /// `rate_limiter_bytes_per_sec`.
+        ///
+        /// ```
+        /// use ironstone::vfs::{Clock, ManualClock};
+        /// use ironstone::{CompressionKind, Db, GenericRateLimiter, IoPriority, Options, RateLimiter, RateLimiterOptions};
+        /// use std::sync::Arc;
+        ///
+        /// let clock = Arc::new(ManualClock::new(0)); // In the place of the system's: waiting moves it on.
+        /// let tuned = RateLimiterOptions { auto_tuned: true, ..RateLimiterOptions::default() };
+        /// let limiter = Arc::new(GenericRateLimiter::with_options(1 << 20, tuned, clock.clone()));
+        /// assert_eq!(limiter.bytes_per_second(), Some(512 << 10)); // It begins with one half.
+        ///
+        /// let mut options = Options::in_memory();
+        /// options.db.rate_limiter = Some(limiter.clone());
+        /// options.cf.compression = CompressionKind::None;
+        /// let db = Db::open(&options, "/db")?;
+        /// for key in ["a", "b"] {
+        ///     db.put(key, vec![b'x'; 6 << 20])?;
+        ///     db.flush()?; // With high priority, and compactions with low.
+        /// }
+        /// assert!(limiter.total_bytes_through(IoPriority::High) >= 12 << 20);
+        /// assert!(clock.monotonic_nanos() >= 12_000_000_000);
+        /// assert!(limiter.bytes_per_second() > Some(512 << 10)); // The flushes needed more.
+        /// # Ok::<_, ironstone::Error>(())
+        /// ```
         rate_limiter: Option<Arc<dyn RateLimiter>> = None;
         /// Bounds what memtables take, over all databases that have the same one.
         write_buffer_manager: Option<Arc<WriteBufferManager>> = None;
@@ -296,6 +359,91 @@ option_struct! {
         db_paths: Vec<DbPath> = Vec::new();
         /// Files and clock. In text, where it is never written: `default`, `MockEnv` (in memory), the name of one that is registered, or
         /// `{id=CompositeEnv;file_system=name;clock=name;}` of those that are.
+        ///
+        /// A file system of your own that counts files, around the one in memory:
+        ///
+        /// ```
+        /// use ironstone::vfs::mem::MemFileSystem;
+        /// use ironstone::vfs::{FileSystem, WritableFile, WriteOptions};
+        /// # use ironstone::vfs::{Directory, FileLock, OpenHints, RandomAccessFile, SequentialFile};
+        /// use ironstone::{Db, Options, Result};
+        /// use std::path::Path;
+        /// # use std::path::PathBuf;
+        /// use std::sync::Arc;
+        /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+        ///
+        /// #[derive(Debug)]
+        /// struct Counting(MemFileSystem, AtomicU64);
+        ///
+        /// impl FileSystem for Counting {
+        ///     fn create(&self, path: &Path, options: WriteOptions) -> Result<Box<dyn WritableFile>> {
+        ///         self.1.fetch_add(1, Relaxed);
+        ///         self.0.create(path, options)
+        ///     }
+        ///     fn remove(&self, path: &Path) -> Result<()> {
+        ///         self.0.remove(path)
+        ///     }
+        ///     // ... and so on: all other calls go to `self.0`.
+        /// #     fn open_sequential(&self, path: &Path) -> Result<Box<dyn SequentialFile>> {
+        /// #         self.0.open_sequential(path)
+        /// #     }
+        /// #     fn open_random(&self, path: &Path, hints: OpenHints) -> Result<Box<dyn RandomAccessFile>> {
+        /// #         self.0.open_random(path, hints)
+        /// #     }
+        /// #     fn append_to(&self, path: &Path, options: WriteOptions) -> Result<Box<dyn WritableFile>> {
+        /// #         self.0.append_to(path, options)
+        /// #     }
+        /// #     fn reuse(&self, old: &Path, new: &Path, options: WriteOptions) -> Result<Box<dyn WritableFile>> {
+        /// #         self.0.reuse(old, new, options)
+        /// #     }
+        /// #     fn open_directory(&self, path: &Path) -> Result<Box<dyn Directory>> {
+        /// #         self.0.open_directory(path)
+        /// #     }
+        /// #     fn exists(&self, path: &Path) -> Result<bool> {
+        /// #         self.0.exists(path)
+        /// #     }
+        /// #     fn list(&self, path: &Path) -> Result<Vec<String>> {
+        /// #         self.0.list(path)
+        /// #     }
+        /// #     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        /// #         self.0.rename(from, to)
+        /// #     }
+        /// #     fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        /// #         self.0.link(from, to)
+        /// #     }
+        /// #     fn create_dir_all(&self, path: &Path) -> Result<()> {
+        /// #         self.0.create_dir_all(path)
+        /// #     }
+        /// #     fn remove_dir(&self, path: &Path) -> Result<()> {
+        /// #         self.0.remove_dir(path)
+        /// #     }
+        /// #     fn size(&self, path: &Path) -> Result<u64> {
+        /// #         self.0.size(path)
+        /// #     }
+        /// #     fn modified_seconds(&self, path: &Path) -> Result<u64> {
+        /// #         self.0.modified_seconds(path)
+        /// #     }
+        /// #     fn free_space(&self, path: &Path) -> Result<u64> {
+        /// #         self.0.free_space(path)
+        /// #     }
+        /// #     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
+        /// #         self.0.lock(path)
+        /// #     }
+        /// #     fn absolute(&self, path: &Path) -> Result<PathBuf> {
+        /// #         self.0.absolute(path)
+        /// #     }
+        /// }
+        ///
+        /// let counting = Arc::new(Counting(MemFileSystem::volatile(), AtomicU64::new(0)));
+        /// let mut options = Options::in_memory();
+        /// options.db.env.fs = counting.clone();
+        /// let db = Db::open(&options, "/db")?;
+        /// db.put(b"iron", b"Fe")?;
+        /// let before = counting.1.load(Relaxed);
+        /// db.flush()?;
+        /// assert!(counting.1.load(Relaxed) > before); // A table, and perhaps a WAL.
+        /// # Ok::<_, ironstone::Error>(())
+        /// ```
         env: Env = Env::os();
         /// The kinds of files whose data goes to the file system with a CRC-32C of each append
         /// ([`WritableFile::append_checked`](crate::vfs::WritableFile::append_checked)), for file systems that compare it. Those of this

@@ -55,6 +55,23 @@ pub struct LoadOptions {
 }
 
 /// What an OPTIONS file says.
+///
+/// ```
+/// use ironstone::options::{LoadOptions, OptionsFile};
+/// use ironstone::{ColumnFamilyDescriptor, Db, Options};
+///
+/// let mut options = Options::in_memory();
+/// options.cf.write_buffer_size = 8 << 20;
+/// Db::open(&options, "/db")?.close()?;
+///
+/// let env = options.db.env.clone(); // Not part of a file.
+/// let mut file = OptionsFile::load_latest(&*env.fs, "/db".as_ref(), &LoadOptions::default())?;
+/// file.db.env = env;
+/// assert_eq!(file.column_family("default").unwrap().write_buffer_size, 8 << 20);
+/// let families = file.column_families.into_iter().map(|(name, cf)| ColumnFamilyDescriptor::new(name, cf));
+/// let db = Db::open_column_families(&file.db, "/db", families.collect())?;
+/// # Ok::<_, ironstone::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct OptionsFile {
     /// Who wrote it: major, minor, patch.

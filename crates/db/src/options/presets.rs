@@ -39,6 +39,20 @@ impl ColumnFamilyOptions {
 
     /// For heavy writes, with about so many bytes in memtables (half as much again at worst): larger
     /// flushes, no compression where data is young.
+    ///
+    /// ```
+    /// use ironstone::{Db, Options};
+    ///
+    /// let mut options = Options::in_memory();
+    /// options.db.increase_parallelism(4);
+    /// options.cf.optimize_level_style_compaction(256 << 20).optimize_for_point_lookup(64);
+    /// assert_eq!(options.db.max_background_jobs, 4);
+    /// assert_eq!(options.cf.write_buffer_size, 64 << 20);
+    /// assert!(options.cf.table.filter_policy.is_some());
+    /// options.cf.write_buffer_size = 32 << 20; // What you know better.
+    /// let db = Db::open(&options, "/db")?;
+    /// # Ok::<_, ironstone::Error>(())
+    /// ```
     pub fn optimize_level_style_compaction(&mut self, memtable_memory_budget: u64) -> &mut Self {
         self.write_buffer_size = usize::try_from(memtable_memory_budget / 4).unwrap_or(usize::MAX);
         self.min_write_buffer_number_to_merge = 2;

@@ -1,12 +1,32 @@
 //! Options of the compaction styles that are not levelled.
 
 use super::spec::option_struct;
+use super::table_options::MetadataCacheOptions;
 use super::text::{self, OptionError};
 use super::value::OptionValue;
 use ironstone_compaction::{FifoOptions, StopStyle, UniversalOptions};
 
 option_struct! {
     /// Options of universal compaction. Names, meanings and defaults are RocksDB's.
+    ///
+    /// ```
+    /// use ironstone::{CompactionStyle, Db, Options};
+    ///
+    /// let mut options = Options::in_memory();
+    /// options.cf.compaction_style = CompactionStyle::Universal;
+    /// options.cf.level0_file_num_compaction_trigger = 4; // With so many sorted runs,
+    /// options.cf.compaction_options_universal.max_size_amplification_percent = 1000;
+    /// options.cf.compaction_options_universal.max_merge_width = 3; // at most so many are merged.
+    /// let db = Db::open(&options, "/db")?;
+    /// for number in 0..4 {
+    ///     db.put(b"key", format!("{number}"))?;
+    ///     db.flush()?;
+    /// }
+    /// db.wait_for_compact()?;
+    /// let runs: usize = db.level_shape(db.default_column_family()).iter().map(|(tables, _bytes)| tables).sum();
+    /// assert_eq!(runs, 2); // Levelled compaction would have left one.
+    /// # Ok::<_, ironstone::Error>(())
+    /// ```
     pub struct UniversalCompactionOptions, "CompactionOptionsUniversal";
     built {
         /// By how many percent the next sorted run may be larger than those above it together.
@@ -38,6 +58,24 @@ option_struct! {
 
 option_struct! {
     /// Options of FIFO compaction. Names, meanings and defaults are RocksDB's.
+    ///
+    /// ```
+    /// use ironstone::{CompactionStyle, CompressionKind, Db, Options};
+    ///
+    /// let mut options = Options::in_memory();
+    /// options.cf.compaction_style = CompactionStyle::Fifo;
+    /// options.cf.compression = CompressionKind::None;
+    /// options.cf.compaction_options_fifo.max_table_files_size = 100_000;
+    /// let db = Db::open(&options, "/db")?;
+    /// for day in ["monday", "tuesday", "wednesday"] {
+    ///     db.put(day, vec![b'x'; 40_000])?;
+    ///     db.flush()?;
+    /// }
+    /// db.wait_for_compact()?;
+    /// assert!(db.get(b"monday")?.is_none()); // Its table was dropped as it was.
+    /// assert!(db.get(b"tuesday")?.is_some() && db.get(b"wednesday")?.is_some());
+    /// # Ok::<_, ironstone::Error>(())
+    /// ```
     pub struct FifoCompactionOptions, "CompactionOptionsFIFO";
     built {
         /// The oldest tables are dropped while all take more bytes than this.
@@ -107,4 +145,5 @@ macro_rules! nested_values {
 nested_values! {
     UniversalCompactionOptions = "CompactionOptionsUniversal",
     FifoCompactionOptions = "CompactionOptionsFIFO",
+    MetadataCacheOptions = "MetadataCacheOptions",
 }

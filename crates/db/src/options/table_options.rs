@@ -7,7 +7,8 @@ use ironstone_base::checksum::ChecksumKind;
 use ironstone_base::sync::Arc;
 use ironstone_sst::{
     BlockCache, CuckooOptions, DataBlockIndexType, FilterPolicy, FlushBlockPolicyFactory, IndexShortening,
-    IndexType, PersistentCache, PlainEncoding, PlainOptions, PrepopulateBlockCache, SimCache, TableFormat,
+    IndexType, MetadataPinning, PersistentCache, PinningTier, PlainEncoding, PlainOptions,
+    PrepopulateBlockCache, SimCache, TableFormat,
 };
 
 option_struct! {
@@ -65,10 +66,13 @@ option_struct! {
         cache_index_and_filter_blocks: bool = false, Mutable, V7;
         /// Insert them with high priority.
         cache_index_and_filter_blocks_with_high_priority: bool = true, Mutable, V7;
-        /// Hold those of level 0 in the cache while the table is open.
+        /// What `metadata_cache_options` leaves open of partitions and of what is not partitioned: `kFlushedAndSimilar` if true, else
+        /// `kNone`.
         pin_l0_filter_and_index_blocks_in_cache: bool = false, Mutable, V7;
-        /// Hold the top level of partitioned ones in the cache while the table is open.
+        /// What `metadata_cache_options` leaves open of the top level of partitioned ones: `kAll` if true, else `kNone`.
         pin_top_level_index_and_filter: bool = true, Mutable, V7;
+        /// Of which tables they are held in the cache while the table is open.
+        metadata_cache_options: MetadataCacheOptions = MetadataCacheOptions::default(), Fixed, V7;
         /// Where uncompressed blocks are kept; none: the database makes a cache of 32 MiB.
         block_cache: Option<Arc<BlockCache>> = None, Mutable, Later;
         /// Do without a cache.
@@ -93,7 +97,6 @@ option_struct! {
         ignored("uniform_cv_threshold", "double", "-1.000000", Change::Mutable, Since::Later, "only the speed of reads depends on it");
         ignored("super_block_alignment_size", "size", "0", Change::Mutable, Since::Later, "only the speed of reads depends on it");
         ignored("super_block_alignment_space_overhead_ratio", "size", "128", Change::Mutable, Since::Later, "only the speed of reads depends on it");
-        ignored("metadata_cache_options", "MetadataCacheOptions", METADATA, Change::Fixed, Since::V7, "the pin_ options decide");
         ignored("fail_if_no_udi_on_open", "bool", "false", Change::Mutable, Since::Later, "only user-defined indexes use it");
         ignored("use_udi_as_primary_index", "bool", "false", Change::Mutable, Since::Later, "only user-defined indexes use it");
         refused("user_defined_index_factory", "UserDefinedIndexFactory", &["nullptr", ""], Change::Mutable, Since::Later, "user-defined indexes");
@@ -107,16 +110,87 @@ option_struct! {
     }
     fields {
         /// Told of all that the block cache is asked for; several column families and databases may have the same one.
+        ///
+        /// ```
+        /// use ironstone::{BlockCache, CacheOptions, Db, Options, SimCache};
+        /// use std::sync::Arc;
+        ///
+        /// let sized = |capacity| CacheOptions { capacity, ..CacheOptions::default() };
+        /// let simulated = SimCache::new(sized(64 << 20));
+        /// let mut options = Options::in_memory();
+        /// options.cf.table.block_cache = Some(BlockCache::new(sized(0))); // Would 64 MiB help?
+        /// options.cf.table.sim_cache = Some(Arc::clone(&simulated));
+        /// let db = Db::open(&options, "/db")?;
+        /// db.put(b"iron", b"Fe")?;
+        /// db.flush()?;
+        /// simulated.reset_counters();
+        /// (0..10).try_for_each(|_| db.get(b"iron").map(drop))?;
+        /// assert_eq!((simulated.misses(), simulated.hits()), (1, 9));
+        /// # Ok::<_, ironstone::Error>(())
+        /// ```
         sim_cache: Option<Arc<SimCache>> = None;
         /// Keeps blocks that were read on another medium, below the block cache ([`new_persistent_cache`](crate::new_persistent_cache));
         /// several column families and databases may have the same one. What reads with `fill_cache` and `verify_checksums` read
         /// from a file goes there, index and filter blocks too. Its failures are misses.
+        ///
+        /// ```
+        /// use ironstone::{BlockCache, CacheOptions, Db, Options, PersistentCacheConfig, new_persistent_cache};
+        /// use ironstone::{Statistics, statistics::Ticker};
+        /// use std::sync::Arc;
+        ///
+        /// let statistics = Arc::new(Statistics::new());
+        /// let mut options = Options::in_memory();
+        /// let flash = options.db.env.clone(); // As if it were another disk.
+        /// options.cf.table.persistent_cache = Some(new_persistent_cache(PersistentCacheConfig::new(flash, "/flash", 1 << 30))?);
+        /// options.cf.table.block_cache = Some(BlockCache::new(CacheOptions { capacity: 0, ..CacheOptions::default() }));
+        /// options.db.statistics = Some(Arc::clone(&statistics));
+        /// let db = Db::open(&options, "/db")?;
+        /// db.put(b"iron", b"Fe")?;
+        /// db.flush()?;
+        /// db.get(b"iron")?;
+        /// let before = statistics.ticker(Ticker::PersistentCacheHit);
+        /// db.get(b"iron")?;
+        /// assert_eq!(statistics.ticker(Ticker::PersistentCacheHit), before + 1);
+        /// # Ok::<_, ironstone::Error>(())
+        /// ```
         persistent_cache: Option<Arc<dyn PersistentCache>> = None;
     }
 }
 
-const METADATA: &str =
-    "{unpartitioned_pinning=kFallback;partition_pinning=kFallback;top_level_index_pinning=kFallback;}";
+option_struct! {
+    /// Which index and filter blocks stay in the block cache for as long as their table is open, where they are there at all
+    /// (`cache_index_and_filter_blocks`; without it each table has its own in memory, partitions included). They count as
+    /// what the cache holds, and are beyond its bound if need be. `None`: as the two options say that were there before,
+    /// `pin_l0_filter_and_index_blocks_in_cache` and `pin_top_level_index_and_filter`. Holds for tables that are opened from then on.
+    /// Names, meanings and defaults are RocksDB's.
+    pub struct MetadataCacheOptions, "MetadataCacheOptions";
+    built {
+        /// Those that are not partitioned.
+        unpartitioned_pinning: Option<PinningTier> = None, Fixed, V7;
+        /// The partitions of those that are.
+        partition_pinning: Option<PinningTier> = None, Fixed, V7;
+        /// What leads to the partitions.
+        top_level_index_pinning: Option<PinningTier> = None, Fixed, V7;
+    }
+    rows {}
+    fields {}
+}
+
+impl BlockBasedTableOptions {
+    pub(crate) fn metadata_pinning(&self) -> MetadataPinning {
+        let by_level = match self.pin_l0_filter_and_index_blocks_in_cache {
+            true => PinningTier::FlushedAndSimilar,
+            false => PinningTier::None,
+        };
+        let by_kind = if self.pin_top_level_index_and_filter { PinningTier::All } else { PinningTier::None };
+        let said = &self.metadata_cache_options;
+        MetadataPinning {
+            top_level: said.top_level_index_pinning.unwrap_or(by_kind),
+            partitions: said.partition_pinning.unwrap_or(by_level),
+            unpartitioned: said.unpartitioned_pinning.unwrap_or(by_level),
+        }
+    }
+}
 
 option_struct! {
     /// Options of plain tables: rows one after the other, found by the prefixes of their keys. For databases that memory holds:

@@ -486,6 +486,7 @@ fn documentation_is_up_to_date() {
     );
     section::<FifoCompactionOptions>(&mut expected, "FIFO compaction (`compaction_options_fifo`)");
     section::<ironstone_sst::CompressionOptions>(&mut expected, "Compression (`compression_opts`)");
+    section::<MetadataCacheOptions>(&mut expected, "Pinning (`metadata_cache_options`)");
 
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/options.md");
     let fs = OsFileSystem::new();
@@ -514,4 +515,5 @@ fn tables_know_every_option_once() {
     assert_eq!(names::<UniversalCompactionOptions>(), 10);
     assert_eq!(names::<FifoCompactionOptions>(), 9);
     assert_eq!(names::<ironstone_sst::CompressionOptions>(), 11);
+    assert_eq!(names::<MetadataCacheOptions>(), 3);
 }

@@ -19,7 +19,7 @@ use ironstone_compaction::{
 use ironstone_memtable::MemTableKind;
 use ironstone_sst::{
     BlockCache, CompressionKind, CompressionOptions, DataBlockIndexType, FilterPolicy, IndexShortening,
-    IndexType, PlainEncoding, PrepopulateBlockCache,
+    IndexType, PinningTier, PlainEncoding, PrepopulateBlockCache,
 };
 use ironstone_sst::{
     CompactOnDeletionCollectorFactory, FLUSH_BLOCK_BY_SIZE, FileChecksumGenCrc32cFactory,
@@ -192,6 +192,11 @@ named_values! {
         PrepopulateBlockCache::FlushOnly = "kFlushOnly",
         PrepopulateBlockCache::FlushAndCompaction = "kFlushAndCompaction",
     }
+    PinningTier = "PinningTier" {
+        PinningTier::None = "kNone",
+        PinningTier::FlushedAndSimilar = "kFlushedAndSimilar",
+        PinningTier::All = "kAll",
+    }
     PlainEncoding = "EncodingType" {
         PlainEncoding::Plain = "kPlain",
         PlainEncoding::Prefix = "kPrefix",
@@ -221,6 +226,17 @@ impl OptionValue for Option<CompressionKind> {
     }
     fn print(&self) -> String {
         self.map_or_else(|| "kDisableCompressionOption".to_owned(), |kind| kind.print())
+    }
+}
+
+/// `None`: as other options say.
+impl OptionValue for Option<PinningTier> {
+    const KIND: &'static str = "PinningTier";
+    fn parse(text: &str) -> Result<Self, OptionError> {
+        if text == "kFallback" { Ok(None) } else { PinningTier::parse(text).map(Some) }
+    }
+    fn print(&self) -> String {
+        self.map_or_else(|| "kFallback".to_owned(), |tier| tier.print())
     }
 }
 

@@ -64,6 +64,21 @@ pub struct ReadOptions {
     /// Iterators see what is new: every seek shows all writes that were done before it, and `next` shows later ones where
     /// it comes to the end or goes over to newer tables. They go forward only: `prev`, `seek_for_prev` and `seek_to_last` answer `NotSupported`. They
     /// hold on to no old memtables and tables for longer than to the next move. Default false.
+    ///
+    /// ```
+    /// use ironstone::{Db, Options, ReadOptions};
+    ///
+    /// let db = Db::open(&Options::in_memory(), "/db")?;
+    /// db.put(b"event/1", b"begun")?;
+    /// let tailing = ReadOptions { tailing: true, ..ReadOptions::default() };
+    /// let mut iter = db.iter_cf(&tailing, db.default_column_family())?;
+    /// assert!(iter.seek(b"event/")?);
+    /// db.put(b"event/2", b"ended")?;
+    /// db.flush()?;
+    /// assert!(iter.next()?); // An iterator that does not tail would have come to its end.
+    /// assert_eq!(iter.key(), Some(&b"event/2"[..]));
+    /// # Ok::<_, ironstone::Error>(())
+    /// ```
     pub tailing: bool,
     /// Iterators at a [`snapshot`](Self::snapshot) go over to the memtables and tables of now with the move after these have
     /// changed, and show what they showed before: one that lives for long keeps nothing that is obsolete. What is removed with

@@ -23,6 +23,24 @@ use smallvec::{SmallVec, smallvec};
 /// Bounded by bytes: a row is charged its key, its values and its bookkeeping. What is not found in a table is not kept,
 /// nor what reads with `fill_cache` off find. Tables with range tombstones are always read themselves; `delete_range` goes
 /// together with a row cache, other than in RocksDB.
+///
+/// ```
+/// use ironstone::{CacheOptions, Db, Options, RowCache, Statistics, statistics::Ticker};
+/// use std::sync::Arc;
+///
+/// let rows = RowCache::new(CacheOptions { capacity: 1 << 20, ..CacheOptions::default() });
+/// let statistics = Arc::new(Statistics::new());
+/// let mut options = Options::in_memory();
+/// options.db.row_cache = Some(Arc::clone(&rows));
+/// options.db.statistics = Some(Arc::clone(&statistics));
+/// let db = Db::open(&options, "/db")?;
+/// db.put(b"iron", b"Fe")?;
+/// db.flush()?;
+/// db.get(b"iron")?; // From the table,
+/// db.get(b"iron")?; // and this one from the cache.
+/// assert_eq!((rows.entry_count(), statistics.ticker(Ticker::RowCacheHit)), (1, 1));
+/// # Ok::<_, ironstone::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct RowCache {
     rows: Arc<Cache<Row>>,

@@ -50,6 +50,7 @@ mod option_change_migration;
 mod options;
 mod perf;
 mod persistent_cache;
+mod pinning;
 mod prefix_seek;
 mod prepopulated_cache;
 mod properties;

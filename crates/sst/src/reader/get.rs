@@ -1,7 +1,7 @@
 //! Point reads.
 
 use super::fetch::BlockRole;
-use super::{BlockBasedReader, FilterHome, Home, IndexCursor, Lent, TableEntry};
+use super::{BlockBasedReader, FilterHome, FilterPartitions, Home, IndexCursor, Lent, TableEntry};
 use crate::block::{Beginning, Cursor, Lookup, apply_global};
 use crate::cached_block::{BlockRef, PinnedBytes};
 use crate::filter_block::{KeyHash, ParsedFilter, PointTarget};
@@ -84,7 +84,7 @@ impl BlockBasedReader {
     #[inline]
     pub(super) fn resident_index(&self) -> Option<&FlatIndex> {
         match &self.index {
-            super::IndexHome { top: Home::Resident(index), is_two_level: false } => Some(index),
+            super::IndexHome { top: Home::Resident(index), is_two_level: false, .. } => Some(index),
             _ => None,
         }
     }
@@ -342,7 +342,7 @@ impl BlockBasedReader {
             FilterHome::Full(Home::Resident(filter)) => Ok(filter.may_match(entry, hash)),
             FilterHome::Full(home) => self.ask_cached(context, home, entry, hash),
             FilterHome::Partitioned { top, partitions } => {
-                self.ask_partition(context, top, partitions.as_deref(), (entry, hash), target)
+                self.ask_partition(context, top, partitions, (entry, hash), target)
             }
         }
     }
@@ -370,7 +370,7 @@ impl BlockBasedReader {
         &self,
         context: &ReadContext,
         top: &Home<FlatIndex>,
-        partitions: Option<&[ParsedFilter]>,
+        partitions: &FilterPartitions,
         (entry, hash): (&[u8], KeyHash),
         target: InternalKey<'_>,
     ) -> Result<bool> {
@@ -388,8 +388,14 @@ impl BlockBasedReader {
         // Beyond the last key there is still the last partition: it may have the prefix.
         let at = top.find(&self.order.user, target).min(top.len() - 1);
         match partitions {
-            Some(partitions) => Ok(partitions.get(at).is_none_or(|filter| filter.may_match(entry, hash))),
-            None => self.ask_cached(context, &Home::Cached(top.handle(at)), entry, hash),
+            FilterPartitions::Resident(all) => {
+                Ok(all.get(at).is_none_or(|filter| filter.may_match(entry, hash)))
+            }
+            FilterPartitions::Pinned(all) => {
+                let filter = all.get(at).and_then(BlockRef::filter);
+                Ok(filter.is_none_or(|filter| filter.may_match(entry, hash)))
+            }
+            FilterPartitions::Cached => self.ask_cached(context, &Home::Cached(top.handle(at)), entry, hash),
         }
     }
 

@@ -129,7 +129,10 @@ impl IndexCursor {
             && let Some(top) = self.top(reader).filter(|top| at < top.len())
         {
             reader.check_entry(top, at)?;
-            self.partition = Some(reader.index_block(context, top.handle(at))?);
+            self.partition = Some(match reader.index.pinned.get(at) {
+                Some(block) => block.clone(),
+                None => reader.index_block(context, top.handle(at))?,
+            });
         }
         Ok(())
     }

@@ -1,16 +1,17 @@
 //! Opens a table.
 
 use super::fetch::{BlockFormat, BlockRole};
-use super::{BlockBasedReader, FilterHome, Home, IndexHome};
+use super::{BlockBasedReader, FilterHome, FilterPartitions, Home, IndexHome};
 use crate::block::{Block, MetaCursor, apply_global};
 use crate::block_trace::TableReaderCaller;
 use crate::block_warmer::{file_id, warmed_file_id};
+use crate::cached_block::BlockRef;
 use crate::filter::{FULL_FILTER_PREFIX, PARTITIONED_FILTER_PREFIX};
 use crate::filter_block::ParsedFilter;
 use crate::footer::{FOOTER_LEN, Footer};
 use crate::handle::{BLOCK_TRAILER_LEN, BlockHandle};
 use crate::index::{FlatIndex, IndexFormat};
-use crate::options::{IndexType, OpenOptions, ReadContext};
+use crate::options::{IndexType, OpenOptions, PinningTier, ReadContext};
 use crate::properties::{self, BUILTIN_COMPRESSION_MANAGER, TableProperties};
 use crate::unique_id::forced_unique_id;
 use ironstone_base::statistics::{Histogram, Ticker};
@@ -85,7 +86,11 @@ pub(crate) fn open(
 
     let mut reader = BlockBasedReader {
         order: InternalKeyComparator::new(table.comparator.clone()),
-        index: IndexHome { top: Home::Cached(index_at), is_two_level: index_type == IndexType::TwoLevel },
+        index: IndexHome {
+            top: Home::Cached(index_at),
+            is_two_level: index_type == IndexType::TwoLevel,
+            pinned: Vec::new(),
+        },
         filter: FilterHome::None,
         filters_keys: properties.user_flag(properties::WHOLE_KEY_FILTERING, true),
         filter_extractor,
@@ -406,11 +411,19 @@ impl BlockBasedReader {
     ) -> Result<()> {
         let context = ReadContext::default();
         if self.cache.is_some() && self.table.cache_index_and_filter_blocks {
-            let is_pinned = self.is_pinned(options, self.index.is_two_level);
-            if is_pinned {
-                self.index.top = Home::Pinned(self.index_block(&context, at)?);
-            } else if options.prefetch_index_and_filter {
-                self.index_block(&context, at)?;
+            let (is_two_level, pinning) = (self.index.is_two_level, self.table.pinning);
+            let top_is_pinned =
+                self.is_pinned(options, if is_two_level { pinning.top_level } else { pinning.unpartitioned });
+            let partitions_are_pinned = is_two_level && self.is_pinned(options, pinning.partitions);
+            if !top_is_pinned && !partitions_are_pinned && !options.prefetch_index_and_filter {
+                return Ok(());
+            }
+            let top = self.index_block(&context, at)?;
+            if partitions_are_pinned {
+                self.index.pinned = self.pin_partitions(&top, |at| self.index_block(&context, at))?;
+            }
+            if top_is_pinned {
+                self.index.top = Home::Pinned(top);
             }
             return Ok(());
         }
@@ -423,8 +436,22 @@ impl BlockBasedReader {
         let places: Vec<BlockHandle> = (0..top.len()).map(|i| top.handle(i)).collect();
         let partitions = places.into_iter().map(|at| self.tail_block(BlockRole::Index, at, tail, tail_at));
         let index = self.decode_partitions(partitions, at)?;
-        self.index = IndexHome { top: Home::Resident(index), is_two_level: false };
+        self.index = IndexHome { top: Home::Resident(index), is_two_level: false, pinned: Vec::new() };
         Ok(())
+    }
+
+    /// Gets all blocks that the index block `top` names.
+    fn pin_partitions(
+        &self,
+        top: &BlockRef,
+        get: impl Fn(BlockHandle) -> Result<BlockRef>,
+    ) -> Result<Vec<BlockRef>> {
+        let Some(top) = top.index() else { return Ok(Vec::new()) };
+        let get = |at| {
+            self.check_entry(top, at)?;
+            get(top.handle(at))
+        };
+        (0..top.len()).map(get).collect()
     }
 
     fn decode_index(&self, block: &Block, at: BlockHandle) -> Result<FlatIndex> {
@@ -490,7 +517,7 @@ impl BlockBasedReader {
             let raw = self.tail_raw(BlockRole::Filter, at, tail, tail_at)?;
             return Ok(Home::Resident(self.own_filter(at, raw)));
         }
-        if self.is_pinned(options, false) {
+        if self.is_pinned(options, self.table.pinning.unpartitioned) {
             return Ok(Home::Pinned(self.filter_block(&context, at)?));
         }
         if options.prefetch_index_and_filter {
@@ -508,11 +535,21 @@ impl BlockBasedReader {
         tail_at: u64,
     ) -> Result<FilterHome> {
         if in_cache {
-            let top = match self.is_pinned(options, true) {
-                true => Home::Pinned(self.filter_index_block(&ReadContext::default(), at)?),
-                false => Home::Cached(at),
-            };
-            return Ok(FilterHome::Partitioned { top, partitions: None });
+            let (context, pinning) = (ReadContext::default(), self.table.pinning);
+            let top_is_pinned = self.is_pinned(options, pinning.top_level);
+            let partitions_are_pinned = self.is_pinned(options, pinning.partitions);
+            let (mut home, mut partitions) = (Home::Cached(at), FilterPartitions::Cached);
+            if top_is_pinned || partitions_are_pinned {
+                let top = self.filter_index_block(&context, at)?;
+                if partitions_are_pinned {
+                    let all = self.pin_partitions(&top, |at| self.filter_block(&context, at))?;
+                    partitions = FilterPartitions::Pinned(all);
+                }
+                if top_is_pinned {
+                    home = Home::Pinned(top);
+                }
+            }
+            return Ok(FilterHome::Partitioned { top: home, partitions });
         }
         let top = self.decode_index(&self.tail_block(BlockRole::Filter, at, tail, tail_at)?, at)?;
         let read = |i| {
@@ -520,12 +557,19 @@ impl BlockBasedReader {
             Ok(self.own_filter(top.handle(i), raw))
         };
         let partitions: Result<Vec<ParsedFilter>> = (0..top.len()).map(read).collect();
-        Ok(FilterHome::Partitioned { partitions: Some(partitions?), top: Home::Resident(top) })
+        let partitions = FilterPartitions::Resident(partitions?);
+        Ok(FilterHome::Partitioned { partitions, top: Home::Resident(top) })
     }
 
-    fn is_pinned(&self, options: &OpenOptions, is_top_level: bool) -> bool {
-        let by_level = options.level == 0 && self.table.pin_l0_filter_and_index_blocks_in_cache;
-        by_level || is_top_level && self.table.pin_top_level_index_and_filter
+    /// Whether the table is one of `tier`.
+    fn is_pinned(&self, options: &OpenOptions, tier: PinningTier) -> bool {
+        match tier {
+            PinningTier::None => false,
+            PinningTier::FlushedAndSimilar => {
+                options.level == 0 && self.file_size <= self.table.max_flushed_table_size
+            }
+            PinningTier::All => true,
+        }
     }
 
     fn tail_raw(&self, role: BlockRole, at: BlockHandle, tail: &[u8], tail_at: u64) -> Result<Vec<u8>> {

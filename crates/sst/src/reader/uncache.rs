@@ -1,6 +1,6 @@
 //! Takes the blocks of a table that nobody will read again out of the block cache.
 
-use super::{BlockBasedReader, FilterHome, Home, IndexCursor};
+use super::{BlockBasedReader, FilterHome, FilterPartitions, Home, IndexCursor};
 use crate::block_trace::TableReaderCaller;
 use crate::cached_block::BlockRef;
 use crate::handle::BlockHandle;
@@ -49,8 +49,14 @@ impl BlockBasedReader {
         match &self.filter {
             FilterHome::None => {}
             FilterHome::Full(home) => self.uncache_home(home),
-            FilterHome::Partitioned { top, partitions: Some(_) } => self.uncache_home(top),
-            FilterHome::Partitioned { top, partitions: None } => {
+            FilterHome::Partitioned { top, partitions: FilterPartitions::Resident(_) } => {
+                self.uncache_home(top)
+            }
+            FilterHome::Partitioned { top, partitions: FilterPartitions::Pinned(partitions) } => {
+                self.uncache_pinned(partitions);
+                self.uncache_home(top);
+            }
+            FilterHome::Partitioned { top, partitions: FilterPartitions::Cached } => {
                 let block = match top {
                     Home::Resident(_) => return Ok(()),
                     Home::Pinned(block) => block.clone(),
@@ -71,7 +77,10 @@ impl BlockBasedReader {
         let partitions = cursor.partitions(self);
         let data = self.uncache_data(context, &mut cursor, aggressiveness);
         drop(cursor); // It pins a partition.
-        self.uncache_all(partitions.into_iter(), aggressiveness);
+        match self.index.pinned.is_empty() {
+            true => self.uncache_all(partitions.into_iter(), aggressiveness),
+            false => self.uncache_pinned(&self.index.pinned),
+        }
         data
     }
 
@@ -98,12 +107,22 @@ impl BlockBasedReader {
     }
 
     fn uncache_home<T>(&self, home: &Home<T>) {
-        let key = match home {
-            Home::Resident(_) | Home::Pinned(BlockRef::Owned(_)) => return,
-            Home::Pinned(BlockRef::Cached(block)) => block.key(),
-            Home::Cached(handle) => self.cache_key(*handle),
-        };
-        self.uncache_block(&key);
+        match home {
+            Home::Resident(_) => {}
+            Home::Pinned(block) => self.uncache_pinned(std::slice::from_ref(block)),
+            Home::Cached(handle) => {
+                self.uncache_block(&self.cache_key(*handle));
+            }
+        }
+    }
+
+    /// They go when the table lets go of them.
+    fn uncache_pinned(&self, blocks: &[BlockRef]) {
+        for block in blocks {
+            if let BlockRef::Cached(block) = block {
+                self.uncache_block(&block.key());
+            }
+        }
     }
 
     /// Answers whether the block was there and nobody holds it.

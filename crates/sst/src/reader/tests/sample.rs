@@ -67,6 +67,7 @@ pub fn table_options(rng: &mut SmallRng) -> TableOptions {
         let capacity = if rng.random_bool(0.5) { 8 << 20 } else { 20 << 10 };
         Cache::new(CacheOptions { capacity, ..CacheOptions::default() })
     });
+    let tiers = [PinningTier::None, PinningTier::FlushedAndSimilar, PinningTier::All];
     let bools = [false, true];
     let format = if rng.random_bool(0.7) { TableFormat::BlockBased } else { TableFormat::Plain };
     let plain = PlainOptions {
@@ -113,8 +114,11 @@ pub fn table_options(rng: &mut SmallRng) -> TableOptions {
         verify_compression: one_of(rng, &bools),
         block_align: rng.random_bool(0.1),
         cache_index_and_filter_blocks: one_of(rng, &bools),
-        pin_l0_filter_and_index_blocks_in_cache: one_of(rng, &bools),
-        pin_top_level_index_and_filter: one_of(rng, &bools),
+        pinning: MetadataPinning {
+            top_level: one_of(rng, &tiers),
+            partitions: one_of(rng, &tiers),
+            unpartitioned: one_of(rng, &tiers),
+        },
         block_cache: cache,
         initial_auto_readahead_size: one_of(rng, &[0, 100, 8 << 10]),
         max_auto_readahead_size: one_of(rng, &[0, 1000, 256 << 10]),
