@@ -25,6 +25,8 @@ pub struct Batch {
     pub durable: bool,
     /// Of the shared keys, by column family and number: put (`true`) or deleted.
     pub changes: BTreeMap<(usize, u8), bool>,
+    /// Of the keys that its writer has for itself, the same: they are deleted by single delete.
+    pub own: BTreeMap<(usize, u8), bool>,
 }
 
 /// What is found: per column family, the batch of each value.
@@ -34,6 +36,43 @@ pub struct Found {
     pub numbers: Vec<BTreeMap<usize, usize>>,
     /// Shared keys, by column family.
     pub shared: Vec<BTreeMap<u8, BatchId>>,
+    /// Keys that a writer has for itself, by column family, writer and number.
+    pub own: Vec<BTreeMap<(usize, u8), BatchId>>,
+}
+
+impl Found {
+    /// Whether this may be what `earlier` has become while nobody wrote: it is the same, and of the column family that
+    /// `drops` its oldest tables it may be less.
+    pub fn is_left_of(&self, earlier: &Self, drops: Option<usize>) -> bool {
+        fn is_part<K: Ord, V: PartialEq>(left: &BTreeMap<K, V>, of: &BTreeMap<K, V>) -> bool {
+            left.iter().all(|(key, value)| of.get(key) == Some(value))
+        }
+        (0..earlier.numbers.len()).all(|family| match drops == Some(family) {
+            true => {
+                is_part(&self.numbers[family], &earlier.numbers[family])
+                    && is_part(&self.shared[family], &earlier.shared[family])
+                    && is_part(&self.own[family], &earlier.own[family])
+            }
+            false => {
+                self.numbers[family] == earlier.numbers[family]
+                    && self.shared[family] == earlier.shared[family]
+                    && self.own[family] == earlier.own[family]
+            }
+        })
+    }
+    /// A column family that does not show the batches that the first one shows, if there is one. That which `drops` its oldest
+    /// tables may have lost a writer's, and then all of them.
+    pub fn torn(&self, drops: Option<usize>) -> Option<usize> {
+        let first = &self.numbers[0];
+        let is_torn = |family: &usize| {
+            let numbers = &self.numbers[*family];
+            match drops == Some(*family) {
+                true => numbers.iter().any(|(writer, number)| first.get(writer) != Some(number)),
+                false => numbers != first,
+            }
+        };
+        (0..self.numbers.len()).find(is_torn)
+    }
 }
 
 /// What happened so far.
@@ -47,6 +86,8 @@ pub struct History {
     ingestions: BTreeMap<u64, Ingestion>,
     /// Copies that were made, and what they hold.
     pub copies: Vec<(String, Found)>,
+    /// The column family that drops its oldest tables.
+    drops: Option<usize>,
 }
 
 /// Files that were ingested into all column families at once.
@@ -63,6 +104,10 @@ struct Ingestion {
 pub struct Shared(Arc<Mutex<History>>);
 
 impl Shared {
+    /// That history.
+    pub fn of(history: History) -> Self {
+        Self(Arc::new(Mutex::new(history)))
+    }
     /// Lets `change` see and change it.
     pub fn with<T>(&self, change: impl FnOnce(&mut History) -> T) -> T {
         change(&mut self.0.lock())
@@ -74,16 +119,25 @@ impl Shared {
 }
 
 impl History {
+    /// Nothing yet, in column families of which one `drops` its oldest tables.
+    pub fn of_families_that_drop(drops: Option<usize>) -> Self {
+        Self { drops, ..Self::default() }
+    }
     /// A moment after all before.
     pub fn tick(&mut self) -> u64 {
         self.now += 1;
         self.now
     }
     /// A batch is about to be written.
-    pub fn issue(&mut self, id: BatchId, changes: BTreeMap<(usize, u8), bool>) {
+    pub fn issue(
+        &mut self,
+        id: BatchId,
+        changes: BTreeMap<(usize, u8), bool>,
+        own: BTreeMap<(usize, u8), bool>,
+    ) {
         let issued = self.tick();
         self.batches
-            .insert(id, Batch { id, issued, returned: None, accepted: false, durable: false, changes });
+            .insert(id, Batch { id, issued, returned: None, accepted: false, durable: false, changes, own });
     }
     /// Its write returned.
     pub fn finish(&mut self, id: BatchId, accepted: bool, durable: bool) {
@@ -140,13 +194,13 @@ impl History {
     }
     /// Checks column families each by itself: nothing in them that was not issued, and no batch in part.
     pub fn check_families(&self, found: &Found) -> Result<(), String> {
-        for (numbers, shared) in found.numbers.iter().zip(&found.shared) {
+        for ((numbers, shared), own) in found.numbers.iter().zip(&found.shared).zip(&found.own) {
             let unknown = |(writer, number): &(&usize, &usize)| **number > self.range_of(**writer).1;
             if let Some((writer, number)) = numbers.iter().find(unknown) {
                 return Err(format!("batch {number} of writer {writer} was never issued"));
             }
             let is_torn = |(writer, number): &&BatchId| numbers.get(writer).is_none_or(|last| last < number);
-            if let Some(id) = shared.values().find(is_torn) {
+            if let Some(id) = shared.values().chain(own.values()).find(is_torn) {
                 return Err(format!("batch {id:?} is there in part of a column family, of {numbers:?}"));
             }
         }
@@ -156,7 +210,7 @@ impl History {
     pub fn check_copy(&self, found: &Found, accepted: &[usize]) -> Result<(), String> {
         self.check_families(found)?;
         let numbers = &found.numbers[0];
-        if found.numbers.iter().any(|other| other != numbers) {
+        if found.torn(self.drops).is_some() {
             return Err(format!("a batch is there in part: {:?}", found.numbers));
         }
         for (writer, &accepted) in accepted.iter().enumerate() {
@@ -189,7 +243,7 @@ impl History {
     /// Checks what was found after the end: every accepted batch must be there (`all`), or every durable one.
     pub fn check(&self, found: &Found, all: bool) -> Result<(), String> {
         let numbers = &found.numbers[0];
-        if let Some(other) = found.numbers.iter().position(|other| other != numbers) {
+        if let Some(other) = found.torn(self.drops) {
             return Err(format!(
                 "a batch is there in part: column family 0 has {numbers:?}, {other} has {:?}",
                 found.numbers[other]
@@ -221,7 +275,86 @@ impl History {
             }
         }
         for (family, shared) in found.shared.iter().enumerate() {
-            self.check_shared(family, shared, &there)?;
+            let since = match self.drops == Some(family) {
+                true => self.oldest_left(found, family),
+                false => 0,
+            };
+            self.check_drops(found, family, since, &there)?;
+            self.check_shared(family, shared, since, &there)?;
+            self.check_own(family, &found.own[family], &found.numbers)?;
+        }
+        Ok(())
+    }
+
+    /// When the write of the oldest batch returned of which the column family shows anything. What was written later is in the
+    /// same table or in a newer one, and so must be there, too.
+    fn oldest_left(&self, found: &Found, family: usize) -> u64 {
+        let numbers = found.numbers[family].iter().map(|(writer, number)| (*writer, *number));
+        let values = found.shared[family].values().chain(found.own[family].values()).copied();
+        let returned = numbers.chain(values).filter_map(|id| self.batches.get(&id)?.returned);
+        returned.min().unwrap_or(u64::MAX)
+    }
+
+    /// Whether a writer's number is gone from a column family although its batch was written after what is there.
+    fn check_drops(
+        &self,
+        found: &Found,
+        family: usize,
+        since: u64,
+        there: &dyn Fn(BatchId) -> bool,
+    ) -> Result<(), String> {
+        let is_lost = |batch: &&Batch| {
+            batch.accepted
+                && there(batch.id)
+                && batch.issued > since
+                && !found.numbers[family].contains_key(&batch.id.0)
+        };
+        match self.batches.values().find(is_lost) {
+            Some(batch) => Err(format!(
+                "{:?} is gone from column family {family}, and what was written before it is there",
+                batch.id
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks the keys that writers have for themselves: each is as the last of its writer's batches has left it.
+    fn check_own(
+        &self,
+        family: usize,
+        own: &BTreeMap<(usize, u8), BatchId>,
+        numbers: &[BTreeMap<usize, usize>],
+    ) -> Result<(), String> {
+        let mut keys: BTreeMap<(usize, u8), BTreeSet<Option<BatchId>>> = BTreeMap::new();
+        for batch in self.batches.values() {
+            let (writer, number) = batch.id;
+            let last = numbers[0].get(&writer).copied().unwrap_or(0);
+            if number > last {
+                continue;
+            }
+            for (&(_, key), &put) in batch.own.iter().filter(|((of, _), _)| *of == family) {
+                let values = keys.entry((writer, key)).or_insert_with(|| [None].into());
+                if batch.accepted || number == last {
+                    values.clear(); // It is there; one that failed may be.
+                }
+                values.insert(put.then_some(batch.id));
+            }
+        }
+        if self.drops == Some(family) {
+            for values in keys.values_mut() {
+                values.insert(None);
+            }
+        }
+        for key in own.keys() {
+            keys.entry(*key).or_insert_with(|| [None].into());
+        }
+        for (key, values) in keys {
+            let value = own.get(&key).copied();
+            if !values.contains(&value) {
+                return Err(format!(
+                    "own key {key:?} of column family {family} has the value of {value:?}, expected one of {values:?}"
+                ));
+            }
         }
         Ok(())
     }
@@ -234,6 +367,7 @@ impl History {
         &self,
         family: usize,
         shared: &BTreeMap<u8, BatchId>,
+        since: u64,
         there: &dyn Fn(BatchId) -> bool,
     ) -> Result<(), String> {
         let mut keys: Vec<u8> =
@@ -264,7 +398,11 @@ impl History {
                     }
                 }
                 None => {
-                    let put = touching.iter().any(|batch| batch.accepted && batch.changes[&(family, key)]);
+                    let put = touching.iter().any(|batch| {
+                        batch.accepted
+                            && batch.changes[&(family, key)]
+                            && (since == 0 || batch.issued > since)
+                    });
                     let deleted = touching
                         .iter()
                         .any(|batch| !batch.changes[&(family, key)] && overwritten(batch).is_none());
@@ -285,11 +423,11 @@ mod tests {
     fn history() -> History {
         let mut history = History::default();
         let put = |key| BTreeMap::from([((0, key), true)]);
-        history.issue((0, 1), put(1));
+        history.issue((0, 1), put(1), BTreeMap::from([((0, 0), true)]));
         history.finish((0, 1), true, true);
-        history.issue((1, 1), put(1));
+        history.issue((1, 1), put(1), BTreeMap::new());
         history.finish((1, 1), true, false);
-        history.issue((0, 2), BTreeMap::from([((0, 1), false)]));
+        history.issue((0, 2), BTreeMap::from([((0, 1), false)]), BTreeMap::from([((0, 0), false)]));
         history.finish((0, 2), true, false);
         history
     }
@@ -297,7 +435,16 @@ mod tests {
         Found {
             numbers: vec![numbers.iter().copied().collect()],
             shared: vec![shared.iter().copied().collect()],
+            own: vec![own_of(numbers)],
         }
+    }
+    fn torn() -> Found {
+        let numbers = vec![BTreeMap::from([(0, 1)]), BTreeMap::new()];
+        Found { numbers, shared: vec![BTreeMap::new(); 2], own: vec![BTreeMap::new(); 2] }
+    }
+    /// The first writer's own key is there after its first batch only.
+    fn own_of(numbers: &[(usize, usize)]) -> BTreeMap<(usize, u8), BatchId> {
+        numbers.iter().filter(|id| **id == (0, 1)).map(|id| ((0, 0), *id)).collect()
     }
 
     #[test]
@@ -338,7 +485,7 @@ mod tests {
         );
         assert!(history.check_copy(&found(&[(0, 1)], &[(1, (0, 2))]), &[1]).unwrap_err().contains("in part"));
         assert!(history.check_families(&found(&[(0, 3)], &[])).unwrap_err().contains("never issued"));
-        let torn = Found { numbers: vec![BTreeMap::from([(0, 1)]), BTreeMap::new()], shared: vec![] };
+        let torn = torn();
         assert!(history.check_copy(&torn, &[]).unwrap_err().contains("in part"));
         assert!(history.check_families(&torn).is_ok());
     }
@@ -373,7 +520,53 @@ mod tests {
         let back = history.check(&found(&[(0, 2), (1, 1)], &[(1, (1, 1))]), true).unwrap_err();
         assert!(back.contains("overwrote"), "a deleted key is back: {back}");
         assert!(history.check(&found(&[(0, 3)], &[]), false).unwrap_err().contains("never written"));
-        let torn = Found { numbers: vec![BTreeMap::from([(0, 1)]), BTreeMap::new()], shared: vec![] };
+        let torn = torn();
         assert!(history.check(&torn, false).unwrap_err().contains("in part"));
+    }
+
+    #[test]
+    fn keys_of_one_writer_are_as_its_last_batch_left_them() {
+        let history = history();
+        let own = |numbers: &[(usize, usize)], own: &[((usize, u8), BatchId)]| {
+            let own = vec![own.iter().copied().collect()];
+            Found { own, ..found(numbers, &[(1, (1, 1))]) }
+        };
+        let back = history.check(&own(&[(0, 2), (1, 1)], &[((0, 0), (0, 1))]), true).unwrap_err();
+        assert!(back.contains("overwrote") || back.contains("own key"), "{back}");
+        let gone = history.check(&own(&[(0, 1), (1, 1)], &[]), false).unwrap_err();
+        assert!(gone.contains("own key (0, 0) of column family 0 has the value of None"), "{gone}");
+    }
+
+    #[test]
+    fn of_a_column_family_that_drops_tables_the_oldest_batches_alone_may_be_missing() {
+        let mut history = History { drops: Some(1), ..History::default() };
+        let put = |key| BTreeMap::from([((0, key), true), ((1, key), true)]);
+        for id in [(0, 1), (1, 1), (2, 1)] {
+            history.issue(id, put(id.0 as u8), BTreeMap::new());
+            history.finish(id, true, true);
+        }
+        let all = BTreeMap::from([(0, 1), (1, 1), (2, 1)]);
+        let values: BTreeMap<u8, BatchId> = (0..3).map(|key| (key, (usize::from(key), 1))).collect();
+        let with = |left: &[usize], values_left: &[u8]| Found {
+            numbers: vec![all.clone(), left.iter().map(|writer| (*writer, 1)).collect()],
+            shared: vec![
+                values.clone(),
+                values_left.iter().map(|key| (*key, (usize::from(*key), 1))).collect(),
+            ],
+            own: vec![BTreeMap::new(); 2],
+        };
+        for (left, values_left) in
+            [(&[0, 1, 2][..], &[0, 1, 2][..]), (&[1, 2], &[1, 2]), (&[2], &[2]), (&[], &[])]
+        {
+            let found = with(left, values_left);
+            assert_eq!(history.check(&found, true), Ok(()));
+            assert!(found.is_left_of(&with(&[0, 1, 2], &[0, 1, 2]), Some(1)));
+        }
+        let newest_gone = history.check(&with(&[0, 1], &[0, 1]), true).unwrap_err();
+        assert!(newest_gone.contains("(2, 1) is gone from column family 1"), "{newest_gone}");
+        let value_gone = history.check(&with(&[1, 2], &[1]), true).unwrap_err();
+        assert!(value_gone.contains("key 2 of column family 1 is gone"), "{value_gone}");
+        assert!(!with(&[0, 1], &[0, 1]).is_left_of(&with(&[1, 2], &[1, 2]), Some(1)));
+        assert!(!with(&[1, 2], &[1, 2]).is_left_of(&with(&[0, 1, 2], &[0, 1, 2]), None));
     }
 }

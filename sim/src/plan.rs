@@ -1,7 +1,7 @@
 //! What one simulation does: all of it follows from a seed, and from what it is cut down to.
 
-use ironstone::{ColumnFamilyOptions, CompactionStyle, DbOptions, DbPath, merge_operators};
-use ironstone_testkit::random_options::{random_db_options, random_family_options};
+use ironstone::{ColumnFamilyOptions, CompactionStyle, CompressionKind, DbOptions, DbPath, merge_operators};
+use ironstone_testkit::random_options::{let_oldest_go, random_db_options, random_family_options};
 use ironstone_vfs::Env;
 use ironstone_vfs::OpKind;
 use ironstone_vfs::fault::{Fault, FaultError, FaultRule};
@@ -89,6 +89,12 @@ pub enum Chore {
     IngestInPhases,
     /// Makes a checkpoint, with a flush (`true`) or with WALs, and looks at it.
     Copy(bool),
+    /// Makes a backup, restores it elsewhere, and looks at that.
+    BackUp(bool),
+    /// Reads the log while others write: no batch is missing between those that come.
+    ReadLog,
+    /// Opens a secondary, looks at it, and again once it has caught up.
+    Second,
     /// Opens a follower, looks at it, and again once it has caught up.
     Follow,
     /// Locks the WAL for a while, and looks whether anything goes past it.
@@ -158,6 +164,8 @@ pub struct Plan {
     pub atomic_flush: bool,
     /// Whether writes go around the WAL, which only makes sense with that.
     pub unlogged: bool,
+    /// The column family that drops its oldest tables, if one does; never the first.
+    pub drops: Option<usize>,
 }
 
 impl Plan {
@@ -192,6 +200,7 @@ impl Plan {
             sync_one_in: *[0, 1, 3, 3, 10].choose(&mut rng).expect("not empty"),
             atomic_flush: false,
             unlogged: false,
+            drops: None,
         };
         plan.atomic_flush = rng.random_bool(0.35);
         plan.unlogged = plan.atomic_flush && rng.random_bool(0.6);
@@ -204,7 +213,19 @@ impl Plan {
                 _ => {}
             });
         }
+        let drops = rng.random_bool(0.4).then(|| families - 1).filter(|&family| family > 0);
+        if let Some(family) = drops {
+            // What these bring might go.
+            plan.chores.iter_mut().for_each(|chore| match chore {
+                Chore::IngestInPhases => *chore = Chore::FlushAll,
+                Chore::IngestBehind(of) | Chore::RemoveTables(of, _) if *of == family => {
+                    *chore = Chore::Compact(family);
+                }
+                _ => {}
+            });
+        }
         plan.families = families.min(caps.families);
+        plan.drops = drops.filter(|&family| family < plan.families);
         plan.writers.truncate(caps.writers);
         plan.writers.iter_mut().for_each(|batches| *batches = (*batches).min(caps.batches));
         plan.readers.truncate(caps.readers);
@@ -226,6 +247,15 @@ impl Plan {
         let mut options = random_family_options(&mut self.generator(2 + number as u64));
         options.inplace_update_support = false; // Readers have snapshots.
         options.merge_operator = Some(merge_operators::put());
+        if self.drops == Some(number) {
+            let rng = &mut self.generator(60 + number as u64);
+            let_oldest_go(rng, &mut options);
+            // Tables hold ids that are drawn from addresses; their sizes, on which drops depend, may not depend on these.
+            (options.compression, options.bottommost_compression) = (CompressionKind::None, None);
+            if options.ttl == 0 {
+                options.compaction_options_fifo.max_table_files_size = rng.random_range(3_000..20_000);
+            }
+        }
         if options.compaction_style != CompactionStyle::Fifo
             && self.generator(50 + number as u64).random_bool(0.2)
         {
@@ -245,7 +275,7 @@ impl Plan {
 
 fn chore(rng: &mut StdRng, families: usize) -> Chore {
     let family = rng.random_range(0..families);
-    match rng.random_range(0..25) {
+    match rng.random_range(0..28) {
         0..3 => Chore::FlushAll,
         3 => Chore::Flush(family),
         4..6 => Chore::StartFlush(family),
@@ -265,6 +295,9 @@ fn chore(rng: &mut StdRng, families: usize) -> Chore {
         20 => Chore::Copy(rng.random()),
         21 => Chore::Follow,
         22 => Chore::LockWal,
+        23 => Chore::BackUp(rng.random()),
+        24 => Chore::ReadLog,
+        25 => Chore::Second,
         _ => Chore::SetOptions(family),
     }
 }

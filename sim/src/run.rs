@@ -1,13 +1,14 @@
 //! One simulation, from an empty disk to the verdict about what came back.
 
 use crate::clock::SimClock;
-use crate::history::{Found, Shared};
+use crate::history::{Found, History, Shared};
 use crate::plan::{Chore, Plan, Trouble};
 use crate::state;
 use ironstone::{
-    Code, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions,
-    CreateCheckpointOptions, Db, DbIterator, DbOptions, Error, FileIngestionHandle, FlushOptions,
-    IngestFiles, IngestOptions, Options, ReadOptions, SstFileWriter, ThreadPool, WriteBatch, WriteOptions,
+    BackupEngine, BackupEngineOptions, Code, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions,
+    CompactRangeOptions, CreateBackupOptions, CreateCheckpointOptions, Db, DbIterator, DbOptions, Error,
+    FileIngestionHandle, FlushOptions, IngestFiles, IngestOptions, Options, ReadOptions, RestoreOptions,
+    SstFileWriter, ThreadPool, WriteBatch, WriteOptions,
 };
 use ironstone_base::sync::{Arc, thread};
 use ironstone_testkit::random_options::{random_db_changes, random_family_changes};
@@ -28,6 +29,8 @@ pub const COPIES: &str = "/copy";
 pub const SOURCES: &str = "/phases";
 /// Where a follower of the database is.
 const FOLLOWER: &str = "/follower";
+/// Where a secondary of the database has its LOG.
+const SECONDARY: &str = "/secondary";
 /// A column family that comes and goes.
 const EXTRA: &str = "extra";
 /// How many keys all writers share.
@@ -107,6 +110,12 @@ impl Opener {
         let options = DbOptions { env, thread_pool: pool, create_if_missing: true, ..self.options.clone() };
         Db::open_as_follower(&options, FOLLOWER, DIR, self.descriptors())
     }
+    /// Opens a secondary of the database.
+    fn second(&self, disk: &MemFileSystem, clock: &Arc<SimClock>) -> ironstone::Result<Db> {
+        let env = Env { fs: Arc::new(disk.clone()), clock: clock.clone() };
+        let options = DbOptions { env, thread_pool: ThreadPool::new(), ..self.options.clone() };
+        Db::open_secondary(&options, DIR, SECONDARY, self.descriptors())
+    }
     fn descriptors(&self) -> Vec<ColumnFamilyDescriptor> {
         let named = self.families.iter().enumerate();
         named
@@ -157,7 +166,7 @@ pub fn run(plan: &Plan) -> Result<Done, String> {
         disk,
         faults,
         clock: clock.clone(),
-        history: Shared::default(),
+        history: Shared::of(History::of_families_that_drop(plan.drops)),
         buffered,
         failed: AtomicBool::new(false),
         failing: AtomicBool::new(false),
@@ -236,11 +245,26 @@ impl Stage {
     fn write(&self, writer: usize, batches: usize) -> Result<(), String> {
         let mut rng = self.plan.generator(100 + writer as u64);
         let mut tries = 0;
+        // Of the keys that are its own it has one at a time, in each column family: whether that is there.
+        let (mut own_key, mut is_there) = (0, vec![false; self.cfs.len()]);
         for number in 1..=batches {
             let mut batch = WriteBatch::new();
-            let mut changes = BTreeMap::new();
+            let (mut changes, mut own) = (BTreeMap::new(), BTreeMap::new());
             for (family, cf) in self.cfs.iter().enumerate() {
                 batch.put_cf(cf, state::number_key(writer), number.to_string());
+                if own_key < state::OWN_KEYS && rng.random_bool(0.4) {
+                    let key = state::own_key(writer, own_key);
+                    let is_there = &mut is_there[family];
+                    *is_there = !*is_there;
+                    match *is_there {
+                        true => {
+                            let padding = rng.random_range(0..=self.plan.value_size);
+                            batch.put_cf(cf, key, state::value((writer, number), padding));
+                        }
+                        false => batch.single_delete_cf(cf, key),
+                    }
+                    own.insert((family, own_key), *is_there);
+                }
                 for _ in 0..rng.random_range(0..4) {
                     let key = rng.random_range(0..SHARED_KEYS);
                     let (mut last, mut put) = (key, false);
@@ -268,11 +292,14 @@ impl Stage {
             let sync = one_in > 0 && rng.random_ratio(1, one_in);
             let options = WriteOptions { sync, disable_wal: self.plan.unlogged, ..WriteOptions::default() };
             let id = (writer, number);
-            self.history.with(|history| history.issue(id, changes));
+            self.history.with(|history| history.issue(id, changes, own));
             let result = self.db.write(&batch, &options);
             self.history.with(|history| history.finish(id, result.is_ok(), sync));
             if self.allow("write", result)?.is_none() {
                 tries += 1;
+                // Nobody knows whether that put its key, so it may not be put again.
+                own_key += 1;
+                is_there.fill(false);
                 self.maybe_lose_power();
                 if tries > TRIES || self.disk.crashed() {
                     return Ok(());
@@ -299,7 +326,7 @@ impl Stage {
 
     fn do_chores(&self) -> Result<(), String> {
         for chore in &self.plan.chores {
-            let before = self.history.with(crate::history::History::tick);
+            let before = self.history.with(History::tick);
             let (result, durable) = self.do_chore(*chore);
             let done = self.allow(&format!("{chore:?}"), result)?.is_some();
             if done && durable {
@@ -373,6 +400,9 @@ impl Stage {
             Chore::RemoveTables(family, by_range) => (self.remove_tables(of(family), by_range), false),
             Chore::IngestInPhases => (self.ingest_in_phases(), false),
             Chore::Copy(flushes) => (self.copy(flushes), false),
+            Chore::BackUp(flushes) => (self.back_up(flushes), false),
+            Chore::ReadLog => (self.read_log(), false),
+            Chore::Second => (self.second(), false),
             Chore::Follow => (self.follow(), false),
             Chore::LockWal => (self.lock_wal(), false),
         }
@@ -449,9 +479,7 @@ impl Stage {
     /// Makes a copy, which must hold one moment after all that was accepted before.
     fn copy(&self, flushes: bool) -> ironstone::Result<()> {
         let dir = format!("{COPIES}{}", self.disk.op_count());
-        let accepted: Vec<usize> = (0..self.plan.writers.len())
-            .map(|writer| self.history.with(|history| history.range_of(writer).0))
-            .collect();
+        let accepted = self.accepted();
         let options = CreateCheckpointOptions {
             log_size_for_flush: if flushes { 0 } else { u64::MAX },
             atomic_flush: self.plan.unlogged || flushes,
@@ -473,16 +501,117 @@ impl Stage {
         problem.map_err(|problem| Error::corruption(format!("{dir}: {problem}")))
     }
 
-    /// Looks at a follower, which sees what is in tables, and never less than before.
-    fn follow(&self) -> ironstone::Result<()> {
-        match self.look_at_follower() {
-            // What the leader has written in vain may be what the follower reads.
+    /// The last batch of each writer that was accepted.
+    fn accepted(&self) -> Vec<usize> {
+        let writers = 0..self.plan.writers.len();
+        writers.map(|writer| self.history.with(|history| history.range_of(writer).0)).collect()
+    }
+
+    /// Makes a backup, which must hold one moment after all that was accepted before.
+    fn back_up(&self, flushes: bool) -> ironstone::Result<()> {
+        let dir = format!("/restored{}", self.disk.op_count());
+        let env = Env { fs: Arc::new(self.disk.clone()), clock: self.clock.clone() };
+        let mut options = BackupEngineOptions::new("/backups");
+        options.env = env.clone();
+        let create = CreateBackupOptions {
+            flush_before_backup: flushes,
+            atomic_flush: self.plan.unlogged || flushes,
+            ..CreateBackupOptions::default()
+        };
+        let accepted = self.accepted();
+        let mut engine = BackupEngine::open(options)?;
+        let id = match engine.create_backup_with(&self.db, &create) {
+            Err(error) if error.code() == Code::NotSupported => return Ok(()), // With cf_paths.
+            made => made?,
+        };
+        let db_options = DbOptions { env, ..(*self.db.options()).clone() };
+        engine.restore(id, &db_options, &dir, &dir, &RestoreOptions::default())?;
+        let copy = self.opener.open_copy(&self.disk, &self.clock, &dir)?;
+        let found = state::by_iterators(&copy, &handles(&copy, self.plan.families), &ReadOptions::default())?;
+        copy.close()?;
+        let checked =
+            found.and_then(|found| self.history.with(|history| history.check_copy(&found, &accepted)));
+        checked.map_err(|problem| Error::corruption(format!("a backup: {problem}")))
+    }
+
+    /// Reads the log from now on, for a while: each batch begins where the one before ended, and all that readers see comes.
+    fn read_log(&self) -> ironstone::Result<()> {
+        if self.plan.unlogged {
+            return Ok(());
+        }
+        // A WAL may go at any time, and what failed or was ingested is in none.
+        let is_gap = |error: &Error| matches!(error.code(), Code::NotFound | Code::Incomplete);
+        let mut next = self.db.latest_sequence().plus(1);
+        let mut updates = match self.db.get_updates_since(next) {
+            Err(error) if is_gap(&error) => return Ok(()),
+            updates => updates?,
+        };
+        for _ in 0..4 {
+            self.clock.sleep(Duration::from_micros(300));
+            let seen = self.db.latest_sequence();
+            loop {
+                let update = match updates.next_update() {
+                    Err(error) if is_gap(&error) => return Ok(()),
+                    update => update?,
+                };
+                let Some(update) = update else { break };
+                if update.sequence != next {
+                    let came = update.sequence;
+                    return Err(Error::corruption(format!("the log shows {came}, expected was {next}")));
+                }
+                next = update.next_sequence();
+            }
+            // Writes that failed have numbers, too, and show as a gap once there are later ones.
+            if next <= seen && !self.buffered && !self.plan.may_fail() {
+                return Err(Error::corruption(format!("the log ends before {next}, readers see {seen}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at a secondary, which sees what was accepted before, and never less than before.
+    fn second(&self) -> ironstone::Result<()> {
+        let accepted = self.accepted();
+        // A write that fails may be in the log for a while.
+        let may_go_back = self.plan.may_fail();
+        match self.look_at_other(may_go_back, || self.opener.second(&self.disk, &self.clock)) {
+            // What the primary has written in vain may be what the secondary reads.
             Err(_) if self.plan.may_fail() => Ok(()),
-            looked => looked?.map_err(|problem| Error::corruption(format!("a follower: {problem}"))),
+            looked => {
+                let found =
+                    looked?.map_err(|problem| Error::corruption(format!("a secondary: {problem}")))?;
+                let seen = |writer: &usize| found.numbers[0].get(writer).copied().unwrap_or(0);
+                let is_logged = !self.plan.unlogged && !self.buffered && !self.plan.may_fail();
+                match (0..accepted.len()).find(|writer| is_logged && seen(writer) < accepted[*writer]) {
+                    None => Ok(()),
+                    Some(writer) => Err(Error::corruption(format!(
+                        "a secondary sees batch {} of writer {writer}, {} was accepted before",
+                        seen(&writer),
+                        accepted[writer]
+                    ))),
+                }
+            }
         }
     }
-    fn look_at_follower(&self) -> ironstone::Result<Result<(), String>> {
-        let follower = self.opener.follow(&self.disk, &self.clock)?;
+
+    /// Looks at a follower, which sees what is in tables, and never less than before.
+    fn follow(&self) -> ironstone::Result<()> {
+        match self.look_at_other(false, || self.opener.follow(&self.disk, &self.clock)) {
+            // What the leader has written in vain may be what the follower reads.
+            Err(_) if self.plan.may_fail() => Ok(()),
+            looked => match looked? {
+                Ok(_) => Ok(()),
+                Err(problem) => Err(Error::corruption(format!("a follower: {problem}"))),
+            },
+        }
+    }
+    /// Opens another one, and looks at it twice: it sees no less then, unless it may. Answers what it saw first.
+    fn look_at_other(
+        &self,
+        may_go_back: bool,
+        open: impl FnOnce() -> ironstone::Result<Db>,
+    ) -> ironstone::Result<Result<Found, String>> {
+        let follower = open()?;
         let cfs = handles(&follower, self.plan.families);
         let look = || state::by_iterators(&follower, &cfs, &ReadOptions::default());
         let first = look()?;
@@ -494,8 +623,11 @@ impl Stage {
             (Ok(first), Ok(second)) => (first, second),
             (Err(problem), _) | (_, Err(problem)) => return Ok(Err(problem)),
         };
-        for (earlier, later) in first.numbers.iter().zip(&second.numbers) {
-            let goes_back = |(writer, number): &(&usize, &usize)| later.get(*writer) < Some(*number);
+        for (family, (earlier, later)) in first.numbers.iter().zip(&second.numbers).enumerate() {
+            let drops = self.plan.drops == Some(family);
+            let goes_back = |(writer, number): &(&usize, &usize)| {
+                !may_go_back && later.get(*writer) < Some(*number) && (later.contains_key(*writer) || !drops)
+            };
             if let Some((writer, number)) = earlier.iter().find(goes_back) {
                 return Ok(Err(format!(
                     "batch {number} of writer {writer} was there, and is no more: {later:?}"
@@ -504,7 +636,8 @@ impl Stage {
         }
         Ok(self.history.with(|history| {
             history.check_families(&first)?;
-            history.check_families(&second)
+            history.check_families(&second)?;
+            Ok(first)
         }))
     }
 
@@ -599,9 +732,7 @@ impl Stage {
         let tailing = ReadOptions { tailing: true, ..ReadOptions::default() };
         let (mut kept, mut tail) = (self.iterators(&ReadOptions::default())?, self.iterators(&tailing)?);
         for _ in 0..rounds {
-            let accepted: Vec<usize> = (0..self.plan.writers.len())
-                .map(|writer| self.history.with(|history| history.range_of(writer).0))
-                .collect();
+            let accepted = self.accepted();
             for _ in 0..3 {
                 self.read_newest(&accepted)?;
                 self.read_tail(tail.as_mut().and_then(|iters| iters.first_mut()), &accepted)?;
@@ -616,7 +747,7 @@ impl Stage {
             let Some(first) = look(rng.random_range(0..3))? else { continue };
             self.clock.sleep(Duration::from_micros(rng.random_range(0..300)));
             if let Some(second) = look(rng.random_range(0..3))?
-                && second != first
+                && !second.is_left_of(&first, self.plan.drops)
             {
                 return Err(format!("a snapshot has changed: {first:?}, later {second:?}"));
             }
@@ -631,8 +762,7 @@ impl Stage {
                     ));
                 }
             }
-            let torn = first.numbers.iter().any(|numbers| *numbers != first.numbers[0]);
-            if torn {
+            if first.torn(self.plan.drops).is_some() {
                 return Err(format!("a snapshot sees a batch in part: {:?}", first.numbers));
             }
         }

@@ -12,6 +12,10 @@ pub fn number_key(writer: usize) -> Vec<u8> {
 pub fn shared_key(key: u8) -> Vec<u8> {
     format!("s{key:03}").into_bytes()
 }
+/// A key that one writer has for itself.
+pub fn own_key(writer: usize, key: u8) -> Vec<u8> {
+    format!("x{writer}.{key}").into_bytes()
+}
 /// A key that was deleted before a file was ingested behind that holds it.
 pub fn hidden_key(number: u64) -> Vec<u8> {
     format!("b{number}").into_bytes()
@@ -68,6 +72,11 @@ fn note(found: &mut Found, family: usize, key: &[u8], value: &[u8]) -> Result<()
         "s" => {
             found.shared[family].insert(number.parse().map_err(|_| bad())?, writer_of(value)?);
         }
+        "x" => {
+            let (writer, key) = number.split_once('.').ok_or_else(bad)?;
+            let place = (writer.parse().map_err(|_| bad())?, key.parse().map_err(|_| bad())?);
+            found.own[family].insert(place, writer_of(value)?);
+        }
         "d" if value == removed_value() => {}
         "e" if value == ingested_value(number.parse().map_err(|_| bad())?) => {}
         "b" | "c" => {} // A snapshot from before the tombstone shows what was ingested behind it.
@@ -77,7 +86,11 @@ fn note(found: &mut Found, family: usize, key: &[u8], value: &[u8]) -> Result<()
 }
 
 fn empty(families: usize) -> Found {
-    Found { numbers: vec![Default::default(); families], shared: vec![Default::default(); families] }
+    Found {
+        numbers: vec![Default::default(); families],
+        shared: vec![Default::default(); families],
+        own: vec![Default::default(); families],
+    }
 }
 
 /// Whether all that tombstones should hide is hidden. The outer error is the database's.
@@ -170,7 +183,12 @@ fn by_walking(iters: &mut [DbIterator]) -> ironstone::Result<Result<Found, Strin
     Ok(Ok(found))
 }
 
-/// The numbers of `writers` and the shared keys below `keys`, by one `multi_get` for the numbers of all column
+/// How many keys a writer has for itself, one after the other.
+pub const OWN_KEYS: u8 = 3;
+/// How many writers a plan has at most.
+pub const MOST_WRITERS: usize = 4;
+
+/// The numbers of `writers`, their own keys and the shared keys below `keys`, by one `multi_get` for the numbers of all column
 /// families and a `get` for each other key.
 pub fn by_gets(
     db: &Db,
@@ -193,7 +211,9 @@ pub fn by_gets(
         }
     }
     for (family, cf) in cfs.iter().enumerate() {
-        for key in (0..keys).map(shared_key) {
+        let own = (0..writers.min(MOST_WRITERS))
+            .flat_map(|writer| (0..OWN_KEYS).map(move |key| own_key(writer, key)));
+        for key in (0..keys).map(shared_key).chain(own) {
             if let Some(value) = db.get_cf(options, cf, &key)?
                 && let Err(problem) = note(&mut found, family, &key, &value)
             {

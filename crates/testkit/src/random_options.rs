@@ -173,6 +173,25 @@ fn random_style(rng: &mut impl Rng, options: &mut ColumnFamilyOptions) {
     }
 }
 
+/// Makes a column family drop its oldest tables: when they are too large together, too old, or either.
+pub fn let_oldest_go(rng: &mut impl Rng, options: &mut ColumnFamilyOptions) {
+    let (by_size, by_age) =
+        *[(true, false), (true, false), (false, true), (true, true)].choose(rng).expect("not empty");
+    options.compaction_style = CompactionStyle::Fifo;
+    options.num_levels = 1;
+    options.disable_auto_compactions = false;
+    options.cf_allow_ingest_behind = false;
+    options.periodic_compaction_seconds = 0;
+    options.ttl = if by_age { rng.random_range(1..20) } else { 0 };
+    let fifo = &mut options.compaction_options_fifo;
+    let sizes = [10_000, 30_000, 100_000];
+    fifo.max_table_files_size = if by_size { *sizes.choose(rng).expect("not empty") } else { 1 << 50 };
+    fifo.allow_compaction = rng.random();
+    // A value that was merged on its way into a table would outlive its older parts.
+    options.max_successive_merges = 0;
+    options.write_buffer_size = *[4 << 10, 8 << 10, 32 << 10].choose(rng).expect("not empty");
+}
+
 /// Options of a column family, chosen by `rng`. The comparator stays what it is. One in ten updates in place, which nobody
 /// may read at a snapshot.
 pub fn random_family_options(rng: &mut impl Rng) -> ColumnFamilyOptions {

@@ -6,6 +6,7 @@ mod copies;
 mod from_outside;
 mod heard;
 mod removal;
+mod shape;
 
 use crate::model::{Change, Entries, Model};
 use crate::random_options::{
@@ -65,6 +66,8 @@ pub struct RandomRun {
     kept: Option<Walk>,
     /// Another opening, which reads the tables.
     follower: Option<Db>,
+    /// Another opening, which reads tables and WALs.
+    secondary: Option<Db>,
     heard: Arc<Heard>,
 }
 
@@ -104,6 +107,7 @@ impl RandomRun {
             next_family: 1,
             kept: None,
             follower: None,
+            secondary: None,
             heard: Arc::new(Heard::new(seed.is_multiple_of(2))),
         };
         run.touched.create("default", &run.families["default"]);
@@ -205,13 +209,16 @@ impl RandomRun {
         match self.rng.random_range(0..1000) {
             0..400 => self.write_one(),
             400..520 => self.write_batch(),
-            520..700 => self.get(),
+            520..690 => self.get(),
+            690..697 => self.get_merge_operands(),
+            697..700 => self.walk_over_families(),
             700..760 => self.multi_get(),
             760..900 => self.walk(),
             900..925 => self.take_snapshot(),
             925..945 => self.drop_snapshot(),
             945..965 => self.flush(),
-            965..972 => self.compact(),
+            965..971 => self.compact(),
+            971 => self.reshape(),
             972..980 => self.reopen(),
             980..985 => self.create_family(),
             985..988 => self.drop_family(),
@@ -224,8 +231,14 @@ impl RandomRun {
             997 => self.remove_tables(),
             998 if self.rng.random() => self.lose_newest_tables(),
             998 => self.copy(),
-            _ if self.rng.random() => self.follow(),
-            _ => self.sync(),
+            _ => match self.rng.random_range(0..8) {
+                0..3 => self.follow(),
+                3 => self.look_at_secondary(),
+                4 => self.back_up(),
+                5 => self.replicate(),
+                6 => self.export(),
+                _ => self.sync(),
+            },
         }
     }
 
@@ -569,7 +582,7 @@ impl RandomRun {
     fn reopen(&mut self) -> Result<(), Failure> {
         self.snapshots.clear();
         self.kept = None;
-        self.follower = None;
+        (self.follower, self.secondary) = (None, None);
         let mut harm = self.rng.random_range(0..20);
         if harm == 1 && self.db_options.recycle_log_file_num > 0 {
             harm = 0; // Old WALs stay, and only a MANIFEST says that they are old.
@@ -849,6 +862,17 @@ impl Walk {
 
 fn escaped(key: &[u8]) -> String {
     key.escape_ascii().to_string()
+}
+
+/// All that `iter` shows, from its first key on.
+pub fn contents(iter: &mut DbIterator) -> ironstone::Result<Entries> {
+    let mut entries = Entries::new();
+    let mut more = iter.seek_to_first()?;
+    while more {
+        entries.extend(iter.key().map(<[u8]>::to_vec).zip(iter.value().map(<[u8]>::to_vec)));
+        more = iter.next()?;
+    }
+    Ok(entries)
 }
 
 /// Compares what `iter` walks over with a column family of the model, forward and backward.

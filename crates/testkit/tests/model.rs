@@ -3,6 +3,8 @@
 //! `IRONSTONE_MODEL_OPS` sets how many operations there are in all (default one million), and
 //! `IRONSTONE_SEED` replays one run.
 
+use ironstone_testkit::fifo_run::FifoRun;
+use ironstone_testkit::filtered_run::FilteredRun;
 use ironstone_testkit::random_run::RandomRun;
 use ironstone_testkit::record::record;
 use ironstone_vfs::{Env, SystemClock, mem::MemFileSystem};
@@ -12,8 +14,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const OPS_PER_RUN: usize = 5_000;
 
 fn run(seed: u64) {
-    let env = Env { fs: Arc::new(MemFileSystem::volatile()), clock: Arc::new(SystemClock::new()) };
-    let result = RandomRun::new(seed, env, "/db").and_then(|mut run| run.run(OPS_PER_RUN));
+    let fs = Arc::new(MemFileSystem::volatile());
+    let result = match seed % 12 {
+        3 => FifoRun::new(seed, fs, "/db").and_then(|mut run| run.run(OPS_PER_RUN)),
+        7 => FilteredRun::new(seed, fs, "/db").and_then(|mut run| run.run(OPS_PER_RUN)),
+        _ => {
+            let env = Env { fs, clock: Arc::new(SystemClock::new()) };
+            RandomRun::new(seed, env, "/db").and_then(|mut run| run.run(OPS_PER_RUN))
+        }
+    };
     if let Err(failure) = result {
         panic!(
             "{failure}\nreplay: IRONSTONE_SEED={seed} cargo test --profile checked -p ironstone-testkit --test model"

@@ -1,14 +1,17 @@
-//! Checkpoints and followers: a second database that has all that the first one has. And a second column family with
-//! the tables of another one.
+//! Checkpoints, backups, replicas, secondaries and followers: a second database that has all that the first one has. And a
+//! second column family with the tables of another one.
 
 use super::{Failure, RandomRun, compare};
+use crate::model::Model;
+use ironstone::options::DbOptions;
 use ironstone::{
-    Code, ColumnFamily, ColumnFamilyDescriptor, CompactRangeOptions, CreateCheckpointOptions, Db,
-    FlushOptions, IngestFiles, IngestOptions, ReadOptions,
+    BackupEngine, BackupEngineOptions, Code, ColumnFamily, ColumnFamilyDescriptor, CompactRangeOptions,
+    CreateBackupOptions, CreateCheckpointOptions, Db, FlushOptions, ImportColumnFamilyOptions, IngestFiles,
+    IngestOptions, ReadOptions, RestoreOptions, WriteOptions,
 };
 use rand::Rng;
 use std::cmp::Reverse;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 impl RandomRun {
     /// Makes a checkpoint, compares it with the model, and removes it.
@@ -23,15 +26,180 @@ impl RandomRun {
         self.note(|| format!("{options:?}"));
         let path = self.dir.with_extension("copy");
         self.db().create_checkpoint(&path, &options).map_err(|error| format!("checkpoint: {error}"))?;
+        self.compare_and_destroy(path).map_err(|failure| format!("checkpoint: {failure}"))
+    }
+
+    fn options_of_copy(&self) -> DbOptions {
         let mut options = self.db_options.clone();
         options.sst_file_manager = None; // It would still be removing files when the directory is to be gone.
         options.best_efforts_recovery = false; // It would leave the WALs out.
-        let copy = Db::open_column_families(&options, &path, self.descriptors())
-            .map_err(|error| format!("opening a checkpoint: {error}"))?;
-        self.compare_other(&copy).map_err(|failure| format!("checkpoint: {failure}"))?;
-        copy.close().map_err(|error| format!("closing a checkpoint: {error}"))?;
+        options
+    }
+    fn open_copy(&self, path: &Path) -> Result<Db, Failure> {
+        let copy = Db::open_column_families(&self.options_of_copy(), path, self.descriptors());
+        copy.map_err(|error| format!("open: {error}"))
+    }
+    /// Opens what is in `path`, compares it with the model, and removes it.
+    fn compare_and_destroy(&self, path: PathBuf) -> Result<(), Failure> {
+        let copy = self.open_copy(&path)?;
+        self.compare_other(&copy)?;
+        self.destroy(copy, path)
+    }
+    fn destroy(&self, copy: Db, path: PathBuf) -> Result<(), Failure> {
+        copy.close().map_err(|error| format!("close: {error}"))?;
         drop(copy);
-        Db::destroy(&options, &path).map_err(|error| format!("destroying a checkpoint: {error}"))
+        Db::destroy(&self.options_of_copy(), path).map_err(|error| format!("destroy: {error}"))
+    }
+
+    /// Makes a backup beside those that there are, and restores it, or an older one's files with it.
+    pub(super) fn back_up(&mut self) -> Result<(), Failure> {
+        if !self.paths.is_empty() {
+            return Ok(()); // Backups have one directory.
+        }
+        let mut options = BackupEngineOptions::new(self.dir.with_extension("backups"));
+        options.env = self.env.clone();
+        options.share_table_files = self.rng.random_bool(0.7);
+        options.backup_log_files = self.rng.random_bool(0.7);
+        options.schema_version = self.rng.random_range(1..3);
+        options.max_background_operations = self.rng.random_range(1..3);
+        let create = CreateBackupOptions {
+            flush_before_backup: self.rng.random_bool(0.3),
+            atomic_flush: self.rng.random(),
+            ..CreateBackupOptions::default()
+        };
+        let keep = self.rng.random_range(1..4);
+        self.note(|| format!("back up, {keep} stay: {create:?}"));
+        let path = self.dir.with_extension("restored");
+        let back_up = || {
+            let mut engine = BackupEngine::open(options)?;
+            let id = engine.create_backup_with(self.db(), &create)?;
+            engine.purge_old_backups(keep)?;
+            engine.collect_garbage()?;
+            engine.verify(id, true)?;
+            engine.restore(id, &self.db_options, &path, &path, &RestoreOptions::default())
+        };
+        back_up().map_err(|error| format!("backup: {error}"))?;
+        self.compare_and_destroy(path).map_err(|failure| format!("backup: {failure}"))
+    }
+
+    /// Has a copy follow by the log: it gets each batch that was written since, and nothing is missing between them.
+    pub(super) fn replicate(&mut self) -> Result<(), Failure> {
+        if !self.paths.is_empty() {
+            return Ok(()); // Checkpoints have one directory.
+        }
+        self.note(|| "replicate".to_owned());
+        self.db().disable_file_deletions(); // That would take away the log.
+        let replicated = self.replicate_some();
+        self.db().enable_file_deletions();
+        replicated.map_err(|failure| format!("replica: {failure}"))
+    }
+    fn replicate_some(&mut self) -> Result<(), Failure> {
+        let path = self.dir.with_extension("replica");
+        let options = CreateCheckpointOptions { log_size_for_flush: u64::MAX, atomic_flush: false };
+        self.db().create_checkpoint(&path, &options).map_err(|error| format!("checkpoint: {error}"))?;
+        let replica = self.open_copy(&path)?;
+        let mut next = self.db().latest_sequence().plus(1);
+        let mut updates = None;
+        for _ in 0..self.rng.random_range(1..4) {
+            for _ in 0..self.rng.random_range(1..15) {
+                if self.rng.random() { self.write_one()? } else { self.write_batch()? }
+            }
+            if self.rng.random_bool(0.3) {
+                self.flush()?;
+            }
+            // What has not left the process yet nobody else is told.
+            self.db().flush_wal(false).map_err(|error| format!("flush_wal: {error}"))?;
+            let mut reader = match updates.take() {
+                Some(reader) if self.rng.random() => reader,
+                _ => self.db().get_updates_since(next).map_err(|error| format!("updates: {error}"))?,
+            };
+            while let Some(update) = reader.next_update().map_err(|error| format!("next update: {error}"))? {
+                if update.sequence != next {
+                    return Err(format!("the batch at {} came, expected was {next}", update.sequence));
+                }
+                next = update.next_sequence();
+                let written = replica.write(&update.batch, &WriteOptions::default());
+                written.map_err(|error| format!("write: {error}"))?;
+            }
+            if next != self.db().latest_sequence().plus(1) {
+                return Err(format!(
+                    "the log ends before {next}, and {} was written",
+                    self.db().latest_sequence()
+                ));
+            }
+            self.compare_other(&replica)?;
+            updates = Some(reader);
+        }
+        self.destroy(replica, path)
+    }
+
+    /// Compares a secondary that has caught up. It stays, as long as the database has these column families.
+    pub(super) fn look_at_secondary(&mut self) -> Result<(), Failure> {
+        self.note(|| "secondary".to_owned());
+        let said = |what: &'static str| move |error| format!("{what} of a secondary: {error}");
+        self.db().flush_wal(false).map_err(said("flush_wal"))?;
+        let secondary = match self.secondary.take() {
+            Some(secondary) if self.families.keys().all(|name| secondary.column_family(name).is_some()) => {
+                secondary.try_catch_up_with_primary().map_err(said("catching up"))?;
+                secondary
+            }
+            old => {
+                drop(old);
+                let path = self.dir.with_extension("secondary");
+                let opened = Db::open_secondary(&self.db_options, &self.dir, path, self.descriptors());
+                opened.map_err(said("opening"))?
+            }
+        };
+        let compared = self.compare_other(&secondary);
+        compared.map_err(|failure| format!("secondary: {failure}"))?;
+        self.secondary = Some(secondary);
+        Ok(())
+    }
+
+    /// Exports a column family, imports it as another one, clips that, and drops it.
+    pub(super) fn export(&mut self) -> Result<(), Failure> {
+        let (name, move_files) = (self.any_family(), self.rng.random());
+        let mut range = [self.key_of(&name), self.key_of(&name)];
+        range.sort();
+        self.note(|| format!("export {name}, moved: {move_files}, clipped to {range:?}"));
+        let said = |what: &'static str| move |error| format!("{what}: {error}");
+        let (db, cf) = (self.db(), self.family(&name));
+        let path = self.dir.with_extension("export");
+        let exported = db.export_column_family(&cf, &path).map_err(said("export"))?;
+        let how = ImportColumnFamilyOptions { move_files };
+        let options = db.column_family_options(&cf);
+        let is_empty = exported.files.is_empty();
+        let imported = db.create_column_family_with_import("imported", &options, &how, &[exported]);
+        self.remove_export(&path).map_err(said("removing an export"))?;
+        let copy = match imported {
+            Err(error) if is_empty && error.code() == Code::InvalidArgument => return Ok(()),
+            imported => imported.map_err(said("import"))?,
+        };
+        let compare_copy = |when: &str, model: &Model| {
+            let options = ReadOptions { total_order_seek: true, ..ReadOptions::default() };
+            let iter = db.iter_cf(&options, &copy).map_err(said("iter"))?;
+            compare(iter, model, &name)
+                .map_err(|failure| format!("an imported column family {when}: {failure}"))
+        };
+        compare_copy("as it came", &self.model)?;
+        // Tables without range tombstones cannot be clipped.
+        if !self.flat.contains(&name) {
+            let [begin, end] = &range;
+            db.clip_column_family(&copy, begin, end).map_err(said("clip"))?;
+            let mut clipped = self.model.clone();
+            let mut entries = clipped.family(&name).clone();
+            entries.retain(|key, _| begin <= key && key < end);
+            clipped.replace(&name, entries);
+            compare_copy("clipped", &clipped)?;
+        }
+        db.compact_range(&CompactRangeOptions::default(), &copy, None, None)
+            .map_err(said("compact_range"))?;
+        db.drop_column_family(&copy).map_err(said("drop"))
+    }
+    fn remove_export(&self, path: &Path) -> ironstone::Result<()> {
+        let fs = &self.env.fs;
+        fs.list(path)?.iter().try_for_each(|name| fs.remove(&path.join(name)))?;
+        fs.remove_dir(path)
     }
     fn descriptors(&self) -> Vec<ColumnFamilyDescriptor> {
         let families = self.families.iter();

@@ -1,6 +1,6 @@
 //! Tables that are removed unread, and databases that are opened with what is left.
 
-use super::{Failure, RandomRun};
+use super::{Failure, RandomRun, contents};
 use crate::model::{Change, Entries};
 use ironstone::{Code, CompactionStyle, FlushOptions, KeyRange, ReadOptions, WriteOptions};
 use rand::Rng;
@@ -89,17 +89,9 @@ impl RandomRun {
     }
 
     pub(super) fn contents(&self, name: &str, options: &ReadOptions) -> Result<Entries, Failure> {
-        let read = || {
-            let mut iter = self.db().iter_cf(options, &self.family(name))?;
-            let mut entries = Entries::new();
-            let mut more = iter.seek_to_first()?;
-            while more {
-                entries.extend(iter.key().map(<[u8]>::to_vec).zip(iter.value().map(<[u8]>::to_vec)));
-                more = iter.next()?;
-            }
-            Ok(entries)
-        };
-        read().map_err(|error: ironstone::Error| format!("scan of {name}: {error}"))
+        let iter = self.db().iter_cf(options, &self.family(name));
+        let read = iter.and_then(|mut iter| contents(&mut iter));
+        read.map_err(|error| format!("scan of {name}: {error}"))
     }
 
     /// Closes the database with all of it in tables, takes the newest tables of one column family away, or CURRENT, or
@@ -140,7 +132,7 @@ impl RandomRun {
         self.note(|| format!("lose {lose} {new:?} of {name}, cut {is_cut}; CURRENT {lose_current}"));
         self.snapshots.clear();
         self.kept = None;
-        self.follower = None; // It has the same files.
+        (self.follower, self.secondary) = (None, None); // They have the same files.
         let db = self.db.take().expect("open between operations");
         db.close().map_err(said("close"))?;
         drop(db);
