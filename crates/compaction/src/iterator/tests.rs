@@ -4,7 +4,7 @@ use crate::iterator::{
 use crate::text_test;
 use ironstone_base::sync::Arc;
 use ironstone_base::{
-    Code, FileNumber, FragmentedTombstones, InternalKey, InternalKeyBuf, InternalKeyComparator,
+    Code, DataInErrors, FileNumber, FragmentedTombstones, InternalKey, InternalKeyBuf, InternalKeyComparator,
     RangeTombstone, Result, SequenceNumber, UserComparator, ValueType, merge,
 };
 use ironstone_iter::InternalIterator;
@@ -122,6 +122,7 @@ impl EntryRules for TestFilter {
 fn answer(case: &text_test::Case<'_>) -> String {
     let order = InternalKeyComparator::default();
     let mut options = IteratorOptions::new(&order);
+    options.data_in_errors = DataInErrors(true);
     let mut snapshots = Vec::new();
     let mut below = Vec::new();
     let mut below_known = false;
