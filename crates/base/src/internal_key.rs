@@ -226,6 +226,10 @@ pub struct InternalKeyBuf {
 const INLINE: usize = 56;
 
 impl InternalKeyBuf {
+    /// Bytes that it has on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        if self.bytes.spilled() { self.bytes.capacity() } else { 0 }
+    }
     /// Builds the key of an entry.
     #[inline]
     pub fn new(user_key: &[u8], sequence: SequenceNumber, value_type: ValueType) -> Self {

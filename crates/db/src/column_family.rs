@@ -12,6 +12,7 @@ use crate::write_buffer_manager::MemTableMemory;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ironstone_base::sync::{Arc, Mutex, Swap, SwapGuard, Weak};
 use ironstone_base::{Code, ColumnFamilyId, Error, FileNumber, InternalKeyComparator, Result};
+use ironstone_cache::{MemoryRole, Reservation};
 use ironstone_memtable::MemTable;
 use ironstone_version::{FileMetaData, Version};
 use std::collections::BTreeMap;
@@ -63,6 +64,8 @@ pub(crate) struct ColumnFamilyData {
     versions: Mutex<Vec<Weak<Version>>>,
     /// Memtables that somebody may still read.
     memtables: Mutex<Vec<Weak<MemTable>>>,
+    /// What the metadata of the tables of the current version takes, as the block cache counts it, if it does.
+    metadata_charge: Mutex<Option<Reservation>>,
 }
 
 impl ColumnFamilyData {
@@ -84,8 +87,9 @@ impl ColumnFamilyData {
         let comparator = InternalKeyComparator::new(settings.options.comparator.clone());
         let versions = Mutex::new(vec![Arc::downgrade(&version)]);
         let memtables = Mutex::new(vec![Arc::downgrade(mem.table())]);
+        let metadata_charge = settings.opener.table.reserve_in_cache(MemoryRole::FileMetadata);
         let view = build_view(mem, Vec::new(), version, None, &settings, &comparator, 0, &cleaner);
-        Arc::new(Self {
+        let new = Self {
             id,
             name: name.to_owned(),
             instance,
@@ -101,7 +105,16 @@ impl ColumnFamilyData {
             shown: Mutex::default(),
             versions,
             memtables,
-        })
+            metadata_charge: Mutex::new(metadata_charge),
+        };
+        new.charge_metadata(&new.view.load().version);
+        Arc::new(new)
+    }
+
+    fn charge_metadata(&self, version: &Version) {
+        if let Some(charge) = &mut *self.metadata_charge.lock() {
+            charge.set(version.all_files().map(|(_, file)| file.memory_usage()).sum());
+        }
     }
 
     /// A view of these memtables, of which those of `imm` come newest first, and tables. Nobody else sees it.
@@ -179,6 +192,8 @@ impl ColumnFamilyData {
             let mut versions = self.versions.lock();
             versions.retain(|version| version.strong_count() > 0);
             versions.push(Arc::downgrade(&version));
+            drop(versions);
+            self.charge_metadata(&version);
         }
         if !Arc::ptr_eq(old.mem.table(), mem.table()) {
             let mut memtables = self.memtables.lock();

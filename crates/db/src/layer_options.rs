@@ -150,6 +150,7 @@ impl ColumnFamilyOptions {
             // A flush writes a little more than a memtable has.
             max_flushed_table_size: (self.write_buffer_size as u64 / 2).saturating_mul(3),
             prepopulate_block_cache: table.prepopulate_block_cache,
+            cache_usage: table.cache_usage_options,
             block_cache: (!table.no_block_cache).then(block_cache),
             sim_cache: table.sim_cache.clone(),
             persistent_cache: table.persistent_cache.clone(),

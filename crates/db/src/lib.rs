@@ -158,13 +158,14 @@ pub use ironstone_compress::{CompressionKind, CompressionOptions};
 pub use ironstone_memtable::MemTableKind;
 pub use ironstone_sst::block_trace::{BlockCacheTraceRecord, TableReaderCaller, TracedBlock};
 pub use ironstone_sst::{
-    BlockCache, CollectedBlock, CollectedEntry, CollectorContext, CompactOnDeletionCollectorFactory,
-    DataBlockIndexType, EntryKind, FileChecksum, FileChecksumContext, FileChecksumGenCrc32cFactory,
-    FileChecksumGenFactory, FileChecksumGenerator, FilterKind, FilterPolicy, FlushBlockContext,
-    FlushBlockEveryKeyPolicyFactory, FlushBlockPolicy, FlushBlockPolicyFactory, IndexShortening, IndexType,
-    LsmInfoAtCreation, OpenBlock, PersistentCache, PersistentCacheConfig, PersistentKey, PinningTier,
-    PlainEncoding, PrepopulateBlockCache, ReadTier, SimCache, TableFilter, TableFormat, TableProperties,
-    TablePropertiesCollector, TablePropertiesCollectorFactory, new_persistent_cache,
+    BlockCache, CacheUsageOptions, CollectedBlock, CollectedEntry, CollectorContext,
+    CompactOnDeletionCollectorFactory, DataBlockIndexType, EntryKind, FileChecksum, FileChecksumContext,
+    FileChecksumGenCrc32cFactory, FileChecksumGenFactory, FileChecksumGenerator, FilterKind, FilterPolicy,
+    FlushBlockContext, FlushBlockEveryKeyPolicyFactory, FlushBlockPolicy, FlushBlockPolicyFactory,
+    IndexShortening, IndexType, LsmInfoAtCreation, OpenBlock, PersistentCache, PersistentCacheConfig,
+    PersistentKey, PinningTier, PlainEncoding, PrepopulateBlockCache, ReadTier, SimCache, TableFilter,
+    TableFormat, TableProperties, TablePropertiesCollector, TablePropertiesCollectorFactory,
+    new_persistent_cache,
 };
 pub use ironstone_vfs as vfs;
 pub use ironstone_vfs::watched::{FileOperationInfo, FileOperationType};

@@ -346,7 +346,10 @@ impl BlockBasedBuilder {
             InternalKey::from_bytes(self.data_block.last_key()).map_err(|bad| Error::corruption(bad.0))?;
         self.index.add_block(last, next, handle);
         self.data_block.reset();
-        let filter = self.filter.as_ref().map_or(0, FilterBlockBuilder::estimated_len);
+        let filter = self.filter.as_mut().map_or(0, |filter| {
+            filter.count_memory();
+            filter.estimated_len()
+        });
         self.estimated_tail = self.index.estimated_len() + filter;
         Ok(())
     }

@@ -17,7 +17,7 @@ use crate::prefetch::prefetch;
 use ironstone_base::internal_key::pack_trailer;
 use ironstone_base::sync::Arc;
 use ironstone_base::{InternalKey, Result, SequenceNumber, SliceTransform, ValueType};
-use ironstone_cache::BlockBytes;
+use ironstone_cache::{BlockBytes, MemoryRole, Reservation};
 use std::path::{Path, PathBuf};
 
 /// Builds the filter of one table.
@@ -29,6 +29,8 @@ pub(crate) struct FilterBlockBuilder {
     /// The table's, for messages.
     path: PathBuf,
     entries_in_partitions: usize,
+    /// What all this takes counts towards the block cache.
+    charge: Option<Reservation>,
 }
 
 struct FilterPartitions {
@@ -80,6 +82,7 @@ impl FilterBlockBuilder {
             }),
             path: path.to_owned(),
             entries_in_partitions: 0,
+            charge: options.reserve_in_cache(MemoryRole::FilterConstruction),
         })
     }
 
@@ -138,7 +141,8 @@ impl FilterBlockBuilder {
                 [previous, &last.to_le_bytes()].concat()
             }
         };
-        let filter = self.bits.finish().map_err(|bad| bad.at(&self.path, 0))?;
+        let filter = self.finish_bits()?;
+        let Some(partitions) = &mut self.partitions else { return Ok(()) };
         partitions.done_len += filter.len();
         partitions.top_len += key.len() + TOP_OVERHEAD;
         partitions.done.push((key, filter));
@@ -148,6 +152,26 @@ impl FilterBlockBuilder {
             self.bits.add_key(prefix);
         }
         Ok(())
+    }
+
+    /// Counts what this has in memory now, where it is to be counted.
+    pub fn count_memory(&mut self) {
+        if let Some(charge) = &mut self.charge {
+            let done = self.partitions.as_ref().map_or(0, |partitions| partitions.done_len);
+            charge.set(self.bits.memory_usage() + done);
+        }
+    }
+
+    /// The filter of what was added since the last one.
+    fn finish_bits(&mut self) -> Result<Vec<u8>> {
+        if let Some(charge) = &mut self.charge
+            && charge.grow(self.bits.solving_memory()).is_err()
+        {
+            self.bits.fall_back_to_bloom();
+        }
+        let filter = self.bits.finish().map_err(|bad| bad.at(&self.path, 0))?;
+        self.count_memory();
+        Ok(filter)
     }
 
     /// About how long the filter will be.
@@ -211,7 +235,7 @@ impl FilterBlockBuilder {
             return Ok(None);
         }
         let entry_count = self.bits.num_entries() as u64;
-        let mut filter = self.bits.finish().map_err(|bad| bad.at(&self.path, 0))?;
+        let mut filter = self.finish_bits()?;
         let size = filter.len() as u64;
         Ok(Some(FinishedFilter { root: write(&mut filter)?, size, entry_count, is_partitioned: false }))
     }

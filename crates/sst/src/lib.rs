@@ -10,6 +10,7 @@ pub mod block_builder;
 pub mod block_trace;
 mod block_warmer;
 pub mod builder;
+mod cache_usage;
 pub mod cached_block;
 pub mod collector;
 pub mod cuckoo;
@@ -40,6 +41,7 @@ pub mod unique_id;
 
 pub use block_warmer::PrepopulateBlockCache;
 pub use builder::BuiltTable;
+pub use cache_usage::CacheUsageOptions;
 pub use cached_block::{BlockCache, CachedBlock, PinnedBytes};
 pub use collector::{
     Collected, CollectedBlock, CollectedEntry, CollectorContext, CompactOnDeletionCollectorFactory,

@@ -2,6 +2,7 @@
 
 use crate::block_trace::BlockCacheWatch;
 use crate::block_warmer::PrepopulateBlockCache;
+use crate::cache_usage::CacheUsageOptions;
 use crate::cached_block::BlockCache;
 use crate::collector::TablePropertiesCollectorFactory;
 use crate::cuckoo::CuckooOptions;
@@ -192,6 +193,8 @@ pub struct TableOptions {
     pub rate_limiter: Option<Arc<dyn RateLimiter>>,
     /// Where to count.
     pub statistics: Option<Arc<Statistics>>,
+    /// What counts towards the block cache beside its blocks.
+    pub cache_usage: CacheUsageOptions,
     /// With statistics: a bit for so many bytes of each data block says whether they were looked at. 0: nothing is counted.
     pub read_amp_bytes_per_bit: u32,
     /// Where to note how long reads of the file take, in microseconds.
@@ -256,6 +259,7 @@ impl Default for TableOptions {
             clock: Arc::new(SystemClock::new()),
             rate_limiter: None,
             statistics: None,
+            cache_usage: CacheUsageOptions::default(),
             read_amp_bytes_per_bit: 0,
             read_latencies: None,
             last_level: 6,

@@ -28,7 +28,7 @@ use ironstone_base::{
     Error, FileNumber, FragmentedTombstones, InternalKey, InternalKeyBuf, InternalKeyComparator,
     RangeTombstone, Result, SequenceNumber, SliceTransform, ValueType,
 };
-use ironstone_cache::Priority;
+use ironstone_cache::{MemoryRole, Priority, Reservation};
 use ironstone_compress::Decompressor;
 use ironstone_vfs::RandomAccessFile;
 use std::ops::Deref;
@@ -72,6 +72,8 @@ pub(crate) struct BlockBasedReader {
     cache: Option<Arc<BlockCache>>,
     /// The file's part of cache keys.
     cache_file_id: u64,
+    /// What this takes in memory counts towards the block cache, for as long as the table is open.
+    _charge: Option<Reservation>,
 }
 
 /// Where the index is.
@@ -209,6 +211,14 @@ impl BlockBasedReader {
             + self.data_decompressor.memory_usage()
             + tombstones.sum::<usize>()
             + self.range_fragments.memory_usage()
+    }
+
+    /// Counts what this takes in memory towards the block cache, where it is to be counted.
+    fn charge_memory(&mut self) -> Result<()> {
+        let Some(mut charge) = self.table.reserve_in_cache(MemoryRole::TableReader) else { return Ok(()) };
+        charge.grow(self.memory_usage()).map_err(|error| error.context(self.path().display()))?;
+        self._charge = Some(charge);
+        Ok(())
     }
 
     /// About where in the file the entry at or after `key` is; the end of the data beyond the last.

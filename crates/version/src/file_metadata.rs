@@ -103,6 +103,16 @@ impl fmt::Debug for FileSlot {
 }
 
 impl FileMetaData {
+    /// About how many bytes this takes in memory, without what is in its slot.
+    pub fn memory_usage(&self) -> usize {
+        let texts = self.file_checksum.capacity() + self.file_checksum_func_name.capacity();
+        let timestamps = self.min_timestamp.capacity() + self.max_timestamp.capacity();
+        let unknown: usize =
+            self.unknown_fields.iter().map(|(_, bytes)| size_of::<(u32, Vec<u8>)>() + bytes.len()).sum();
+        let keys = self.smallest.heap_bytes() + self.largest.heap_bytes();
+        size_of::<Self>() + keys + texts + timestamps + unknown
+    }
+
     /// A table with everything that is optional unknown.
     pub fn new(
         number: FileNumber,

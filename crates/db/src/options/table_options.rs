@@ -6,8 +6,8 @@ use super::{ColumnFamilyOptions, OptionStruct};
 use ironstone_base::checksum::ChecksumKind;
 use ironstone_base::sync::Arc;
 use ironstone_sst::{
-    BlockCache, CuckooOptions, DataBlockIndexType, FilterPolicy, FlushBlockPolicyFactory, IndexShortening,
-    IndexType, MetadataPinning, PersistentCache, PinningTier, PlainEncoding, PlainOptions,
+    BlockCache, CacheUsageOptions, CuckooOptions, DataBlockIndexType, FilterPolicy, FlushBlockPolicyFactory,
+    IndexShortening, IndexType, MetadataPinning, PersistentCache, PinningTier, PlainEncoding, PlainOptions,
     PrepopulateBlockCache, SimCache, TableFormat,
 };
 
@@ -30,8 +30,7 @@ option_struct! {
         metadata_block_size: u64 = 4096, Mutable, V7;
         /// The checksum of each block.
         checksum: ChecksumKind = ChecksumKind::Xxh3, Mutable, V7;
-        /// The version of the table format, 2 to 7; 7 is written as 6, for custom codecs alone tell them
-        /// apart. (RocksDB 11: 7. RocksDB 7 reads up to 5.)
+        /// The version of the table format, 2 to 7. (RocksDB 11: 7. RocksDB 7 reads up to 5.)
         format_version: u32 = 5, Mutable, V7;
         /// The index to write.
         index_type: IndexType = IndexType::BinarySearch, Mutable, V7;
@@ -154,6 +153,26 @@ option_struct! {
         /// # Ok::<_, ironstone::Error>(())
         /// ```
         persistent_cache: Option<Arc<dyn PersistentCache>> = None;
+        /// What counts towards the block cache beside its blocks. Tables that are opened or begun from then on heed it. (RocksDB has no
+        /// text for it either.)
+        ///
+        /// ```
+        /// use ironstone::{BlockCache, CacheOptions, CacheUsageOptions, Db, Options};
+        ///
+        /// let cache = BlockCache::new(CacheOptions { capacity: 8 << 20, ..CacheOptions::default() });
+        /// let mut options = Options::in_memory();
+        /// options.cf.table.block_cache = Some(cache.clone());
+        /// options.cf.table.cache_usage_options =
+        ///     CacheUsageOptions { file_metadata: true, block_based_table_reader: true, ..CacheUsageOptions::default() };
+        /// let db = Db::open(&options, "/db")?;
+        /// let before = cache.usage();
+        /// db.put(b"iron", b"Fe")?;
+        /// db.flush()?;
+        /// db.get(b"iron")?; // Opens the table.
+        /// assert!(cache.usage() > before + 1000);
+        /// # Ok::<_, ironstone::Error>(())
+        /// ```
+        cache_usage_options: CacheUsageOptions = CacheUsageOptions::default();
     }
 }
 

@@ -3,7 +3,8 @@
 use crate::disk::{Disk, get, refused, rewrite_all, shape};
 use ironstone::statistics::Ticker;
 use ironstone::{
-    BlockCache, CacheOptions, Code, Db, FilterPolicy, IndexType, Options, PinningTier, Statistics,
+    BlockCache, CacheOptions, CacheUsageOptions, Code, Db, FilterPolicy, IndexType, Options, PinningTier,
+    Statistics,
 };
 use std::sync::Arc;
 
@@ -185,4 +186,36 @@ fn its_text_is_that_of_rocksdb() {
     for wrong in ["{partition_pinning=kSome}", "{data_pinning=kAll}"] {
         refused(table.set("metadata_cache_options", wrong), Code::InvalidArgument, "pinning");
     }
+}
+
+#[test]
+fn metadata_of_files_counts_towards_the_cache_as_long_as_they_are_there() {
+    let disk = Disk::new();
+    let cache = BlockCache::new(CacheOptions { capacity: 8 << 20, ..CacheOptions::default() });
+    let mut options = disk.options();
+    options.cf.table.block_cache = Some(Arc::clone(&cache));
+    options.cf.table.cache_usage_options =
+        CacheUsageOptions { file_metadata: true, ..CacheUsageOptions::default() };
+    options.cf.disable_auto_compactions = true;
+    let db = disk.open_with(&options);
+    let mut before = cache.usage();
+    let mut each = Vec::new();
+    for n in 0..8 {
+        db.put(format!("{n}{}", "k".repeat(200)), "value").unwrap(); // Keys that do not fit into the struct.
+        db.flush().unwrap();
+        each.push(cache.usage() - before);
+        before = cache.usage();
+    }
+    assert!(each.iter().all(|&bytes| bytes > 500 && bytes == each[0]), "{each:?}");
+    let eight = cache.usage();
+    rewrite_all(&db);
+    assert_eq!(cache.usage(), eight - 7 * each[0], "one file is left");
+    db.close().unwrap();
+    drop(db);
+    let db = disk.open_with(&options);
+    assert_eq!(cache.usage(), eight - 7 * each[0], "known from the opening on");
+    db.close().unwrap();
+    drop(db);
+    cache.clear();
+    assert_eq!(cache.usage(), 0);
 }

@@ -5,6 +5,7 @@ use crate::block::{Block, Cursor};
 use crate::options::BuildOptions;
 use ironstone_base::internal_key::TRAILER_LEN;
 use ironstone_base::{Error, InternalKey, InternalKeyBuf, Result};
+use ironstone_cache::{MemoryRole, Reservation};
 use ironstone_compress::{CompressionKind, CompressionOptions, train_dictionary};
 
 /// Holds the first data blocks of a table, uncompressed.
@@ -15,6 +16,10 @@ pub(super) struct DictionarySampler {
     kept_len: usize,
     /// Enough to make a dictionary; 0 for the whole table.
     limit: u64,
+    /// What is kept counts towards the block cache.
+    charge: Option<Reservation>,
+    /// The cache has no more room.
+    is_refused: bool,
 }
 
 /// The step from one sampled block to the next is this modulo their number: a prime, so that each block
@@ -30,10 +35,12 @@ impl DictionarySampler {
         }
         let limits = [options.target_file_size, options.compression_options.max_dict_buffer_bytes];
         let limit = limits.into_iter().filter(|&limit| limit > 0).min().unwrap_or(0);
-        let options = options.compression_options.clone();
-        Some(Self { kind, options, blocks: Vec::new(), kept_len: 0, limit })
+        let (table, options) = (&options.table, options.compression_options.clone());
+        let charge = table.reserve_in_cache(MemoryRole::CompressionDictionary);
+        Some(Self { kind, options, blocks: Vec::new(), kept_len: 0, limit, charge, is_refused: false })
     }
     pub fn keep(&mut self, block: Vec<u8>) {
+        self.is_refused |= self.charge.as_mut().is_some_and(|charge| charge.grow(block.len()).is_err());
         self.kept_len += block.len();
         self.blocks.push(block);
     }
@@ -48,7 +55,7 @@ impl DictionarySampler {
         self.options.max_dict_bytes as usize
     }
     pub fn is_full(&self) -> bool {
-        self.limit > 0 && self.kept_len as u64 > self.limit
+        self.is_refused || self.limit > 0 && self.kept_len as u64 > self.limit
     }
 
     fn dictionary(&self) -> Result<Vec<u8>> {

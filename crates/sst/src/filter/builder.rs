@@ -117,6 +117,23 @@ impl FilterBuilder {
         self.hashes.capacity() * size_of::<u64>()
     }
 
+    /// Bytes that [`Self::finish`] takes to solve the equations of a Ribbon filter; 0 for other kinds.
+    pub fn solving_memory(&self) -> usize {
+        match self.scheme {
+            Scheme::Ribbon(settings) => {
+                settings.solving_memory(self.hashes.len(), self.hashes.first().copied())
+            }
+            Scheme::FastLocalBloom { .. } | Scheme::LegacyBloom { .. } => 0,
+        }
+    }
+
+    /// From now on builds Bloom filters with as many false positives in place of Ribbon filters.
+    pub fn fall_back_to_bloom(&mut self) {
+        if let Scheme::Ribbon(settings) = self.scheme {
+            self.scheme = Scheme::FastLocalBloom { millibits_per_key: settings.bloom_millibits_per_key };
+        }
+    }
+
     /// Length of the filter of `key_count` keys, trailer included.
     pub fn space_for(&self, key_count: usize) -> usize {
         match self.scheme {

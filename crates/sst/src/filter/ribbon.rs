@@ -55,6 +55,16 @@ impl Settings {
         }
     }
 
+    /// Bytes that the equations of `key_count` keys take while they are solved.
+    pub(super) fn solving_memory(self, key_count: usize, first: Option<u64>) -> usize {
+        match self.plan(key_count, first) {
+            Plan::Ribbon { slots, .. } if key_count > 0 => {
+                slots as usize * (size_of::<u128>() + size_of::<u32>())
+            }
+            Plan::Ribbon { .. } | Plan::Bloom => 0,
+        }
+    }
+
     fn plan(self, key_count: usize, first: Option<u64>) -> Plan {
         if key_count > MAX_KEYS {
             return Plan::Bloom;

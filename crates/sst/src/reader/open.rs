@@ -101,6 +101,7 @@ pub(crate) fn open(
         meta_decompressor: Decompressor::new(None),
         cache,
         cache_file_id,
+        _charge: None,
         persistent_id,
         file_size,
         footer,
@@ -121,6 +122,7 @@ pub(crate) fn open(
     let _call = reader.traced_call(TableReaderCaller::Prefetch);
     reader.settle_index(options, index_at, &bytes, bytes_at)?;
     reader.settle_filter(options, &bytes, bytes_at)?;
+    reader.charge_memory()?;
     Ok(reader)
 }
 
