@@ -97,6 +97,7 @@ impl ColumnFamilyOptions {
             in_place_locks: self.inplace_update_support.then_some(self.inplace_update_num_locks),
             check_order: self.paranoid_memory_checks,
             check_on_seek: self.memtable_verify_per_key_checksum_on_seek,
+            rep: self.memtable_rep.clone(),
             pool: Arc::clone(&memory.pool),
         }
     }

@@ -155,7 +155,9 @@ pub use ironstone_compaction::{
     TableFileCreationReason,
 };
 pub use ironstone_compress::{CompressionKind, CompressionOptions};
-pub use ironstone_memtable::MemTableKind;
+pub use ironstone_memtable::{
+    EntryId, MemTableEntries, MemTableKind, MemTableRep, MemTableRepFactory, SearchKey,
+};
 pub use ironstone_sst::block_trace::{BlockCacheTraceRecord, TableReaderCaller, TracedBlock};
 pub use ironstone_sst::{
     BlockCache, CacheUsageOptions, CollectedBlock, CollectedEntry, CollectorContext,

@@ -4,6 +4,7 @@
 //! 1. A [`Cursor`] holds the memtable (by reference or by `Arc`) that its entry is from, for as
 //!    long as it lives, and never another one.
 
+use crate::custom::{CustomTable, EntryId};
 use crate::entry::{Entry, EntryKey, is_ordered};
 use crate::radix_tree::Walk;
 use crate::table::{MemTable, Order, out_of_order};
@@ -23,6 +24,7 @@ pub(crate) struct Cursor<T> {
     entry: Option<NonNull<u8>>,
     walk: Walk,
     vector: VectorPlace,
+    custom: CustomPlace,
 }
 
 // SAFETY: the address is of shared bytes that nobody changes, and `table` keeps them (1).
@@ -47,9 +49,26 @@ impl VectorPlace {
     }
 }
 
+/// The number of the entry stood on in a table whose order an application keeps.
+#[derive(Default)]
+struct CustomPlace(Option<EntryId>);
+
+impl CustomPlace {
+    fn moved_to(&mut self, table: &CustomTable, entry: Option<EntryId>) -> Option<NonNull<u8>> {
+        self.0 = entry;
+        Some(table.entry(entry?)?.address())
+    }
+}
+
 impl<T: Deref<Target = MemTable>> Cursor<T> {
     pub fn new(table: T) -> Self {
-        Self { table, entry: None, walk: Walk::default(), vector: VectorPlace::default() }
+        Self {
+            table,
+            entry: None,
+            walk: Walk::default(),
+            vector: VectorPlace::default(),
+            custom: CustomPlace::default(),
+        }
     }
 
     /// The entry stood on.
@@ -64,6 +83,7 @@ impl<T: Deref<Target = MemTable>> Cursor<T> {
             Order::RadixTree(tree) => tree.seek_to_first(&mut self.walk).map(Entry::address),
             Order::SkipList(list) => list.first().map(Entry::address),
             Order::Vector(vector) => self.vector.start(vector.sorted(self.table.user_comparator()), 0),
+            Order::Custom(custom) => self.custom.moved_to(custom, custom.first(self.table.user_comparator())),
         };
     }
 
@@ -76,6 +96,7 @@ impl<T: Deref<Target = MemTable>> Cursor<T> {
                 let last = sorted.len().wrapping_sub(1);
                 self.vector.start(sorted, last)
             }
+            Order::Custom(custom) => self.custom.moved_to(custom, custom.last(self.table.user_comparator())),
         };
     }
 
@@ -90,6 +111,7 @@ impl<T: Deref<Target = MemTable>> Cursor<T> {
                 let index = sorted.lower_bound(user, key);
                 self.vector.start(sorted, index)
             }
+            Order::Custom(custom) => self.custom.moved_to(custom, custom.at_or_after(user, key)),
         };
     }
 
@@ -104,6 +126,7 @@ impl<T: Deref<Target = MemTable>> Cursor<T> {
                 let index = sorted.upper_bound(user, key).wrapping_sub(1);
                 self.vector.start(sorted, index)
             }
+            Order::Custom(custom) => self.custom.moved_to(custom, custom.at_or_before(user, key)),
         };
     }
 
@@ -118,6 +141,10 @@ impl<T: Deref<Target = MemTable>> Cursor<T> {
             // SAFETY: the entry is of this table's list (1).
             Order::SkipList(list) => unsafe { list.next_of(entry) }.map(Entry::address),
             Order::Vector(_) => self.vector.moved_to(self.vector.index.wrapping_add(1)),
+            Order::Custom(custom) => {
+                let next = self.custom.0.and_then(|at| custom.next(self.table.user_comparator(), at));
+                self.custom.moved_to(custom, next)
+            }
         };
     }
 
@@ -131,6 +158,10 @@ impl<T: Deref<Target = MemTable>> Cursor<T> {
             Order::RadixTree(tree) => tree.prev(&mut self.walk, entry).map(Entry::address),
             Order::SkipList(list) => list.last_before(user, entry.key()).map(Entry::address),
             Order::Vector(_) => self.vector.moved_to(self.vector.index.wrapping_sub(1)),
+            Order::Custom(custom) => {
+                let prev = self.custom.0.and_then(|at| custom.prev(user, at));
+                self.custom.moved_to(custom, prev)
+            }
         };
     }
 }

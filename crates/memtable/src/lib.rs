@@ -6,6 +6,7 @@
 //!      +-- RadixTree       bytewise orders, concurrent writers: the default
 //!      +-- SkipList        any comparator, concurrent writers
 //!      +-- VectorTable     bulk load: append now, sort on first read
+//!      +-- CustomTable     in the order that an application's MemTableRep keeps
 //!      |
 //!      +-- Bloom           says no without a search, if there is one
 //!      +-- Arena           owns every byte; freed at once when the memtable goes
@@ -15,6 +16,7 @@
 
 mod arena;
 mod bloom;
+mod custom;
 mod entry;
 mod in_place;
 mod iterator;
@@ -27,6 +29,7 @@ mod vector;
 
 pub use arena::BlockPool;
 pub use bloom::MemTableBloom;
+pub use custom::{EntryId, MemTableEntries, MemTableRep, MemTableRepFactory, SearchKey};
 pub use iterator::MemTableIter;
 pub use table::{
     MemBytes, MemEntry, MemTable, MemTableKind, MemTableOptions, MemTableWriter, PinnedMemValue, Versions,

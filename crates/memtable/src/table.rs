@@ -7,6 +7,7 @@
 
 use crate::arena::{Arena, BlockPool};
 use crate::bloom::{Bloom, MemTableBloom};
+use crate::custom::{CustomTable, MemTableRepFactory};
 use crate::entry::{Entry, EntryKey, MAX_LEN};
 use crate::in_place::{self, InPlace};
 use crate::iterator::{Cursor, MemTableIter};
@@ -107,6 +108,8 @@ pub struct MemTableOptions {
     pub check_order: bool,
     /// Searches compare every entry that they pass with its checksum, and not only those that they show.
     pub check_on_seek: bool,
+    /// Makes what keeps the entries in order, whatever the kind is.
+    pub rep: Option<Arc<dyn MemTableRepFactory>>,
     /// Where its memory comes from and goes back to.
     pub pool: Arc<BlockPool>,
 }
@@ -121,6 +124,7 @@ impl Default for MemTableOptions {
             in_place_locks: None,
             check_order: false,
             check_on_seek: false,
+            rep: None,
             pool: BlockPool::new(),
         }
     }
@@ -151,6 +155,7 @@ pub(crate) enum Order {
     RadixTree(Box<RadixTree>),
     SkipList(Box<SkipList>),
     Vector(Box<VectorTable>),
+    Custom(Box<CustomTable>),
 }
 
 /// A value that a read found.
@@ -249,7 +254,9 @@ impl MemTable {
             }
             _ => None,
         };
-        let order = if kind == MemTableKind::Vector {
+        let order = if let Some(factory) = &options.rep {
+            Order::Custom(Box::new(CustomTable::new(arena(), factory.create())))
+        } else if kind == MemTableKind::Vector {
             Order::Vector(Box::new(VectorTable::new(arena())))
         } else if let Some(tree) = radix_tree() {
             Order::RadixTree(Box::new(tree))
@@ -317,7 +324,7 @@ impl MemTable {
     pub fn writer(&self) -> MemTableWriter<'_> {
         let hint = match &self.order {
             Order::SkipList(list) => list.hint().try_lock(), // One writer at a time can use it.
-            Order::RadixTree(_) | Order::Vector(_) => None,
+            Order::RadixTree(_) | Order::Vector(_) | Order::Custom(_) => None,
         };
         MemTableWriter { table: self, hint, added: Added::default() }
     }
@@ -343,6 +350,7 @@ impl MemTable {
             Order::RadixTree(tree) => return tree.get(target).map(|entry| self.found(entry)),
             Order::SkipList(list) => list.first_at_or_after(user, target),
             Order::Vector(vector) => vector.first_at_or_after(user, target),
+            Order::Custom(custom) => custom.first_at_or_after(user, target),
         };
         let entry = entry.filter(|entry| user.equal(entry.user_key(), user_key))?;
         Some(self.found(entry))
@@ -412,8 +420,10 @@ impl MemTable {
 
     /// Says that no more writes come. The vector kind sorts itself.
     pub fn mark_read_only(&self) {
-        if let Order::Vector(vector) = &self.order {
-            vector.mark_read_only(&self.comparator.user);
+        match &self.order {
+            Order::Vector(vector) => vector.mark_read_only(&self.comparator.user),
+            Order::Custom(custom) => custom.mark_read_only(&self.comparator.user),
+            Order::RadixTree(_) | Order::SkipList(_) => {}
         }
     }
 
@@ -423,6 +433,7 @@ impl MemTable {
             Order::RadixTree(tree) => tree.memory_usage(),
             Order::SkipList(list) => list.memory_usage(),
             Order::Vector(vector) => vector.memory_usage(),
+            Order::Custom(custom) => custom.memory_usage(),
         };
         let bloom = self.bloom.as_ref().map_or(0, Bloom::memory_usage);
         size_of::<Self>() + order + bloom + self.range_tombstones.memory_usage()
@@ -501,12 +512,13 @@ impl MemTable {
         let first = self.counters.first_sequence();
         (first <= SequenceNumber::MAX.0).then_some(SequenceNumber(first))
     }
-    /// Which kind it is.
-    pub fn kind(&self) -> MemTableKind {
+    /// Which kind it is; none of them if an application keeps its order.
+    pub fn kind(&self) -> Option<MemTableKind> {
         match self.order {
-            Order::RadixTree(_) => MemTableKind::RadixTree,
-            Order::SkipList(_) => MemTableKind::SkipList,
-            Order::Vector(_) => MemTableKind::Vector,
+            Order::RadixTree(_) => Some(MemTableKind::RadixTree),
+            Order::SkipList(_) => Some(MemTableKind::SkipList),
+            Order::Vector(_) => Some(MemTableKind::Vector),
+            Order::Custom(_) => None,
         }
     }
     /// The order of its entries.
@@ -544,6 +556,7 @@ impl MemTable {
             Order::RadixTree(tree) => (tree.share_before(key) * self.num_entries() as f64) as u64,
             Order::SkipList(list) => list.approximate_rank(&self.comparator.user, key, self.num_entries()),
             Order::Vector(vector) => vector.rank(&self.comparator.user, key),
+            Order::Custom(custom) => custom.rank(&self.comparator.user, key),
         }
     }
 
@@ -599,6 +612,7 @@ impl MemTable {
             Order::RadixTree(tree) => tree.find_damage(target, is_good),
             Order::SkipList(list) => list.find_damage(user, target, is_good),
             Order::Vector(vector) => vector.find_damage(user, target, is_good),
+            Order::Custom(custom) => custom.find_damage(user, target, is_good),
         }?;
         let state = if is_good(entry) { State::OutOfOrder } else { State::Damaged };
         (self.check_order || state == State::Damaged).then(|| self.broken(entry.key().sequence(), state))
@@ -679,6 +693,7 @@ impl MemTable {
             Order::RadixTree(tree) => tree.get(target),
             Order::SkipList(list) => list.first_at_or_after(user, target),
             Order::Vector(vector) => vector.first_at_or_after(user, target),
+            Order::Custom(custom) => custom.first_at_or_after(user, target),
         }?;
         let key = entry.key();
         let is_value = user.equal(key.user_key, user_key)
@@ -914,6 +929,7 @@ impl MemTableWriter<'_> {
                 vector.insert(key, value);
                 true
             }
+            (Order::Custom(custom), _) => custom.insert(user, key, value),
         }
     }
 }

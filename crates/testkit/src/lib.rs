@@ -11,5 +11,6 @@ pub mod process;
 pub mod random_options;
 pub mod random_run;
 pub mod record;
+pub mod sorted_list;
 pub mod watchdog;
 pub mod write_order;

@@ -1,5 +1,6 @@
 //! Random options: small buffers and files, so that everything happens often, and every format.
 
+use crate::sorted_list::SortedLists;
 use ironstone::options::{ChecksumHandoffFileTypes, DbOptions, Options};
 use ironstone::{
     BlockCache, CacheOptions, ColumnFamilyOptions, CompactOnDeletionCollectorFactory, CompactionFilter,
@@ -237,6 +238,9 @@ pub fn random_family_options(rng: &mut impl Rng) -> ColumnFamilyOptions {
     if rng.random_bool(0.1) {
         options.memtable_factory =
             *[MemTableKind::Vector, MemTableKind::SkipList].choose(rng).expect("not empty");
+    }
+    if rng.random_bool(0.05) {
+        options.memtable_rep = Some(Arc::new(SortedLists));
     }
     options.memtable_whole_key_filtering = rng.random_bool(0.3);
     if rng.random_bool(0.3) {

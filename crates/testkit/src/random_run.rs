@@ -133,8 +133,9 @@ impl RandomRun {
             };
             write!(
                 text,
-                "\n{name}: {:?}, in place {}, {:?}, prefix {:?}, {} levels, dynamic {}, {}, {table}",
+                "\n{name}: {:?}, {:?}, in place {}, {:?}, prefix {:?}, {} levels, dynamic {}, {}, {table}",
                 options.memtable_factory,
+                options.memtable_rep,
                 options.inplace_update_support,
                 options.compression,
                 options.prefix_extractor.as_ref().map(|prefix| prefix.name().to_owned()),

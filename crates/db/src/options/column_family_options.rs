@@ -11,7 +11,7 @@ use ironstone_base::{MergeOperator, SliceTransform, UserComparator};
 use ironstone_compaction::{
     CompactionFilter, CompactionFilterFactory, CompactionPriority, CompactionStyle, SstPartitionerFactory,
 };
-use ironstone_memtable::MemTableKind;
+use ironstone_memtable::{MemTableKind, MemTableRepFactory};
 use ironstone_sst::{CompressionKind, CompressionOptions, TableFormat, TablePropertiesCollectorFactory};
 
 option_struct! {
@@ -395,6 +395,9 @@ option_struct! {
     fields {
         /// Says what a put makes of the value that is there, with `inplace_update_support`.
         inplace_callback: Option<Arc<dyn InplaceCallback>> = None;
+        /// Keeps the entries of its memtables in order, in the place of `memtable_factory`: a structure of your own, see
+        /// [`MemTableRep`](crate::MemTableRep). (RocksDB: a `MemTableRepFactory` of one's own.) OPTIONS files do not name it.
+        memtable_rep: Option<Arc<dyn MemTableRepFactory>> = None;
         /// Bounds how many of its compactions run at once, and of those of all others that have it, in other databases too.
         compaction_thread_limiter: Option<Arc<ConcurrentTaskLimiter>> = None;
         /// Where its tables are, in the place of the database's [`db_paths`](crate::DbOptions::db_paths).

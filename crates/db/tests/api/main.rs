@@ -43,6 +43,7 @@ mod listeners_of_files;
 mod listeners_of_jobs;
 mod manifest_on_close;
 mod manifest_size;
+mod memtable_rep;
 mod merge;
 mod multi_cf_iterator;
 mod open;

@@ -1,6 +1,6 @@
 //! Values that overwrite others.
 
-use super::tests::KINDS;
+use super::tests::{KINDS, make};
 use super::*;
 use ironstone_base::sync::atomic::AtomicBool;
 use ironstone_iter::InternalIterator;
@@ -15,7 +15,7 @@ fn table(kind: MemTableKind, protection_bytes: u8) -> Arc<MemTable> {
         in_place_locks: Some(7),
         ..MemTableOptions::default()
     };
-    Arc::new(MemTable::new(kind, InternalKeyComparator::new(UserComparator::Bytewise), &options))
+    Arc::new(make(kind, InternalKeyComparator::new(UserComparator::Bytewise), &options))
 }
 
 fn put(table: &MemTable, sequence: u64, key: &str, value: &[u8]) -> bool {

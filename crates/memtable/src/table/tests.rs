@@ -1,7 +1,9 @@
 use super::*;
 use crate::arena::tests::HELD;
+use crate::custom::{EntryId, MemTableEntries, MemTableRep, SearchKey};
 use ironstone_base::Comparator;
 use ironstone_base::internal_key::{InternalKey, InternalKeyBuf};
+use ironstone_base::sync::Mutex;
 use ironstone_base::sync::atomic::AtomicBool;
 use ironstone_iter::InternalIterator;
 use rand::rngs::SmallRng;
@@ -10,8 +12,64 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-pub(super) const KINDS: [MemTableKind; 3] =
-    [MemTableKind::RadixTree, MemTableKind::SkipList, MemTableKind::Vector];
+/// Stands for memtables whose order [`SortedList`] keeps.
+pub(super) const CUSTOM: MemTableKind = MemTableKind::HASH_SKIP_LIST;
+pub(super) const KINDS: [MemTableKind; 4] =
+    [MemTableKind::RadixTree, MemTableKind::SkipList, MemTableKind::Vector, CUSTOM];
+
+/// As an application may keep entries in order.
+#[derive(Default)]
+struct SortedList(Mutex<Vec<EntryId>>);
+
+impl MemTableRep for SortedList {
+    fn insert(&self, entries: MemTableEntries<'_>, entry: EntryId) -> bool {
+        let mut list = self.0.lock();
+        let at = list.binary_search_by(|other| entries.compare(*other, entry));
+        at.inspect_err(|at| list.insert(*at, entry)).is_err()
+    }
+    fn first(&self, _: MemTableEntries<'_>) -> Option<EntryId> {
+        self.0.lock().first().copied()
+    }
+    fn last(&self, _: MemTableEntries<'_>) -> Option<EntryId> {
+        self.0.lock().last().copied()
+    }
+    fn at_or_after(&self, entries: MemTableEntries<'_>, key: SearchKey<'_>) -> Option<EntryId> {
+        let list = self.0.lock();
+        list.get(list.partition_point(|entry| entries.compare_with(*entry, key).is_lt())).copied()
+    }
+    fn at_or_before(&self, entries: MemTableEntries<'_>, key: SearchKey<'_>) -> Option<EntryId> {
+        let list = self.0.lock();
+        list[..list.partition_point(|entry| entries.compare_with(*entry, key).is_le())].last().copied()
+    }
+    fn next(&self, entries: MemTableEntries<'_>, entry: EntryId) -> Option<EntryId> {
+        let list = self.0.lock();
+        list.get(list.partition_point(|other| entries.compare(*other, entry).is_le())).copied()
+    }
+    fn prev(&self, entries: MemTableEntries<'_>, entry: EntryId) -> Option<EntryId> {
+        let list = self.0.lock();
+        list[..list.partition_point(|other| entries.compare(*other, entry).is_lt())].last().copied()
+    }
+    fn memory_usage(&self) -> usize {
+        self.0.lock().capacity() * size_of::<EntryId>()
+    }
+}
+
+struct SortedLists;
+
+impl MemTableRepFactory for SortedLists {
+    fn name(&self) -> &str {
+        "test.SortedList"
+    }
+    fn create(&self) -> Box<dyn MemTableRep> {
+        Box::new(SortedList::default())
+    }
+}
+
+/// A memtable of one of [`KINDS`].
+pub(super) fn make(kind: MemTableKind, order: InternalKeyComparator, options: &MemTableOptions) -> MemTable {
+    let rep = (kind == CUSTOM).then(|| Arc::new(SortedLists) as Arc<dyn MemTableRepFactory>);
+    MemTable::new(kind, order, &MemTableOptions { rep, ..options.clone() })
+}
 
 /// Shorter keys first, then bytewise: an order that prefixes say nothing about.
 struct ByLength;
@@ -31,7 +89,7 @@ fn orders() -> [UserComparator; 3] {
 
 fn table(kind: MemTableKind, order: &UserComparator) -> Arc<MemTable> {
     let options = MemTableOptions { write_buffer_size: 1 << 20, ..MemTableOptions::default() };
-    Arc::new(MemTable::new(kind, InternalKeyComparator::new(order.clone()), &options))
+    Arc::new(make(kind, InternalKeyComparator::new(order.clone()), &options))
 }
 
 /// Keys that are hard on tries and prefixes: empty, zero bytes, prefixes of each other, long; and
@@ -440,8 +498,8 @@ fn a_filter_is_asked_before_the_search_and_never_denies_what_is_there() {
             };
             let with = MemTableOptions { bloom: Some(bloom), ..MemTableOptions::default() };
             let order = InternalKeyComparator::new(UserComparator::Bytewise);
-            let table = Arc::new(MemTable::new(kind, order.clone(), &with));
-            let plain = MemTable::new(kind, order, &MemTableOptions::default());
+            let table = Arc::new(make(kind, order.clone(), &with));
+            let plain = make(kind, order, &MemTableOptions::default());
             assert_eq!(table.memory_usage(), plain.memory_usage() + 4096);
             let mut random = SmallRng::seed_from_u64(0xb100);
             let keys: Vec<Vec<u8>> = (0..200).map(|_| key(&mut random)).collect();
@@ -466,7 +524,7 @@ fn a_seek_ends_where_the_filter_has_not_got_the_prefix() {
     let options = MemTableOptions { bloom: Some(bloom), ..MemTableOptions::default() };
     for kind in KINDS {
         let order = InternalKeyComparator::new(UserComparator::Bytewise);
-        let table = Arc::new(MemTable::new(kind, order, &options));
+        let table = Arc::new(make(kind, order, &options));
         ["aa1", "ac1"].iter().for_each(|key| {
             table.add(SequenceNumber(1), ValueType::Value, key.as_bytes(), b"");
         });
@@ -487,11 +545,11 @@ fn a_seek_ends_where_the_filter_has_not_got_the_prefix() {
 /// Whatever order the entries are kept in, and however short the checksums are.
 #[test]
 fn protected_entries_read_back_and_flipped_ones_are_errors() {
-    for kind in [MemTableKind::RadixTree, MemTableKind::SkipList, MemTableKind::Vector] {
+    for kind in KINDS {
         for bytes in [1, 2, 4, 8] {
             let options = MemTableOptions { protection_bytes: bytes, ..MemTableOptions::default() };
             let order = InternalKeyComparator::new(UserComparator::Bytewise);
-            let table = Arc::new(MemTable::new(kind, order, &options));
+            let table = Arc::new(make(kind, order, &options));
             for i in 0..200u64 {
                 table.add(SequenceNumber(i + 1), ValueType::Value, &i.to_be_bytes(), &vec![7; i as usize]);
             }
