@@ -8,7 +8,7 @@
 //! The application has numbers, never addresses, so whatever it does with them no byte is read that is none of an entry's.
 
 use crate::arena::Arena;
-use crate::entry::{Entry, EntryKey, encoded_len, is_ordered, newest_first};
+use crate::entry::{Entry, EntryKey, encoded_len, find_damaged, newest_first};
 use ironstone_base::sync::OnceLock;
 use ironstone_base::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 use ironstone_base::{SequenceNumber, UserComparator};
@@ -257,8 +257,7 @@ impl CustomTable {
         let after = at.and_then(|at| self.next(user, at));
         let around: Vec<_> =
             [before, at, after].into_iter().flatten().filter_map(|id| self.entry(id)).collect();
-        let unordered = around.windows(2).find(|pair| !is_ordered(user, pair[0], pair[1]));
-        unordered.map(|pair| pair[1]).or_else(|| around.iter().copied().find(|&entry| !is_good(entry)))
+        find_damaged(user, &around, is_good)
     }
 
     /// How many entries come before `key`: they are counted.

@@ -186,6 +186,16 @@ pub(crate) fn is_ordered(user: &UserComparator, a: Entry<'_>, b: Entry<'_>) -> b
     user.compare(a.user_key, b.user_key).then_with(|| newest_first(a.trailer, b.trailer)).is_lt()
 }
 
+/// Of neighbours one that does not stand behind the one before it, or that `is_good` denies.
+pub(crate) fn find_damaged<'a>(
+    user: &UserComparator,
+    neighbours: &[Entry<'a>],
+    is_good: impl Fn(Entry<'a>) -> bool,
+) -> Option<Entry<'a>> {
+    let unordered = neighbours.windows(2).find(|pair| !is_ordered(user, pair[0], pair[1]));
+    unordered.map(|pair| pair[1]).or_else(|| neighbours.iter().copied().find(|&entry| !is_good(entry)))
+}
+
 /// How many leading bytes two slices share.
 #[inline]
 pub(crate) fn shared_len(a: &[u8], b: &[u8]) -> usize {

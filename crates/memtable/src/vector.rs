@@ -11,7 +11,7 @@
 //!    table.
 
 use crate::arena::Arena;
-use crate::entry::{Entry, EntryKey, encoded_len, is_ordered, newest_first, shared_len};
+use crate::entry::{Entry, EntryKey, encoded_len, find_damaged, newest_first, shared_len};
 use ironstone_base::UserComparator;
 use ironstone_base::perf;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
@@ -145,8 +145,7 @@ impl VectorTable {
         let at = sorted.lower_bound(user, key);
         let around = [at.wrapping_sub(2), at.wrapping_sub(1), at, at + 1];
         let around: Vec<_> = around.into_iter().filter_map(|index| sorted.entry(index)).collect();
-        let unordered = around.windows(2).find(|pair| !is_ordered(user, pair[0], pair[1]));
-        unordered.map(|pair| pair[1]).or_else(|| around.iter().copied().find(|&entry| !is_good(entry)))
+        find_damaged(user, &around, is_good)
     }
 
     /// How many entries come before `key`.
