@@ -249,9 +249,14 @@ impl WriteController {
             rate => (false, rate),
         }
     }
-    /// Whether writes are slowed down or stopped.
+    /// Whether writes are stopped, or slowed down for what compactions have to do. A memtable that is being flushed slows writes down
+    /// long before RocksDB does, which is no reason for that flush to be more urgent than others.
     pub(crate) fn holds_up_writers(&self) -> bool {
-        self.state() != (false, 0)
+        match self.state() {
+            (true, _) => true,
+            (false, 0) => false,
+            (false, _) => self.cause() != Some(WriteStallCause::MemtableLimit),
+        }
     }
     /// Why writers wait, if they do.
     pub(crate) fn cause(&self) -> Option<WriteStallCause> {
