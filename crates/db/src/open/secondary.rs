@@ -28,8 +28,8 @@ impl Db {
     /// there when it was opened, and after each [`try_catch_up_with_primary`](Self::try_catch_up_with_primary) what is
     /// there then. Nothing is written to `path`; LOG files go to `secondary_path`, which is made if it is missing.
     ///
-    /// All tables are kept open, so that the primary may remove them: `max_open_files` is -1, whatever `options` say.
-    /// Snapshots are refused, since the primary would not keep what they see; iterators keep what they see themselves.
+    /// All tables are kept open, so that the primary may remove them: `max_open_files` is -1 and `open_files_async`
+    /// off, whatever `options` say. Snapshots are refused, since the primary would not keep what they see; iterators keep what they see themselves.
     ///
     /// ```
     /// use ironstone::{Db, Options};
@@ -58,6 +58,7 @@ impl Db {
         let mut options = options.clone();
         options.max_open_files = -1;
         options.paranoid_checks = true; // Opens all tables.
+        options.open_files_async = false;
         // The log ends where the primary is writing.
         options.wal_recovery_mode = WalRecoveryMode::PointInTimeRecovery;
         options.strict_wal_recovery = false;

@@ -3,13 +3,19 @@
 use crate::disk::{
     DIR, Disk, all, forward, fresh, get, get_in, put_synced, put_unlogged, refused, rewrite_all,
 };
+use ironstone::options::DbOptions;
 use ironstone::{Code, ColumnFamilyDescriptor, Db, ReadOptions, Result, WriteBatch, WriteOptions};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const LOG: &str = "/secondary";
 
 fn secondary(disk: &Disk, names: &[&str]) -> Result<Db> {
-    let options = disk.options();
+    secondary_with(disk, names, |_| {})
+}
+
+fn secondary_with(disk: &Disk, names: &[&str], change: impl FnOnce(&mut DbOptions)) -> Result<Db> {
+    let mut options = disk.options();
+    change(&mut options.db);
     let all = ["default"].iter().chain(names);
     let descriptors = all.map(|name| ColumnFamilyDescriptor::new(*name, options.cf.clone())).collect();
     Db::open_secondary(&options.db, DIR, LOG, descriptors)
@@ -65,6 +71,22 @@ fn tables_that_the_primary_removes_stay_readable() {
     disk.wait_until("the tables are removed", || tables.iter().all(|table| !disk.exists(table)));
     let lens: Vec<_> = reader.iter().unwrap().entries().map(|entry| entry.unwrap().1.len()).collect();
     assert_eq!(lens, [1; 500]);
+}
+
+#[test]
+fn no_option_leaves_tables_closed_that_the_primary_may_remove() {
+    let (disk, db) = fresh();
+    db.put("a", "1").unwrap();
+    db.flush().unwrap();
+    let unopened = |options: &mut DbOptions| {
+        (options.open_files_async, options.paranoid_checks, options.max_open_files) = (true, false, 20);
+    };
+    let reader = secondary_with(&disk, &[], unopened).unwrap();
+    let tables = disk.files(".sst");
+    db.put("a", "2").unwrap();
+    rewrite_all(&db);
+    disk.wait_until("the table is removed", || !disk.exists(&tables[0]));
+    assert_eq!(all(&reader), "a=1");
 }
 
 #[test]

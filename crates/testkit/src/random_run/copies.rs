@@ -136,14 +136,6 @@ impl RandomRun {
     /// Compares a secondary that has caught up. It stays, as long as the database has these column families.
     pub(super) fn look_at_secondary(&mut self) -> Result<(), Failure> {
         self.note(|| "secondary".to_owned());
-        // Else a compaction may remove tables that it has not opened yet.
-        self.db().disable_file_deletions();
-        let looked = self.look_at_secondary_of_kept_files();
-        self.db().enable_file_deletions();
-        looked
-    }
-
-    fn look_at_secondary_of_kept_files(&mut self) -> Result<(), Failure> {
         let said = |what: &'static str| move |error| format!("{what} of a secondary: {error}");
         self.db().flush_wal(false).map_err(said("flush_wal"))?;
         let secondary = match self.secondary.take() {
