@@ -49,7 +49,7 @@ pub(crate) const LOST: &str = "lost";
 pub struct RepairReport {
     /// Tables that the database is made of now, as they were.
     pub kept: usize,
-    /// Tables that were merged into new ones, since nobody knows which of them are newer.
+    /// Tables that were merged into new ones, since nobody knows which of them are newer, or RocksDB would not.
     pub merged: usize,
     /// WALs that were replayed into tables.
     pub wals: usize,
@@ -94,7 +94,8 @@ impl Db {
     ///
     /// * A MANIFEST that can be read to its end is followed, without the tables that are damaged or gone.
     /// * Else all good tables are taken that it does not call replaced. Where the numbers of their writes tell which
-    ///   ones are newer, they stay as they are; else they are merged into new ones, with room for both meanwhile.
+    ///   ones are newer, they stay as they are; else they are merged into new ones, with room for both meanwhile, and so
+    ///   they are where older versions of RocksDB would refuse them side by side.
     ///   Without any MANIFEST, a table that had been replaced, and was not removed yet, may bring back what
     ///   was deleted; so may a WAL that was kept to be reused; one that was kept for another column family may merge
     ///   operands a second time; and files that were ingested with a sequence number are put aside.

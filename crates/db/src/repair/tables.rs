@@ -226,7 +226,10 @@ pub(super) fn check_comparator(options: &ColumnFamilyOptions, name: &str, table:
 impl Wanted {
     /// Oldest first. If levels mean nothing, all go to level 0.
     pub(super) fn order_tables(&mut self, keep_levels: bool) {
-        self.tables.sort_by_key(|table| (table.meta.largest_seqno, table.meta.number));
+        self.tables.sort_by_key(|table| {
+            let meta = &table.meta;
+            (meta.largest_seqno, meta.smallest_seqno, meta.number)
+        });
         if keep_levels {
             return;
         }
@@ -243,20 +246,24 @@ impl Wanted {
         self.tables.iter().map(|table| table.level + 1).max().unwrap_or(0)
     }
 
-    /// Whether two tables have keys in common and nobody knows which of them is newer.
+    /// Whether two tables have keys in common and nobody knows which of them is newer, or RocksDB would refuse to open a
+    /// database with these tables in level 0.
     pub(super) fn is_ambiguous(&self) -> bool {
         let order = &self.options.comparator;
-        self.tables.iter().enumerate().any(|(at, newer)| {
-            self.tables[..at].iter().any(|older| {
-                let (newer, older) = (&newer.meta, &older.meta);
-                newer.smallest_seqno <= older.largest_seqno
-                    && newer.overlaps(
-                        order,
-                        Some(older.smallest.as_key().user_key()),
-                        Some(older.largest.as_key().user_key()),
-                    )
+        let is_refused =
+            self.tables.windows(2).any(|pair| is_refused_in_level0(&pair[0].meta, &pair[1].meta));
+        is_refused
+            || self.tables.iter().enumerate().any(|(at, newer)| {
+                self.tables[..at].iter().any(|older| {
+                    let (newer, older) = (&newer.meta, &older.meta);
+                    newer.smallest_seqno <= older.largest_seqno
+                        && newer.overlaps(
+                            order,
+                            Some(older.smallest.as_key().user_key()),
+                            Some(older.largest.as_key().user_key()),
+                        )
+                })
             })
-        })
     }
 
     /// Whether a table has the write already. Memtables are flushed in order, so what is older than a table's newest
@@ -275,6 +282,16 @@ impl Wanted {
             }
         }
         Ok(false)
+    }
+}
+
+/// Whether versions of RocksDB that know no epoch numbers (7.8 and older) take the sequence numbers of two tables, one next to the other
+/// in level 0, for a contradiction, even if they have no keys in common.
+fn is_refused_in_level0(older: &FileMetaData, newer: &FileMetaData) -> bool {
+    match older.smallest_seqno == older.largest_seqno {
+        // Ingested, they think.
+        true => older.largest_seqno.0 > 0 && older.largest_seqno == newer.largest_seqno,
+        false => newer.smallest_seqno <= older.smallest_seqno,
     }
 }
 

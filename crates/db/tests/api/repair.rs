@@ -1,14 +1,14 @@
 //! Databases that are made whole again from what is left of them.
 
-use crate::disk::{DIR, Disk, all, all_of, refused};
+use crate::disk::{DIR, Disk, all, all_of, refused, rewrite_all};
 use ironstone::options::Options;
 use ironstone::vfs::fault::{FaultError, FaultRule};
 use ironstone::vfs::mem::CrashPolicy;
 use ironstone::vfs::{FileSystem, OpKind};
 use ironstone::{
     BottommostPolicy, Code, ColumnFamilyDescriptor, CompactFilesOptions, CompactRangeOptions, Comparator,
-    CompressionKind, Db, DbPath, IngestOptions, RepairReport, Result, SstFileWriter, UserComparator,
-    WriteOptions, merge_operators,
+    CompressionKind, Db, DbPath, IngestOptions, RepairReport, Result, SstFileWriter,
+    SstPartitionerFixedPrefix, UserComparator, WriteOptions, merge_operators,
 };
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -232,6 +232,33 @@ fn tables_that_only_levels_put_in_order_are_merged() {
         assert_eq!(report.merged, if harm == 5 { 3 } else { 0 }, "{report:?}");
         assert_eq!(reopened(&disk), expected, "{report:?}");
     }
+}
+
+/// They have no keys in common, and may stay as they are but for versions of RocksDB that order level 0 by sequence numbers, and refuse
+/// a database where those of one table lie around another's.
+#[test]
+fn tables_whose_sequence_numbers_lie_within_those_of_others_are_merged() {
+    let disk = Disk::new();
+    let mut by_letter = options(&disk);
+    by_letter.cf.sst_partitioner_factory = Some(SstPartitionerFixedPrefix::factory(1));
+    let db = disk.open_families(&by_letter, &["other"]).unwrap();
+    let _keeps_the_numbers = db.snapshot();
+    for key in ["a", "z", "zz", "aa"] {
+        db.put(key, "v").unwrap();
+    }
+    db.flush().unwrap();
+    rewrite_all(&db);
+    let sequences = |db: &Db| {
+        let files = db.live_files();
+        files.iter().map(|file| [file.smallest_sequence.0, file.largest_sequence.0]).collect::<Vec<_>>()
+    };
+    assert_eq!(sequences(&db), [[1, 4], [2, 3]]);
+    let expected = contents(&db);
+    db.close().unwrap();
+    (HARMS[5].1)(&disk);
+    let report = repair(&disk).unwrap();
+    assert_eq!((report.merged, report.kept), (2, 0), "{report:?}");
+    assert_eq!(reopened(&disk), expected);
 }
 
 #[test]
