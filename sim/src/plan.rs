@@ -116,6 +116,9 @@ pub enum Trouble {
     FullDisk(u64),
 }
 
+/// How often a fault comes that seems not to go away. Compactions are tried again until it has, and writers wait for them.
+const STUBBORN: u64 = 1000;
+
 /// How threads are chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Schedule {
@@ -322,7 +325,7 @@ fn trouble(rng: &mut StdRng) -> Trouble {
                 2 => FaultRule::new(Fault::Delay(Duration::from_millis(rng.random_range(1..2000)))).times(5),
                 _ => FaultRule::error(error).on_changes(),
             };
-            let rule = if rng.random_bool(0.3) { rule.forever() } else { rule };
+            let rule = if rng.random_bool(0.3) { rule.times(STUBBORN) } else { rule };
             let suffix = *suffixes.choose(rng).expect("not empty");
             Trouble::Fault(rule.path(suffix).after(early(rng)))
         }

@@ -343,6 +343,7 @@ fn work(engine: &Arc<Engine>, kind: &Kind, quiet: bool) -> Next {
         return Next::WhenPoked;
     }
     if quiet {
+        state.no_compaction_before = 0; // That time has passed, even if the clock stands still.
         compaction::look_again(engine, &mut state);
     }
     let until_next = engine.until_next_compaction(&state); // Before one is looked for: else it might pass unseen.

@@ -10,7 +10,7 @@ use ironstone::{
 };
 use ironstone_base::sync::atomic::{AtomicBool, Ordering};
 use ironstone_base::sync::{Arc, Mutex};
-use ironstone_vfs::{Clock, SystemClock};
+use ironstone_vfs::{Clock, ManualClock, SystemClock};
 use std::time::Duration;
 
 #[derive(Default)]
@@ -194,4 +194,25 @@ fn writes_do_not_notice_a_compaction_that_timed_out_and_is_tried_again() {
     assert_eq!(*it.heard.begun.lock(), 0);
     assert_eq!(it.count(Ticker::ErrorHandlerBgErrorCount), 3);
     assert_eq!(all(&it.db), "a=2 b=2");
+}
+
+/// The thread that waits for the next try goes by its own time, too: nobody else may be there to move the clock.
+#[test]
+fn a_compaction_is_tried_again_though_the_clock_stands_still() {
+    let disk = Disk::with_clock(&Arc::new(ManualClock::new(1_000_000)));
+    let mut options = disk.options();
+    options.db.bgerror_resume_retry_interval = 1000;
+    options.cf.level0_file_num_compaction_trigger = 2;
+    options.cf.disable_auto_compactions = true;
+    disk.faults.arm();
+    let db = disk.open_with(&options);
+    for value in ["1", "2"] {
+        db.put("a", value).unwrap();
+        db.flush().unwrap();
+    }
+    let rule = disk.faults.add(FaultRule::error(TIMED_OUT).on(&[OpKind::Create]).path(".sst").times(3));
+    db.set_options(&[("disable_auto_compactions", "false")]).unwrap();
+    disk.wait_until("it is compacted", || db.live_files().iter().all(|file| file.level > 0));
+    assert_eq!(rule.hits(), 3);
+    assert_eq!(all(&db), "a=2");
 }
