@@ -62,6 +62,11 @@ impl PrefixSeek {
         }
     }
 
+    /// What filters are asked for when the iterator is sent to `target`, if they are.
+    pub fn asked_for<'a>(&self, target: &'a [u8]) -> Option<&'a [u8]> {
+        self.extractor.transform(target)
+    }
+
     /// Whether a place has nothing to show from `target` on, because its filter over the prefixes of `filter`
     /// does not hold the prefix that `holds` is asked for.
     #[inline]

@@ -6,15 +6,15 @@
 
 #![allow(unsafe_code)]
 
-/// Asks for the cache lines of the first `most` of `bytes` all at once, so that reading them one after another waits once.
+/// Asks for the cache lines of the first `most` bytes of `items` all at once, so that reading them one after another waits once.
 #[inline(always)]
-pub(crate) fn prefetch(bytes: &[u8], most: usize) {
+pub(crate) fn prefetch<T>(items: &[T], most: usize) {
     #[cfg(target_arch = "x86_64")]
     for at in (0..most).step_by(64) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: no effect but on speed, also behind the end of the bytes (1), and available (2).
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(at).cast()) };
+        // SAFETY: no effect but on speed, also behind the end of the items (1), and available (2).
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(items.as_ptr().cast::<i8>().wrapping_add(at)) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (bytes, most);
+    let _ = (items, most);
 }

@@ -613,6 +613,9 @@ impl DbIterator {
             _ => target,
         };
         let target = InternalKeyBuf::for_seek(start, self.sequence);
+        if let Some(seek) = &self.bounds.prefix_seek {
+            self.view.prefetch_filters(seek, target.as_key());
+        }
         let timer = PerfTimer::start(PerfMetric::SeekInternalSeekTime);
         self.inner.seek(target.as_key())?;
         drop(timer);
@@ -643,6 +646,9 @@ impl DbIterator {
             }
             _ => InternalKeyBuf::new(target, SequenceNumber::ZERO, ValueType::FOR_SEEK_FOR_PREV),
         };
+        if let Some(seek) = &self.bounds.prefix_seek {
+            self.view.prefetch_filters(seek, end.as_key());
+        }
         let timer = PerfTimer::start(PerfMetric::SeekInternalSeekTime);
         self.inner.seek_for_prev(end.as_key())?;
         drop(timer);

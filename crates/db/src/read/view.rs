@@ -10,7 +10,10 @@ use crate::snapshot::Snapshot;
 use crate::table_cache::{TableOpener, TableSlot};
 use ironstone_base::statistics::Ticker;
 use ironstone_base::sync::Arc;
-use ironstone_base::{Error, InternalKeyComparator, MergeOperator, Result, SequenceNumber, Statistics};
+use ironstone_base::{
+    Error, InternalKey, InternalKeyComparator, MergeOperator, PrefixSeek, Result, SequenceNumber, Statistics,
+};
+use ironstone_sst::KeyHash;
 use ironstone_version::{LevelFiles, Version};
 
 /// Memtables and version of a column family, from one installation to the next. Readers hold it
@@ -31,6 +34,21 @@ pub(crate) struct SuperVersion {
     pub(crate) sampler: Option<Arc<ReadSampler>>,
     /// The last field: it is dropped when the others no longer hold a file.
     pub(crate) _poke: PokeWhenDropped,
+}
+
+impl SuperVersion {
+    /// Asks for the memory that filters look at for the prefix of `target`, of all tables at once, so that asking one after
+    /// the other waits once.
+    pub(crate) fn prefetch_filters(&self, seek: &PrefixSeek, target: InternalKey<'_>) {
+        let Some(hash) = seek.asked_for(target.user_key()).map(KeyHash::of) else { return };
+        for (number, level) in self.levels.iter().enumerate().filter(|(_, level)| !level.tables.is_empty()) {
+            if number == 0 {
+                level.tables.iter().for_each(|table| table.prefetch(hash));
+            } else if let Some(table) = level.tables.get(level.files.find(&self.comparator, target)) {
+                table.prefetch(hash);
+            }
+        }
+    }
 }
 
 impl Drop for SuperVersion {

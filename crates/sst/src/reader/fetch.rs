@@ -269,6 +269,9 @@ impl BlockBasedReader {
         readahead: &mut Readahead,
     ) -> Result<BlockRef> {
         let handle = index.handle(at);
+        if let Some(cache) = &self.cache {
+            cache.prefetch(index.slot(at));
+        }
         if let Some(block) = self.cached_data_block(context, index, at) {
             readahead.pass(handle.offset, handle.size as usize + BLOCK_TRAILER_LEN);
             return self.checked(block, index, at);
