@@ -224,6 +224,9 @@ impl BlockBasedIter {
         if !self.move_blocks(|blocks, reader, context| blocks.seek(reader, context, target))? {
             return Ok(false);
         }
+        if let Some((index, at)) = self.blocks.as_ref().and_then(|blocks| blocks.current(&self.reader)) {
+            self.reader.prefetch_block(index, at);
+        }
         self.load()?;
         let order = self.reader.order().clone();
         let mut found = self.move_in_block(|cursor, block| cursor.seek(block, &order, target))?;

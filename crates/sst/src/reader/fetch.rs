@@ -260,7 +260,15 @@ impl BlockBasedReader {
         Some(BlockRef::Cached(block))
     }
 
-    /// The same for an iterator: the block comes from what was read ahead, if it is there.
+    /// Asks for the whole of the cache's entry for data block `at`, for who will search the block.
+    #[inline]
+    pub(crate) fn prefetch_block(&self, index: &FlatIndex, at: usize) {
+        if let Some(cache) = &self.cache {
+            cache.prefetch(index.slot(at));
+        }
+    }
+
+    /// Data block `at` for an iterator: it comes from the cache, or from what was read ahead, if it is there.
     pub(crate) fn data_block_ahead(
         &self,
         context: &ReadContext,
@@ -269,9 +277,6 @@ impl BlockBasedReader {
         readahead: &mut Readahead,
     ) -> Result<BlockRef> {
         let handle = index.handle(at);
-        if let Some(cache) = &self.cache {
-            cache.prefetch(index.slot(at));
-        }
         if let Some(block) = self.cached_data_block(context, index, at) {
             readahead.pass(handle.offset, handle.size as usize + BLOCK_TRAILER_LEN);
             return self.checked(block, index, at);
