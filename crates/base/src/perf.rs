@@ -45,7 +45,7 @@ pub enum PerfLevel {
     /// Counts.
     #[default]
     EnableCount = 2,
-    /// Counts, and the time that writes wait for others or are slowed down.
+    /// Counts, and the time that writes wait for others, are slowed down, or put what they write into memtables.
     EnableWait = 3,
     /// Also the times of all but locks.
     EnableTimeExceptForMutex = 4,
@@ -88,7 +88,7 @@ thread_local! {
             by_level: Cell::new(false),
             mode: Cell::new(Mode::Counts),
             perf: [const { Cell::new(0) }; PerfMetric::ALL.len()],
-            io: [const { Cell::new(0) }; IoMetric::ALL.len()],
+            io: io_at_first(),
         }
     };
 }
@@ -99,6 +99,30 @@ enum Mode {
     Nothing,
     Counts,
     CountsByLevel,
+}
+
+/// RocksDB's number for threads of none of its pools (`Env::Priority::TOTAL`).
+const NO_POOL: u64 = 4;
+
+const fn io_at_first() -> [Cell<u64>; IoMetric::ALL.len()] {
+    let mut io = [const { Cell::new(0) }; IoMetric::ALL.len()];
+    io[IoMetric::ThreadPoolId as usize] = Cell::new(NO_POOL);
+    io
+}
+
+/// The pools of threads, by the numbers of RocksDB's `Env::Priority`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u64)]
+pub enum Pool {
+    /// Threads that compact.
+    Low = 1,
+    /// Threads that flush, and those that remove files.
+    High = 2,
+}
+
+/// Says whose work this thread does from now on: [`IoMetric::ThreadPoolId`], at every level.
+pub fn enter_pool(pool: Pool) {
+    COUNTS.with(|counts| counts.io[IoMetric::ThreadPoolId as usize].set(pool as u64));
 }
 
 const LEVEL_METRICS: usize = LevelMetric::ALL.len();
@@ -138,6 +162,12 @@ fn settle() {
 #[inline]
 pub fn is_counting() -> bool {
     level() >= PerfLevel::EnableCount
+}
+
+/// Whether times are taken for this thread: to be asked once by an operation that has several.
+#[inline]
+pub fn is_timing() -> bool {
+    level() >= PerfLevel::EnableTimeExceptForMutex
 }
 
 /// Adds to a count of this thread, unless its level is `Disable`.
@@ -257,9 +287,12 @@ pub fn reset() {
     COUNTS.with(|counts| counts.perf.iter().for_each(|cell| cell.set(0)));
     LEVELS.with_borrow_mut(Vec::clear);
 }
-/// Sets those of input and output to nothing.
+/// Sets those of input and output to nothing, and [`IoMetric::ThreadPoolId`] to no pool.
 pub fn reset_io() {
-    COUNTS.with(|counts| counts.io.iter().for_each(|cell| cell.set(0)));
+    COUNTS.with(|counts| {
+        counts.io.iter().for_each(|cell| cell.set(0));
+        counts.io[IoMetric::ThreadPoolId as usize].set(NO_POOL);
+    });
 }
 
 /// The counts as RocksDB writes them: `name = count`, separated by commas; with `exclude_zero` only those that are not 0.
@@ -313,6 +346,22 @@ mod tests {
                 assert_eq!((found, looked_at), (wanted, probes(len)), "of {len}");
             }
         }
+    }
+
+    #[test]
+    fn a_thread_is_of_no_pool_until_it_works_for_one() {
+        let of_new_thread = crate::sync::thread::spawn_named("new", || report_io(true)).join().unwrap();
+        assert_eq!(of_new_thread, "thread_pool_id = 4");
+        set_level(PerfLevel::Disable);
+        enter_pool(Pool::High);
+        assert_eq!(get_io(IoMetric::ThreadPoolId), 2);
+        enter_pool(Pool::Low);
+        assert_eq!(get_io(IoMetric::ThreadPoolId), 1);
+        set_level(PerfLevel::default());
+        count_io(IoMetric::ReadNanos, 7);
+        assert_eq!(report_io(true), "thread_pool_id = 1, read_nanos = 7");
+        reset_io();
+        assert_eq!(report_io(true), "thread_pool_id = 4");
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::write_batch::WriteBatch;
 use ironstone_base::perf::{self, PerfMetric};
 use ironstone_base::statistics::{ActivityGuard, Histogram, IoActivity, Ticker};
 use ironstone_base::sync::atomic::Ordering;
-use ironstone_base::sync::{Arc, Mutex};
+use ironstone_base::sync::{Arc, Mutex, SwapGuard};
 use ironstone_base::{Code, ColumnFamilyId, Error, Result, SequenceNumber, Severity, Statistics, ValueType};
 use ironstone_sst::block_trace::TableReaderCaller;
 use ironstone_vfs::{IoKind, IoPriority, PerfCpuTimer, PerfTimer, StatsTimer};
@@ -359,6 +359,9 @@ impl Db {
         if self.engine.reads_are_watched.load(Ordering::Relaxed) {
             return self.get_watched(&ReadOptions::default(), &self.default, key.as_ref());
         }
+        if perf::is_timing() {
+            return self.get_timed(&ReadOptions::default(), &self.default, key.as_ref());
+        }
         let context = ironstone_sst::ReadContext::default();
         let (view, at) = acquire::for_one_key(self.default.0.views(), || Ok(self.engine.pipeline.visible()))?;
         self.find(&view, key.as_ref(), at, &context)
@@ -373,6 +376,9 @@ impl Db {
         self.check_handle(cf)?;
         if self.engine.reads_are_watched.load(Ordering::Relaxed) {
             return self.get_watched(options, cf, key.as_ref());
+        }
+        if perf::is_timing() {
+            return self.get_timed(options, cf, key.as_ref());
         }
         let (view, at) = acquire::for_one_key(cf.0.views(), || self.read_sequence(options, cf))?;
         self.find(&view, key.as_ref(), at, &options.context())
@@ -389,36 +395,54 @@ impl Db {
         if self.engine.tracing.is_on() {
             self.engine.tracing.get(cf.id(), key);
         }
-        let Some(statistics) = &self.engine.statistics else {
-            let (view, at) = acquire::for_one_key(cf.0.views(), || self.read_sequence(options, cf))?;
-            let tracing = &self.engine.block_cache_tracing;
-            let Some(_call) = tracing.point_read(TableReaderCaller::UserGet, options, Some((key, at))) else {
-                return self.find(&view, key, at, &options.context());
-            };
-            let found = view.get_watched(key, at, &options.context(), None);
-            let bytes = found.as_ref().ok().and_then(|value| value.as_ref().map(|value| value.len()));
-            bytes.into_iter().for_each(|bytes| perf::count(PerfMetric::GetReadBytes, bytes as u64));
-            return found;
-        };
-        let _timer = StatsTimer::start(Some(statistics), Histogram::DbGet);
-        let _reading = IoActivity::Get.begin();
-        let (view, at) = acquire::for_one_key(cf.0.views(), || self.read_sequence(options, cf))?;
+        let statistics = self.engine.statistics.as_deref();
+        let _timer = StatsTimer::start(statistics, Histogram::DbGet);
+        let _reading = statistics.map(|_| IoActivity::Get.begin());
         let _cpu_timer = PerfCpuTimer::start(PerfMetric::GetCpuNanos);
+        let (view, at) = self.acquire_timed(options, cf)?;
         let tracing = &self.engine.block_cache_tracing;
         let call = tracing.point_read(TableReaderCaller::UserGet, options, Some((key, at)));
-        let found = view.get_watched(key, at, &options.context(), Some(statistics));
+        let found = match statistics {
+            None if call.is_none() => view.get(key, at, &options.context()),
+            _ => view.get_watched(key, at, &options.context(), statistics),
+        };
         drop(call);
-        let bytes = found.as_ref().ok().and_then(|value| value.as_ref().map(|value| value.len() as u64));
-        statistics.record(Ticker::NumberKeysRead, 1);
-        if let Some(bytes) = bytes {
-            perf::count(PerfMetric::GetReadBytes, bytes);
-            statistics.record(Ticker::BytesRead, bytes);
-        }
-        if found.is_ok() {
-            statistics.measure(Histogram::BytesPerRead, bytes.unwrap_or(0));
+        let _post_timer = PerfTimer::start(PerfMetric::GetPostProcessTime);
+        drop(view);
+        count_bytes(&found);
+        if let Some(statistics) = statistics {
+            statistics.record(Ticker::NumberKeysRead, 1);
+            if let Ok(value) = &found {
+                let bytes = value.as_ref().map_or(0, |value| value.len() as u64);
+                if value.is_some() {
+                    statistics.record(Ticker::BytesRead, bytes);
+                }
+                statistics.measure(Histogram::BytesPerRead, bytes);
+            }
         }
         found
     }
+    /// As [`get_cf`](Self::get_cf), with times of its steps.
+    #[cold]
+    #[inline(never)]
+    fn get_timed(&self, options: &ReadOptions, cf: &ColumnFamily, key: &[u8]) -> Result<Option<PinnedValue>> {
+        let _cpu_timer = PerfCpuTimer::start(PerfMetric::GetCpuNanos);
+        let (view, at) = self.acquire_timed(options, cf)?;
+        let found = view.get(key, at, &options.context());
+        let _timer = PerfTimer::start(PerfMetric::GetPostProcessTime);
+        drop(view);
+        count_bytes(&found);
+        found
+    }
+    fn acquire_timed(
+        &self,
+        options: &ReadOptions,
+        cf: &ColumnFamily,
+    ) -> Result<(SwapGuard<SuperVersion>, SequenceNumber)> {
+        let _timer = PerfTimer::start(PerfMetric::GetSnapshotTime);
+        acquire::for_one_key(cf.0.views(), || self.read_sequence(options, cf))
+    }
+    /// Without times.
     fn find(
         &self,
         view: &SuperVersion,
@@ -426,11 +450,8 @@ impl Db {
         at: SequenceNumber,
         context: &ironstone_sst::ReadContext,
     ) -> Result<Option<PinnedValue>> {
-        let _timer = PerfCpuTimer::start(PerfMetric::GetCpuNanos);
-        let found = view.get(key, at, context);
-        if let Ok(Some(value)) = &found {
-            perf::count(PerfMetric::GetReadBytes, value.len() as u64);
-        }
+        let found = view.get_untimed(key, at, context);
+        count_bytes(&found);
         found
     }
     /// The merge operands of `key`, oldest first, not merged; a value below them comes first. At most `limit`,
@@ -495,12 +516,14 @@ impl Db {
     ) -> Vec<Result<Option<PinnedValue>>> {
         let _listed = self.listed(ThreadOperation::MultiGet, &cf.0.name);
         let _watched = self.begin_multi_get();
+        let snapshot_timer = PerfTimer::start(PerfMetric::GetSnapshotTime);
         if self.engine.tracing.is_on() {
             self.engine.tracing.multi_get(keys.iter().map(|key| (cf.id(), key.as_ref())));
         }
         let snapshot = options.snapshot.as_ref();
         match self.check_handle(cf).and_then(|()| self.engine.consistent_view(snapshot, &cf.0)) {
             Ok((view, at)) => {
+                drop(snapshot_timer);
                 let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
                 let tracing = &self.engine.block_cache_tracing;
                 let _call = tracing.point_read(TableReaderCaller::UserMultiGet, options, None);
@@ -522,6 +545,7 @@ impl Db {
     ) -> Vec<Result<Option<PinnedValue>>> {
         let _listed = self.listed(ThreadOperation::MultiGet, "");
         let _watched = self.begin_multi_get();
+        let snapshot_timer = PerfTimer::start(PerfMetric::GetSnapshotTime);
         if self.engine.tracing.is_on() {
             self.engine.tracing.multi_get(keys.iter().map(|(cf, key)| (cf.id(), key.as_ref())));
         }
@@ -529,6 +553,7 @@ impl Db {
             Ok(consistent) => consistent,
             Err(error) => return keys.iter().map(|_| Err(error.clone())).collect(),
         };
+        drop(snapshot_timer);
         let context = options.context();
         let keys = keys.iter().zip(views);
         let get = |((_, key), view): (&(&ColumnFamily, K), Arc<SuperVersion>)| {
@@ -556,6 +581,7 @@ impl Db {
         Some((timer, IoActivity::MultiGet.begin()))
     }
     fn count_multi_get(&self, found: &[Result<Option<PinnedValue>>]) {
+        let _timer = PerfTimer::start(PerfMetric::GetPostProcessTime);
         let bytes = bytes_of(found);
         perf::count(PerfMetric::MultigetReadBytes, bytes);
         if let Some(statistics) = &self.engine.statistics {
@@ -675,6 +701,13 @@ impl Drop for Db {
 impl fmt::Debug for Db {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Db({})", self.engine.dir.display())
+    }
+}
+
+#[inline]
+fn count_bytes(found: &Result<Option<PinnedValue>>) {
+    if let Ok(Some(value)) = found {
+        perf::count(PerfMetric::GetReadBytes, value.len() as u64);
     }
 }
 

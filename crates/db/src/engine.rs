@@ -103,6 +103,8 @@ pub(crate) struct Engine {
     pub(crate) memory: Arc<MemTableMemory>,
     /// The newest MANIFEST when old ones were last looked for.
     pub(crate) purged_manifest: AtomicU64,
+    /// The OPTIONS files that are there.
+    pub(crate) options_files: Mutex<BTreeSet<FileNumber>>,
     /// Raised when jobs must end early. Pairs with the executor's polling; Relaxed suffices, since
     /// only promptness depends on it.
     pub(crate) cancelled: AtomicBool,
@@ -586,7 +588,9 @@ impl Engine {
         let all: Vec<_> = families.iter().map(|data| data.settings()).collect();
         let named = families.iter().zip(&all).map(|(data, settings)| (data.name.as_str(), &settings.options));
         OptionsFile::save(&*self.env.fs, &self.dir, number, &self.options(), named)?;
-        crate::background::purge::remove_old_options(self)
+        self.options_files.lock().insert(number);
+        crate::background::purge::remove_old_options(self);
+        Ok(())
     }
 
     /// An error once background jobs must end.

@@ -3,6 +3,7 @@
 //! Lines look as RocksDB's: `2026/01/31-12:00:00.123456 7 [place] text`, and events are JSON behind
 //! `EVENT_LOG_v1`. A LOG that cannot be written never fails the database.
 
+use crate::open::listings::Listed;
 use ironstone_base::perf::{IoMetric, PerfMetric};
 use ironstone_base::sync::{Arc, Mutex};
 use ironstone_base::{Result, file_name};
@@ -50,10 +51,16 @@ struct Current {
 }
 
 impl InfoLog {
-    /// Sets an existing LOG aside and starts a new one.
-    pub(crate) fn open(env: &Env, dir: &Path, level: InfoLogLevel, rolling: Rolling) -> Arc<Self> {
+    /// Sets an existing LOG aside and starts a new one. `listing`: what is in `dir`, if that is known.
+    pub(crate) fn open(
+        env: &Env,
+        dir: &Path,
+        level: InfoLogLevel,
+        rolling: Rolling,
+        listing: Option<&[Listed]>,
+    ) -> Arc<Self> {
         let log = Self { env: env.clone(), dir: dir.to_owned(), level, rolling, current: Mutex::new(None) };
-        log.start().ok(); // See the module's promise.
+        log.start(listing).ok(); // See the module's promise.
         Arc::new(log)
     }
 
@@ -64,29 +71,35 @@ impl InfoLog {
         Arc::new(Self { env: env.clone(), dir, level: InfoLogLevel::Header, rolling, current })
     }
 
-    fn start(&self) -> Result<()> {
+    fn start(&self, listing: Option<&[Listed]>) -> Result<()> {
         let _timer = PerfTimer::start(PerfMetric::EnvNewLoggerNanos);
         let path = file_name::info_log(&self.dir);
+        let mut old: Vec<PathBuf> = match listing {
+            Some(listing) => self.old_logs(listing.iter().map(|listed| &*listed.name)),
+            None => self.old_logs(self.env.fs.list(&self.dir)?.iter().map(|name| &**name)),
+        };
         if self.env.fs.exists(&path)? {
             let aside = file_name::old_info_log(&self.dir, self.env.clock.now_micros());
             self.env.fs.rename(&path, &aside)?;
+            old.push(aside);
         }
-        self.remove_old()?;
+        self.remove_old(old)?;
         let options = WriteOptions { buffer_bytes: 4 << 10, ..WriteOptions::default() };
         let file = self.env.fs.create(&path, options)?;
         *self.current.lock() = Some(Current { file, since_seconds: self.env.clock.now_seconds() });
         Ok(())
     }
 
-    fn remove_old(&self) -> Result<()> {
-        let mut old: Vec<String> =
-            self.env.fs.list(&self.dir)?.into_iter().filter(|name| name.starts_with("LOG.old.")).collect();
+    fn old_logs<'a>(&self, names: impl Iterator<Item = &'a str>) -> Vec<PathBuf> {
+        names.filter(|name| name.starts_with("LOG.old.")).map(|name| self.dir.join(name)).collect()
+    }
+
+    /// Removes those of `old` that are not kept.
+    fn remove_old(&self, mut old: Vec<PathBuf>) -> Result<()> {
         old.sort();
+        old.dedup(); // A clock that stands still gives two LOGs one name.
         let excess = (old.len() + 1).saturating_sub(self.rolling.keep.max(1));
-        for name in old.iter().take(excess) {
-            self.env.fs.remove(&self.dir.join(name))?;
-        }
-        Ok(())
+        old.iter().take(excess).try_for_each(|path| self.env.fs.remove(path))
     }
 
     fn is_due(&self, current: &Current) -> bool {
@@ -125,7 +138,7 @@ impl InfoLog {
         } else if due {
             *guard = None;
             drop(guard);
-            self.start().ok();
+            self.start(None).ok();
         }
     }
 

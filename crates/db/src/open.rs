@@ -3,6 +3,7 @@
 mod best_efforts;
 pub(crate) mod destroy;
 pub(crate) mod follower;
+pub(crate) mod listings;
 pub(crate) mod recover_wals;
 pub(crate) mod secondary;
 
@@ -42,6 +43,7 @@ use ironstone_version::{
 use ironstone_vfs::traced::{IoWatch, TracedFileSystem};
 use ironstone_vfs::{Env, FileSystem};
 use ironstone_wal::WalRecoveryMode;
+use listings::Listings;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 
@@ -205,6 +207,7 @@ pub(crate) fn open(
     if !exists {
         refuse_to_create(&env, source, &wal_dir, &options, read_only)?;
     }
+    let mut listings = Listings::new(&env.fs);
     let log = if let Mode::ReadOnly(_) = mode {
         InfoLog::none(&env)
     } else {
@@ -214,7 +217,9 @@ pub(crate) fn open(
             max_seconds: options.log_file_time_to_roll,
             keep: options.keep_log_file_num,
         };
-        InfoLog::open(&env, log_dir, options.info_log_level, rolling)
+        // Only who has LOCK knows that what was listed before the MANIFEST was read is still all there is.
+        let listing = if read_only { None } else { listings.of(log_dir).ok() };
+        InfoLog::open(&env, log_dir, options.info_log_level, rolling, listing.as_deref())
     };
     info!(log, "Ironstone {} opens {}", env!("CARGO_PKG_VERSION"), path.display());
 
@@ -299,12 +304,13 @@ pub(crate) fn open(
     }
 
     if !read_only {
-        pass_stray_tables(&*env.fs, &place, &versions)?;
+        pass_stray_tables(&mut listings, &place, &versions)?;
     }
     let mut recovery = recover_wals::Recovery {
         env: &env,
         dir: path,
         wal_dir: &wal_dir,
+        listings: &mut listings,
         options: &options,
         log: &log,
         db_id: &db_id,
@@ -441,6 +447,7 @@ pub(crate) fn open(
         cleaner,
         memory,
         purged_manifest: AtomicU64::new(0),
+        options_files: Mutex::default(),
         cancelled: AtomicBool::new(false),
         aborts: Aborts::default(),
         manual_is_disabled: AtomicBool::new(false),
@@ -457,7 +464,7 @@ pub(crate) fn open(
     });
     if !read_only {
         // Before any job starts: what jobs are writing, no version names yet.
-        background::purge::remove_strangers(&engine, replayed.lost_wal, aside.as_ref())?;
+        background::purge::remove_strangers(&engine, &mut listings, replayed.lost_wal, aside.as_ref())?;
     }
     let db = Db::start(Arc::clone(&engine));
     if !open_later.is_empty() {
@@ -493,10 +500,10 @@ pub(crate) fn open(
 
 /// Passes over the numbers of all tables that are there. One that a crash left behind may be a link to a file of somebody
 /// else's, prepared for ingestion: a new table under its number would overwrite that.
-fn pass_stray_tables(fs: &dyn FileSystem, place: &TablePlace, versions: &VersionSet) -> Result<()> {
+fn pass_stray_tables(listings: &mut Listings, place: &TablePlace, versions: &VersionSet) -> Result<()> {
     for dir in place.dirs() {
-        for name in fs.list(&dir)? {
-            if let Some(FileKind::Table(number)) = FileKind::parse(&name)
+        for listed in &*listings.of(&dir)? {
+            if let Some(FileKind::Table(number)) = listed.kind
                 && number.0 <= FileNumber::LARGEST.0 / 2
             {
                 versions.mark_file_number_used(number);

@@ -12,6 +12,7 @@ use crate::background::job::{Outputs, build_options, write_options};
 use crate::engine::Family;
 use crate::info_log::{InfoLog, Rolling, info, warning};
 use crate::listener::Listeners;
+use crate::open::listings::Listings;
 use crate::open::recover_wals::Recovery;
 use crate::open::{DEFAULT_COLUMN_FAMILY, FamilyBuilder, session_id};
 use crate::options::{ColumnFamilyOptions, DbOptions, VerifyOutputFlags};
@@ -168,7 +169,7 @@ fn repair(
     let lock = fs.lock(&file_name::lock(dir))?;
     let or_here = |other: &PathBuf| if other.as_os_str().is_empty() { dir.to_owned() } else { other.clone() };
     let rolling = Rolling { max_bytes: 0, max_seconds: 0, keep: options.keep_log_file_num };
-    let log = InfoLog::open(&env, &or_here(&options.db_log_dir), options.info_log_level, rolling);
+    let log = InfoLog::open(&env, &or_here(&options.db_log_dir), options.info_log_level, rolling, None);
     let wal_dir = or_here(&options.wal_dir);
     let (listeners, report) = (Listeners::new(&[], &log), RepairReport::default());
     let (env, options, staging) = (&env, &options, &staging);
@@ -520,6 +521,7 @@ impl Repair<'_> {
             env: self.env,
             dir: begun,
             wal_dir: &self.wal_dir,
+            listings: &mut Listings::new(&self.env.fs),
             options: self.staging,
             log: &self.log,
             db_id,

@@ -1,5 +1,6 @@
 //! Threads that flush, compact and clean for all databases that share them.
 
+use ironstone_base::perf::{self, Pool};
 use ironstone_base::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, thread};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -227,6 +228,7 @@ impl ThreadPool {
             lane.wake_first(); // Whoever is next does not wait for this one.
         }
         let (next, now) = MutexGuard::unlocked(state, || {
+            perf::enter_pool(duty.pool());
             let next = Arc::clone(&tenant).work(duty, alarm);
             let now = tenant.now();
             drop(tenant);
@@ -376,6 +378,13 @@ impl Duty {
             Self::Flush => "ironstone:flush",
             Self::Compact => "ironstone:compact",
             Self::Clean => "ironstone:clean",
+        }
+    }
+    /// RocksDB's pool for such work.
+    fn pool(self) -> Pool {
+        match self {
+            Self::Compact => Pool::Low,
+            Self::Flush | Self::Clean => Pool::High,
         }
     }
 }

@@ -175,6 +175,15 @@ impl LevelFiles {
         (at < self.len() && self.may_hold(at, &order.user, key.user_key())).then_some(at)
     }
 
+    /// How many numbers [`find_holder`](Self::find_holder) looks at for `key`, for whoever counts comparisons. Those of keys
+    /// it counts itself.
+    pub fn compared_by_find_holder(&self, order: &InternalKeyComparator, key: InternalKey<'_>) -> u64 {
+        match self.prefix_of(&order.user, key.user_key()) {
+            Prefix::Of(_) => perf::probes(self.len()),
+            Prefix::Unknown => 0,
+        }
+    }
+
     /// The first file that ends at or after `key`; `len()` if none does. For levels below 0.
     #[inline]
     pub fn find(&self, order: &InternalKeyComparator, key: InternalKey<'_>) -> usize {

@@ -3,8 +3,10 @@
 use crate::engine::{Engine, State};
 use crate::info_log::{info, warning};
 use crate::listener::TableFileDeletionInfo;
+use crate::open::listings::Listings;
 use crate::open::{follower, make_durable_dir};
 use crate::repair::LOST;
+use ironstone_base::sync::atomic::Ordering;
 use ironstone_base::{FileKind, FileNumber, Result, file_name};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -48,7 +50,7 @@ pub(crate) fn remove_obsolete(engine: &Engine) {
         }
     }
     let newest = manifests.last().copied().unwrap_or_default();
-    if engine.purged_manifest.swap(newest.0, ironstone_base::sync::atomic::Ordering::Relaxed) != newest.0 {
+    if engine.purged_manifest.swap(newest.0, Ordering::Relaxed) != newest.0 {
         let names = engine.env.fs.list(&engine.dir).unwrap_or_default();
         for name in names {
             if matches!(FileKind::parse(&name), Some(FileKind::Manifest(n)) if n < newest && !manifests.contains(&n))
@@ -162,11 +164,12 @@ pub(crate) struct SetAside {
 }
 
 /// Removes what a crash left behind: tables that no version names, WALs whose writes are in tables,
-/// old MANIFEST and OPTIONS files, temporary files. Called once, when the database is opened. WALs are archived
+/// old MANIFESTs, temporary files; OPTIONS files are noted. Called once, when the database is opened. WALs are archived
 /// instead if that is wanted, but for those from `lost_wal` on: they hold writes that recovery went on without, and
 /// whose sequence numbers others will get. What `aside` names is kept.
 pub(crate) fn remove_strangers(
     engine: &Engine,
+    listings: &mut Listings,
     lost_wal: Option<FileNumber>,
     aside: Option<&SetAside>,
 ) -> Result<()> {
@@ -181,8 +184,8 @@ pub(crate) fn remove_strangers(
         dirs.push(engine.wal_dir.clone());
     }
     for dir in dirs {
-        for name in engine.env.fs.list(&dir)? {
-            let kind = FileKind::parse(&name);
+        for listed in &*listings.of(&dir)? {
+            let (name, kind) = (&listed.name, listed.kind.clone());
             let has_tables_only = dir != engine.dir && dir != engine.wal_dir;
             if has_tables_only && !matches!(kind, Some(FileKind::Table(_) | FileKind::Trash)) {
                 continue;
@@ -207,7 +210,12 @@ pub(crate) fn remove_strangers(
                 Some(FileKind::Temporary(_) | FileKind::Trash) => true,
                 _ => false,
             };
-            let path = dir.join(&name);
+            if let Some(FileKind::Options(number)) = kind
+                && dir == engine.dir
+            {
+                engine.options_files.lock().insert(number);
+            }
+            let path = dir.join(name);
             let keep = stranger
                 && aside.is_some_and(|aside| match kind {
                     Some(FileKind::Table(_) | FileKind::Manifest(_)) => aside.tables,
@@ -218,32 +226,31 @@ pub(crate) fn remove_strangers(
                 warning!(engine.log, "{name}: nothing refers to it any more, it goes to {LOST}");
                 let lost = dir.join(LOST); // A rename does not leave the file system of the WALs.
                 make_durable_dir(&*engine.env.fs, &lost, false)?;
-                engine.env.fs.rename(&path, &lost.join(&name))?;
+                engine.env.fs.rename(&path, &lost.join(name))?;
                 engine.env.fs.open_directory(&lost)?.sync()?;
             } else if stranger {
                 info!(engine.log, "removing {name}, which nothing refers to");
-                remove(engine, &dir.join(name));
+                remove(engine, &path);
             }
         }
     }
+    // One MANIFEST was begun since, if any, and that is the newest.
+    let newest = manifests.last().copied().unwrap_or_default();
+    engine.purged_manifest.store(newest.0, Ordering::Relaxed);
     Ok(())
 }
 
-/// Removes OPTIONS files but the newest two, as RocksDB does.
-pub(crate) fn remove_old_options(engine: &Engine) -> Result<()> {
+/// Removes OPTIONS files but the newest two, as RocksDB does. One that cannot be removed is tried again after the next.
+pub(crate) fn remove_old_options(engine: &Engine) {
     if engine.state.lock().deletions_disabled > 0 {
-        return Ok(());
+        return;
     }
-    let names = engine.env.fs.list(&engine.dir)?;
-    let number = |name: &String| match FileKind::parse(name) {
-        Some(FileKind::Options(number)) => Some((number, engine.dir.join(name))),
-        _ => None,
-    };
-    let mut files: Vec<_> = names.iter().filter_map(number).collect();
-    files.sort();
+    let mut files = engine.options_files.lock();
     let excess = files.len().saturating_sub(2);
-    for (_, path) in files.drain(..excess) {
-        remove(engine, &path);
+    let old: Vec<FileNumber> = files.iter().take(excess).copied().collect();
+    for number in old {
+        if try_remove(engine, &file_name::options(&engine.dir, number)).is_ok() {
+            files.remove(&number);
+        }
     }
-    Ok(())
 }

@@ -5,6 +5,7 @@ use crate::engine::Family;
 use crate::info_log::{InfoLog, info, warning};
 use crate::listener::Listeners;
 use crate::memtables::DbMemTable;
+use crate::open::listings::Listings;
 use crate::options::DbOptions;
 use crate::wal_filter::{Filtered, Filtering};
 use crate::write::predecessor;
@@ -29,6 +30,7 @@ pub(crate) struct Recovery<'a> {
     pub(crate) env: &'a Env,
     pub(crate) dir: &'a Path,
     pub(crate) wal_dir: &'a Path,
+    pub(crate) listings: &'a mut Listings,
     pub(crate) options: &'a DbOptions,
     pub(crate) log: &'a Arc<InfoLog>,
     pub(crate) db_id: &'a str,
@@ -142,7 +144,7 @@ impl Recovery<'_> {
         filter.column_family_log_number_map(&log_numbers, &ids);
     }
 
-    fn wal_numbers(&self) -> Result<Vec<FileNumber>> {
+    fn wal_numbers(&mut self) -> Result<Vec<FileNumber>> {
         let min = self.versions.min_log_number();
         let previous = self.versions.prev_log_number();
         let mut numbers = self.all_wal_numbers()?;
@@ -152,9 +154,9 @@ impl Recovery<'_> {
     }
 
     /// Those, too, that are in tables already.
-    fn all_wal_numbers(&self) -> Result<Vec<FileNumber>> {
-        let names = self.env.fs.list(self.wal_dir)?;
-        let numbers = names.iter().filter_map(|name| match FileKind::parse(name) {
+    fn all_wal_numbers(&mut self) -> Result<Vec<FileNumber>> {
+        let listing = self.listings.of(self.wal_dir)?;
+        let numbers = listing.iter().filter_map(|listed| match listed.kind {
             Some(FileKind::Wal(number)) => Some(number),
             _ => None,
         });
@@ -162,7 +164,7 @@ impl Recovery<'_> {
     }
 
     /// `Corruption` if there is any WAL, as RocksDB answers for `error_if_wal_file_exists`.
-    pub(crate) fn check_no_wal(&self) -> Result<()> {
+    pub(crate) fn check_no_wal(&mut self) -> Result<()> {
         match self.all_wal_numbers()?.first() {
             None => Ok(()),
             Some(&number) => {

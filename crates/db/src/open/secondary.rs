@@ -5,6 +5,7 @@ use super::{Mode, follower, open};
 use crate::background::purge::remove_obsolete;
 use crate::column_family::ColumnFamilyData;
 use crate::engine::{Engine, Family};
+use crate::open::listings::Listings;
 use crate::options::DbOptions;
 use crate::table_cache::open_all;
 use crate::wal_filter::Filtering;
@@ -125,6 +126,7 @@ pub(super) fn catch_up(engine: &Engine) -> Result<()> {
         env: &engine.env,
         dir: &engine.dir,
         wal_dir: &engine.wal_dir,
+        listings: &mut Listings::new(&engine.env.fs),
         options: &engine.options(),
         log: &engine.log,
         db_id: &engine.db_id,

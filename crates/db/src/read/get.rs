@@ -18,7 +18,9 @@ use crate::table_cache::TableSlot;
 use ironstone_base::perf::{self, LevelMetric, PerfMetric};
 use ironstone_base::statistics::Ticker;
 use ironstone_base::sync::Arc;
-use ironstone_base::{Error, InternalKeyBuf, Result, SequenceNumber, Statistics, ValueType, merge};
+use ironstone_base::{
+    Error, InternalKey, InternalKeyBuf, Result, SequenceNumber, Statistics, ValueType, merge,
+};
 use ironstone_sst::block_trace;
 use ironstone_sst::{PointTarget, ReadContext, ReadTier, TableEntry};
 use ironstone_vfs::{LevelTimer, PerfTimer};
@@ -144,10 +146,24 @@ impl SuperVersion {
         at: SequenceNumber,
         context: &ReadContext,
     ) -> Result<Option<PinnedValue>> {
-        self.get_observed(user_key, at, context, ())
+        match perf::is_timing() {
+            false => self.get_untimed(user_key, at, context),
+            true => self.get_observed::<_, true>(user_key, at, context, ()),
+        }
     }
 
-    /// The same, and tells statistics and a trace of the block cache where it was found.
+    /// The same for whoever has asked already whether times are taken: they are not.
+    #[inline]
+    pub(crate) fn get_untimed(
+        &self,
+        user_key: &[u8],
+        at: SequenceNumber,
+        context: &ReadContext,
+    ) -> Result<Option<PinnedValue>> {
+        self.get_observed::<_, false>(user_key, at, context, ())
+    }
+
+    /// As [`get`](Self::get), and tells statistics and a trace of the block cache where it was found.
     pub(crate) fn get_watched(
         &self,
         user_key: &[u8],
@@ -156,11 +172,14 @@ impl SuperVersion {
         statistics: Option<&Statistics>,
     ) -> Result<Option<PinnedValue>> {
         let watched = Watched { statistics, is_traced: block_trace::is_traced() };
-        self.get_observed(user_key, at, context, watched)
+        match perf::is_timing() {
+            false => self.get_observed::<_, false>(user_key, at, context, watched),
+            true => self.get_observed::<_, true>(user_key, at, context, watched),
+        }
     }
 
     #[inline]
-    fn get_observed<O: Observer>(
+    fn get_observed<O: Observer, const TIMED: bool>(
         &self,
         user_key: &[u8],
         at: SequenceNumber,
@@ -169,7 +188,7 @@ impl SuperVersion {
     ) -> Result<Option<PinnedValue>> {
         let mut found = Found::Nothing;
         if context.read_tier != ReadTier::Persisted {
-            let _timer = PerfTimer::start(PerfMetric::GetFromMemtableTime);
+            let _timer = TIMED.then(|| PerfTimer::start(PerfMetric::GetFromMemtableTime));
             for memtable in self.memtables() {
                 perf::count(PerfMetric::GetFromMemtableCount, 1);
                 found = in_memtable(memtable, user_key, at)?;
@@ -183,8 +202,8 @@ impl SuperVersion {
             if context.read_tier == ReadTier::Memtable {
                 return Err(not_in_memtables());
             }
-            let timer = PerfTimer::start(PerfMetric::GetFromOutputFilesTime);
-            found = match (&self.sampler, timer.is_running() && perf::times_by_level()) {
+            let _timer = TIMED.then(|| PerfTimer::start(PerfMetric::GetFromOutputFilesTime));
+            found = match (&self.sampler, TIMED && perf::times_by_level()) {
                 (Some(sampler), _) => self.in_sampled_tables(user_key, at, context, observer, sampler)?,
                 (None, false) => self.in_tables::<O, false>(user_key, at, context, observer)?,
                 (None, true) => self.in_tables::<O, true>(user_key, at, context, observer)?,
@@ -219,7 +238,6 @@ impl SuperVersion {
             if level == 0 {
                 let holds = |&index: &usize| files.may_hold(index, &self.comparator.user, user_key);
                 candidates.extend((0..files.len()).filter(holds).map(|index| (view, index)));
-                perf::count(PerfMetric::UserKeyComparisonCount, files.len() as u64);
                 continue;
             }
             let mut holder = files.find_holder(&self.comparator, target.as_key());
@@ -231,6 +249,9 @@ impl SuperVersion {
                 holder = leads_on.then_some(next);
             }
         }
+        if perf::is_counting() {
+            self.count_search_of_tables(target.as_key());
+        }
         let target = PointTarget::from(target.as_key());
         candidates.iter().for_each(|(view, index)| view.tables[*index].prefetch(target.hash));
         for (place, (view, index)) in candidates.iter().enumerate() {
@@ -241,6 +262,16 @@ impl SuperVersion {
             }
         }
         Ok(None)
+    }
+
+    /// Counts what finding the tables took that may hold `key`.
+    #[inline(never)] // Whoever wants no counts does without it.
+    fn count_search_of_tables(&self, key: InternalKey<'_>) {
+        let compared = self.levels.iter().enumerate().map(|(level, view)| match level {
+            0 => view.files.len() as u64,
+            _ => view.files.compared_by_find_holder(&self.comparator, key),
+        });
+        perf::count(PerfMetric::UserKeyComparisonCount, compared.sum());
     }
 
     /// `TIMED`: how long each table takes counts for its level.

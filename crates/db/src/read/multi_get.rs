@@ -15,7 +15,7 @@ use ironstone_sst::{
     KeyHash, MissingBlock, PendingGet, PointTarget, ReadContext, ReadTier, TableEntry, TableReader,
     read_blocks,
 };
-use ironstone_vfs::Clock;
+use ironstone_vfs::{Clock, PerfTimer};
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -132,11 +132,14 @@ impl SuperVersion {
         context: &ReadContext,
     ) -> Vec<Result<Option<PinnedValue>>> {
         let mut results: Vec<Result<Option<PinnedValue>>> = keys.iter().map(|_| Ok(None)).collect();
+        let timer = PerfTimer::start(PerfMetric::GetFromMemtableTime);
         let mut left = self.not_in_memtables(keys, at, context, &mut results);
+        drop(timer);
         if context.read_tier == ReadTier::Memtable {
             left.into_iter().for_each(|(_, index)| results[index] = Err(not_in_memtables()));
             return results;
         }
+        let _timer = PerfTimer::start(PerfMetric::GetFromOutputFilesTime);
         let order = &self.comparator.user;
         left.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| order.compare(keys[a.1], keys[b.1])));
         let mut pending: Vec<Pending<'_>> = Vec::with_capacity(left.len());
@@ -253,6 +256,9 @@ impl SuperVersion {
         pending: &mut [Pending<'_>],
         results: &mut [Result<Option<PinnedValue>>],
     ) {
+        if perf::is_counting() {
+            self.count_search_of_level(view, pending);
+        }
         let mut asked: Vec<Asked> = Vec::new();
         for (at, key) in pending.iter().enumerate() {
             let Some(table) = view.files.find_holder(&self.comparator, key.target.as_key()) else { continue };
@@ -272,6 +278,14 @@ impl SuperVersion {
                 !last.is_settled && *table < view.tables.len() && self.covers(view, *table, last)
             });
         }
+    }
+
+    /// Counts what finding the tables of a sorted level took that may hold the keys.
+    #[inline(never)] // Whoever wants no counts does without it.
+    fn count_search_of_level(&self, view: &LevelView, pending: &[Pending<'_>]) {
+        let compared =
+            |key: &Pending<'_>| view.files.compared_by_find_holder(&self.comparator, key.target.as_key());
+        perf::count(PerfMetric::UserKeyComparisonCount, pending.iter().map(compared).sum());
     }
 
     /// Asks tables for different keys, none of which is settled.

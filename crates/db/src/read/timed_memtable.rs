@@ -1,6 +1,6 @@
 //! An iterator over a memtable, with times of its seeks.
 
-use ironstone_base::perf::{self, PerfLevel, PerfMetric};
+use ironstone_base::perf::{self, PerfMetric};
 use ironstone_base::{InternalKey, Result};
 use ironstone_iter::{InternalIterator, leave_steps_to_iterator_below};
 use ironstone_memtable::MemTableIter;
@@ -27,13 +27,13 @@ impl InternalIterator for TimedMemTable {
         self.0.seek_to_last()
     }
     fn seek(&mut self, target: InternalKey<'_>) -> Result<bool> {
-        if perf::level() >= PerfLevel::EnableTimeExceptForMutex {
+        if perf::is_timing() {
             return timed(|| self.0.seek(target));
         }
         self.0.seek(target)
     }
     fn seek_for_prev(&mut self, target: InternalKey<'_>) -> Result<bool> {
-        if perf::level() >= PerfLevel::EnableTimeExceptForMutex {
+        if perf::is_timing() {
             return timed(|| self.0.seek_for_prev(target));
         }
         self.0.seek_for_prev(target)

@@ -1,6 +1,6 @@
 //! The merge of all places that an iterator walks, with times of its seeks.
 
-use ironstone_base::perf::{self, PerfLevel, PerfMetric};
+use ironstone_base::perf::{self, PerfMetric};
 use ironstone_base::{InternalKey, Result};
 use ironstone_iter::{
     BoxedIterator, Direction, InternalIterator, MergingIterator, leave_steps_to_iterator_below,
@@ -17,7 +17,7 @@ impl TimedMerge {
         place: impl FnMut(&mut BoxedIterator) -> Result<bool>,
     ) -> Result<bool> {
         perf::count(PerfMetric::SeekChildSeekCount, self.0.child_count() as u64);
-        if perf::level() >= PerfLevel::EnableTimeExceptForMutex {
+        if perf::is_timing() {
             return self.start_timed(direction, place);
         }
         self.0.place(direction, place)?;

@@ -289,7 +289,7 @@ impl CommitPipeline {
             self.publisher.wait_for(SequenceNumber(ticket.first.0 - 1));
         }
         let applied = logged.and_then(|()| {
-            let _timer = PerfTimer::start(PerfMetric::WriteMemtableTime);
+            let _timer = PerfTimer::wait(PerfMetric::WriteMemtableTime); // As RocksDB: it may be a wait for others.
             apply(batch.data(), &ticket, protection, earlier)
         });
         if ticket.first <= ticket.last {

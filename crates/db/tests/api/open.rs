@@ -6,7 +6,7 @@ use ironstone::vfs::fault::{Fault, FaultRule};
 use ironstone::vfs::mem::CrashPolicy;
 use ironstone::vfs::{FileSystem, OpKind, WriteOptions as FileOptions};
 use ironstone::{
-    BackgroundErrorReason, Code, CompactRangeOptions, Db, EventListener, Options, ReadOnlyOptions,
+    BackgroundErrorReason, Code, CompactRangeOptions, Db, DbPath, EventListener, Options, ReadOnlyOptions,
     ReadOptions, Statistics, UserComparator, WriteBatch, WriteOptions,
 };
 use ironstone_base::sync::Mutex;
@@ -287,6 +287,59 @@ fn what_a_crash_left_behind_is_removed_when_the_database_is_opened() {
         disk.wait_until(name, || !disk.exists(format!("{DIR}/{name}")));
     }
     assert_eq!(all(&db), "k=v");
+}
+
+#[test]
+fn each_directory_is_listed_once_by_an_opening() {
+    let (disk, db) = fresh();
+    put_synced(&db, "k", "v");
+    drop(db);
+    disk.faults.arm();
+    let db = disk.open();
+    assert_eq!(disk.faults.count(OpKind::List), 1);
+    db.put("l", "v").unwrap();
+    db.flush().unwrap();
+    disk.wait_until("the WAL of before the flush is gone", || disk.files(".log").len() == 1);
+    assert_eq!(disk.faults.count(OpKind::List), 1, "there are no old MANIFESTs to look for");
+    assert_eq!(all(&db), "k=v l=v");
+
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.db.wal_dir = "/wal".into();
+    options.db.db_log_dir = "/log".into();
+    options.db.db_paths = vec![DbPath::new("/tables", 1 << 30)];
+    let db = disk.open_with(&options);
+    put_synced(&db, "k", "v");
+    db.flush().unwrap();
+    put_synced(&db, "l", "v");
+    drop(db);
+    disk.faults.arm();
+    let db = disk.open_with(&options);
+    assert_eq!(disk.faults.count(OpKind::List), 4, "of the database, of tables, WALs and LOGs");
+    assert_eq!(all(&db), "k=v l=v");
+}
+
+#[test]
+fn as_many_logs_are_kept_as_is_said() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.db.keep_log_file_num = 3;
+    let logs = || {
+        let mut logs = disk.files("");
+        logs.retain(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("LOG")));
+        logs.sort();
+        logs
+    };
+    let mut before = Vec::new();
+    for opening in 1..=5 {
+        drop(disk.open_with(&options));
+        let now = logs();
+        assert_eq!(now.len(), opening.min(3));
+        if opening > 3 {
+            assert!(!now.contains(&before[1]) && now.contains(&before[2]), "the oldest one went: {now:?}");
+        }
+        before = now;
+    }
 }
 
 #[test]

@@ -47,6 +47,32 @@ fn the_file_survives_a_power_loss_and_old_ones_are_removed() {
 }
 
 #[test]
+fn two_files_are_left_whoever_writes_them() {
+    let (disk, db) = fresh();
+    drop(db);
+    let kept = || {
+        let mut kept = disk.fs.all_files();
+        kept.retain(|path| path.to_string_lossy().contains("OPTIONS-"));
+        kept.sort();
+        kept
+    };
+    let mut options = disk.options();
+    options.db.create_missing_column_families = true;
+    let db = disk.open_families(&options, &["a", "b"]).unwrap();
+    assert_eq!(kept().len(), 2, "of an opening that makes column families, each of which writes one");
+    let newest = kept().pop().unwrap();
+    db.disable_file_deletions();
+    for size in ["1M", "2M", "3M"] {
+        db.set_options(&[("write_buffer_size", size)]).unwrap();
+    }
+    assert_eq!(kept().len(), 5, "none goes while nothing may be removed");
+    db.enable_file_deletions();
+    db.set_options(&[("write_buffer_size", "4M")]).unwrap();
+    let left = kept();
+    assert!(left.len() == 2 && !left.contains(&newest), "{left:?}");
+}
+
+#[test]
 fn a_lost_or_damaged_file_does_not_keep_a_database_closed() {
     let (disk, db) = fresh();
     db.put("k", "v").unwrap();

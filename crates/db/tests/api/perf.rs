@@ -4,9 +4,11 @@ use crate::disk::Disk;
 use ironstone::perf::{self, IoMetric, LevelMetric, PerfLevel, PerfMetric};
 use ironstone::statistics::{StatsLevel, Ticker};
 use ironstone::{
-    CompactRangeOptions, Db, DbIterator, FilterPolicy, IndexType, IngestOptions, MemTableKind, Options,
-    ReadOptions, SstFileWriter, Statistics, WriteOptions, merge_operators, slice_transform,
+    CompactRangeOptions, CompactionJobInfo, Db, DbIterator, EventListener, FilterPolicy, FlushJobInfo,
+    IndexType, IngestOptions, MemTableKind, Options, ReadOptions, SstFileWriter, Statistics,
+    TableFileDeletionInfo, WriteOptions, merge_operators, slice_transform,
 };
+use ironstone_base::sync::Mutex;
 use std::sync::Arc;
 
 /// What `act` adds to each of `metrics`.
@@ -210,6 +212,111 @@ fn times_are_taken_where_the_level_says_so() {
     assert_eq!(counted(times, work).map(|nanos| nanos > 0), [true; 6]);
     perf::set_level(PerfLevel::Disable);
     assert_eq!(counted([GetFromMemtableCount, IterSeekCount], work), [0, 0]);
+}
+
+#[test]
+fn what_comes_before_and_after_the_search_of_a_read_is_timed() {
+    use PerfMetric::*;
+    let times =
+        [GetSnapshotTime, GetFromMemtableTime, GetFromOutputFilesTime, GetPostProcessTime, GetCpuNanos];
+    for statistics in [None, Some(Arc::new(Statistics::new()))] {
+        let disk = Disk::new();
+        let mut options = options(&disk);
+        options.db.statistics = statistics;
+        let db = disk.open_with(&options);
+        db.put("k", "v").unwrap();
+        db.flush().unwrap();
+        let (reads, cf) = (ReadOptions::default(), db.default_column_family());
+        let of_one: [&dyn Fn(); 2] =
+            [&|| assert!(db.get("k").unwrap().is_some()), &|| drop(db.get_cf(&reads, cf, "k").unwrap())];
+        let of_several: [&dyn Fn(); 2] =
+            [&|| assert_eq!(db.multi_get(&["k", "none"]).iter().flatten().flatten().count(), 1), &|| {
+                drop(db.multi_get_across(&reads, &[(cf, "k"), (cf, "none")]))
+            }];
+        for read in of_one.iter().chain(&of_several) {
+            perf::set_level(PerfLevel::EnableWait);
+            assert_eq!(counted(times, read), [0; 5]);
+            perf::set_level(PerfLevel::EnableTimeExceptForMutex);
+            assert_eq!(counted(times, read).map(|nanos| nanos > 0), [true, true, true, true, false]);
+        }
+        perf::set_level(PerfLevel::EnableTime);
+        for read in of_one {
+            let [snapshot, memtables, tables, after, cpu] = counted(times, read);
+            assert!(cpu > 0 && snapshot > 0 && memtables > 0 && tables > 0 && after > 0);
+        }
+        perf::set_level(PerfLevel::EnableWait);
+        assert!(counted([WriteMemtableTime], || db.put("k", "w").unwrap())[0] > 0, "as in RocksDB");
+        perf::set_level(PerfLevel::default());
+    }
+}
+
+#[test]
+fn the_search_for_a_table_is_counted() {
+    use PerfMetric::*;
+    let disk = Disk::new();
+    let db = disk.open_with(&options(&disk));
+    // Keys of tables have gaps between them, in which nothing but the search for a table compares.
+    for table in 0..10 {
+        db.put(format!("k{table}a"), "v").unwrap();
+        db.put(format!("k{table}c"), "v").unwrap();
+        db.flush().unwrap();
+        let to_bottom =
+            CompactRangeOptions { change_level: true, target_level: Some(6), ..Default::default() };
+        let (begin, end) = (format!("k{table}a"), format!("k{table}c"));
+        let range = (Some(begin.as_bytes()), Some(end.as_bytes()));
+        db.compact_range(&to_bottom, db.default_column_family(), range.0, range.1).unwrap();
+    }
+    assert_eq!(db.property("rocksdb.num-files-at-level6").unwrap(), "10");
+    let gap = || assert!(db.get("k4d").unwrap().is_none());
+    assert_eq!(counted([UserKeyComparisonCount], gap), [perf::probes(10)]);
+    let gaps = || drop(db.multi_get(&["k3d", "k4d", "k8d"]));
+    assert_eq!(counted([UserKeyComparisonCount], gaps), [3 * perf::probes(10)]);
+    let there = || assert!(db.get("k4c").unwrap().is_some());
+    assert!(counted([UserKeyComparisonCount], there)[0] > perf::probes(10));
+    db.put("k0", "v").unwrap();
+    db.put("k9", "v").unwrap();
+    db.flush().unwrap(); // A table of level 0 is one more, whether or not it has the key.
+    let below = || assert!(db.get("a").unwrap().is_none());
+    assert_eq!(counted([UserKeyComparisonCount], below), [1 + perf::probes(10)]);
+    perf::set_level(PerfLevel::Disable);
+    assert_eq!(counted([UserKeyComparisonCount], gap), [0]);
+    perf::set_level(PerfLevel::default());
+}
+
+/// What the threads of jobs say they are of.
+#[derive(Default)]
+struct Pools(Mutex<[Option<u64>; 3]>);
+
+impl EventListener for Pools {
+    fn on_flush_begin(&self, _: &FlushJobInfo) {
+        self.0.lock()[0] = Some(perf::get_io(IoMetric::ThreadPoolId));
+        perf::reset_io(); // Until its next work.
+    }
+    fn on_compaction_begin(&self, _: &CompactionJobInfo) {
+        self.0.lock()[1] = Some(perf::get_io(IoMetric::ThreadPoolId));
+    }
+    fn on_table_file_deleted(&self, _: &TableFileDeletionInfo) {
+        self.0.lock()[2] = Some(perf::get_io(IoMetric::ThreadPoolId));
+    }
+}
+
+#[test]
+fn threads_know_what_they_work_for() {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    let pools = Arc::new(Pools::default());
+    options.db.listeners = vec![Arc::clone(&pools) as _];
+    options.cf.disable_auto_compactions = false;
+    options.cf.level0_file_num_compaction_trigger = 2;
+    let db = disk.open_with(&options);
+    for _ in 0..2 {
+        db.put("k", "v").unwrap();
+        db.flush().unwrap();
+    }
+    db.wait_for_compact().unwrap();
+    disk.wait_until("replaced tables are gone", || pools.0.lock()[2].is_some());
+    assert_eq!(*pools.0.lock(), [Some(2), Some(1), Some(2)], "high, low, high");
+    assert_eq!(perf::get_io(IoMetric::ThreadPoolId), 4, "none of them");
 }
 
 #[test]
