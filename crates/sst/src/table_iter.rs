@@ -134,7 +134,13 @@ impl BlockBasedIter {
     }
 
     /// Reads the block that the index stands on, unless it is the one at hand.
+    #[inline]
     fn load(&mut self) -> Result<()> {
+        self.load_for::<false>()
+    }
+
+    /// `SEARCH`: it will be searched.
+    fn load_for<const SEARCH: bool>(&mut self) -> Result<()> {
         self.cursor.reset();
         let Some((index, at)) = self.blocks.as_ref().and_then(|blocks| blocks.current(&self.reader)) else {
             self.block = None;
@@ -145,6 +151,9 @@ impl BlockBasedIter {
             return Ok(());
         }
         self.block = None;
+        if SEARCH {
+            self.reader.prefetch_block(index, at);
+        }
         let block = self.reader.data_block_ahead(&self.options.read, index, at, &mut self.readahead)?;
         self.block = Some(block);
         self.block_at = offset;
@@ -224,12 +233,12 @@ impl BlockBasedIter {
         if !self.move_blocks(|blocks, reader, context| blocks.seek(reader, context, target))? {
             return Ok(false);
         }
-        if let Some((index, at)) = self.blocks.as_ref().and_then(|blocks| blocks.current(&self.reader)) {
-            self.reader.prefetch_block(index, at);
-        }
-        self.load()?;
-        let order = self.reader.order().clone();
-        let mut found = self.move_in_block(|cursor, block| cursor.seek(block, &order, target))?;
+        self.load_for::<true>()?;
+        let sought = match self.block.as_ref().and_then(BlockRef::data) {
+            Some(block) => self.cursor.seek(block, self.reader.order(), target),
+            None => Ok(false),
+        };
+        let mut found = sought.map_err(|bad| self.damaged(bad))?;
         if !found {
             found = self.next_block()?;
         }

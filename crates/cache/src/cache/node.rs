@@ -107,6 +107,7 @@ pub fn fetch<V>(node: *const Node<V>) {
 }
 
 /// Asks for the whole of a node.
+#[inline]
 pub fn fetch_all<V>(node: *const Node<V>) {
     for at in (0..size_of::<Node<V>>()).step_by(64) {
         fetch_line(node.wrapping_byte_add(at));
