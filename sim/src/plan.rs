@@ -245,6 +245,10 @@ impl Plan {
         }
         options
     }
+    /// How many threads there are for the last level.
+    pub fn bottom_threads(&self) -> usize {
+        self.generator(70).random_range(0..3)
+    }
     /// The options of column family `number`.
     pub fn family_options(&self, number: usize) -> ColumnFamilyOptions {
         let mut options = random_family_options(&mut self.generator(2 + number as u64));

@@ -80,12 +80,14 @@ pub fn family_name(number: usize) -> String {
 pub struct Opener {
     options: DbOptions,
     families: Vec<ColumnFamilyOptions>,
+    /// How many threads there are for the last level.
+    bottom_threads: usize,
 }
 
 impl Opener {
     fn new(plan: &Plan, env: &Env) -> Self {
         let families = (0..plan.families).map(|number| plan.family_options(number)).collect();
-        Self { options: plan.db_options(env), families }
+        Self { options: plan.db_options(env), families, bottom_threads: plan.bottom_threads() }
     }
     /// Opens the database on `disk`.
     pub fn open(&self, disk: &MemFileSystem, clock: &Arc<SimClock>) -> ironstone::Result<Db> {
@@ -128,6 +130,7 @@ impl Opener {
     fn open_with(&self, options: DbOptions) -> ironstone::Result<Db> {
         // The pool of the process would outlive the simulation.
         let options = DbOptions { thread_pool: ThreadPool::new(), ..options };
+        options.thread_pool.set_bottom_threads(Some(self.bottom_threads));
         let mut descriptors = self.descriptors();
         // It may have been created and not yet dropped.
         if Db::list_column_families(&options, DIR).is_ok_and(|names| names.iter().any(|name| name == EXTRA)) {
@@ -387,7 +390,10 @@ impl Stage {
             Chore::SetOptions(family) => {
                 let mut rng = self.plan.generator(400 + self.disk.op_count());
                 let changed = match rng.random_bool(0.3) {
-                    true => self.db.set_db_options(&random_db_changes(&mut rng)),
+                    true => {
+                        self.db.options().thread_pool.set_bottom_threads(Some(rng.random_range(0..3)));
+                        self.db.set_db_options(&random_db_changes(&mut rng))
+                    }
                     false => self.db.set_options_cf(of(family), &random_family_changes(&mut rng)),
                 };
                 self.clock.sleep(Duration::from_millis(5));

@@ -53,7 +53,7 @@ pub use picker::manual::{
     BottommostPolicy, ManualCompaction, ManualPick, NamedFilesOptions, Refit, drop_file, pick_files,
     promote_level0, refit_last_level,
 };
-pub use picker::{PickContext, needs_compaction, pick_automatic, sorted_run_count};
+pub use picker::{PickContext, Wanted, needs_compaction, pick_automatic, sorted_run_count};
 pub use plan::{CompactionPlan, CompactionReason, LevelInputs, PlanKind};
 pub use running::{CompactionId, RunningCompactions};
 pub use shape::{LevelScore, LevelShape};

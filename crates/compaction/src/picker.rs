@@ -53,6 +53,20 @@ pub struct PickContext<'a> {
     pub suggested: Option<&'a BTreeSet<FileNumber>>,
     /// Files that reads would be better off without, the worst first.
     pub often_read: &'a [FileNumber],
+    /// Which compactions the caller has a thread for.
+    pub wanted: Wanted,
+}
+
+/// Which compactions are asked for: those that write the last level may have threads of their own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Wanted {
+    /// All of them.
+    #[default]
+    All,
+    /// Only those that rewrite files into the last level.
+    LastLevel,
+    /// All but these: the next that is due is found behind them.
+    AllButLastLevel,
 }
 
 impl PickContext<'_> {
@@ -79,19 +93,21 @@ pub fn pick_automatic(
         return None;
     }
     let picker = Picker::new(version, options, running, context);
+    let wanted = |plan: &CompactionPlan| picker.is_wanted(plan);
     match options.style {
         CompactionStyle::Universal => return picker.pick_universal(),
-        CompactionStyle::Fifo => return picker.pick_fifo(),
+        CompactionStyle::Fifo => return picker.pick_fifo().filter(wanted),
         CompactionStyle::Level if version.num_levels() < 2 => return None,
         CompactionStyle::Level => {}
     }
+    // Of each rule what it would do next, wanted or not: to look for another file of the same level would take long.
     picker
         .by_score()
-        .or_else(|| picker.marked())
-        .or_else(|| picker.released())
-        .or_else(|| picker.expired())
-        .or_else(|| picker.periodic())
-        .or_else(|| picker.often_read())
+        .or_else(|| picker.marked().filter(wanted))
+        .or_else(|| picker.released().filter(wanted))
+        .or_else(|| picker.expired().filter(wanted))
+        .or_else(|| picker.periodic().filter(wanted))
+        .or_else(|| picker.often_read().filter(wanted))
 }
 
 /// Whether [`pick_automatic`] would find something. Costs as much.
@@ -128,6 +144,20 @@ impl<'a> Picker<'a> {
         (0..=self.options.max_output_level()).rev().find(|&level| !self.version.files(level).is_empty())
     }
 
+    /// Whether the caller has a thread for `plan`.
+    fn is_wanted(&self, plan: &CompactionPlan) -> bool {
+        match self.context.wanted {
+            Wanted::All => true,
+            Wanted::LastLevel => plan.rewrites_last_level(self.options),
+            Wanted::AllButLastLevel => !plan.rewrites_last_level(self.options),
+        }
+    }
+
+    /// Whether it may run beside what runs, and the caller has a thread for it.
+    fn admits(&self, plan: &CompactionPlan) -> bool {
+        self.running.admits(plan) && self.is_wanted(plan)
+    }
+
     fn by_score(&self) -> Option<CompactionPlan> {
         let mut level0_waits = false;
         for due in self.shape.scores(self.version, self.options, self.running, self.context) {
@@ -141,8 +171,9 @@ impl<'a> Picker<'a> {
                 level0_waits = true;
             } else if level0_waits && due.level == self.shape.base_level {
                 // More work from the base level would keep level 0 waiting, and with it the writers.
-            } else if let Some(plan) =
-                self.pick_lower(due.level, due.score, CompactionReason::LevelMaxLevelSize)
+            } else if let Some(plan) = self
+                .pick_lower(due.level, due.score, CompactionReason::LevelMaxLevelSize)
+                .filter(|plan| self.is_wanted(plan))
             {
                 return Some(plan);
             }

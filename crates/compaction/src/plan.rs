@@ -1,5 +1,6 @@
 //! What a picker decides and the executor carries out.
 
+use crate::options::CompactionOptions;
 use crate::partitioner::{PartitionerContext, Partitioning};
 use ironstone_base::sync::Arc;
 use ironstone_base::{ColumnFamilyId, FileNumber, InternalKeyBuf, UserComparator};
@@ -142,6 +143,12 @@ impl CompactionPlan {
         if self.kind == PlanKind::TrivialMove && self.input_files().any(|(_, file)| file.path_id != path_id) {
             self.kind = PlanKind::Rewrite;
         }
+    }
+    /// Whether it writes files of the last level that compactions write to, if there are several: work that no writer waits for.
+    pub fn rewrites_last_level(&self, options: &CompactionOptions) -> bool {
+        self.kind == PlanKind::Rewrite
+            && self.output_level > 0
+            && self.output_level == options.max_output_level()
     }
     /// The upper level.
     pub fn start_level(&self) -> usize {

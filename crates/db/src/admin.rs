@@ -500,7 +500,9 @@ impl Db {
             let busy = state.running_flushes + state.running_compactions > 0
                 || state.families.values().any(|family| {
                     let automatic = !family.data.settings().options.disable_auto_compactions;
-                    (automatic && family.compaction_due) || family.flushing.is_some() || is_due(family)
+                    (automatic && (family.compaction_due || family.left_to_bottom))
+                        || family.flushing.is_some()
+                        || is_due(family)
                 })
                 || (purges && engine.cleaner.is_cleaning());
             if !goes_on(state.paused > 0)? || !busy {

@@ -1,7 +1,8 @@
 //! Background work: flushes, compactions, and the removal of files that nobody needs.
 //!
-//! The threads are those of a [`ThreadPool`](crate::ThreadPool), in three kinds: some that only flush, so that writers
-//! never wait behind a compaction; some that compact; and one that removes files and tries to go on after a full disk.
+//! The threads are those of a [`ThreadPool`](crate::ThreadPool), in four kinds: some that only flush, so that writers
+//! never wait behind a compaction; some that compact; where they are wanted, some that compact into the last level alone; and
+//! one that removes files and tries to go on after a full disk.
 
 pub(crate) mod abort;
 pub(crate) mod compaction;
@@ -120,7 +121,7 @@ impl Cleaner {
     }
     fn wake(&self) {
         if let Some(seat) = &self.seat {
-            seat.poke(Duty::Clean);
+            seat.poke(&[Duty::Clean]);
         }
     }
     fn try_again(&self, tries: u32) {
@@ -216,20 +217,19 @@ impl Workers {
     }
 }
 
-/// For flushes, for compactions, and for the rest.
-fn wanted_threads(engine: &Engine, options: &DbOptions) -> [usize; 3] {
+/// For flushes, for compactions, for those into the last level, and for the rest.
+fn wanted_threads(engine: &Engine, options: &DbOptions) -> [usize; 4] {
     if engine.read_only {
-        return [0, 0, 1];
+        return [0, 0, 0, 1];
     }
-    [options.flush_threads(), options.compaction_threads(), 1]
+    [options.flush_threads(), options.compaction_threads(), options.compaction_threads(), 1]
 }
 
 impl Engine {
     /// A flush or a compaction may be due.
     pub(crate) fn wake_workers(&self) {
         if let Some(seat) = &self.seat {
-            seat.poke(Duty::Flush);
-            seat.poke(Duty::Compact);
+            seat.poke(&[Duty::Flush, Duty::Compact, Duty::Bottom]);
         }
     }
 }
@@ -237,9 +237,10 @@ impl Engine {
 impl Tenant for Engine {
     fn work(self: Arc<Self>, duty: Duty, alarm: bool) -> Next {
         match duty {
-            Duty::Flush | Duty::Compact if self.read_only => Next::WhenPoked,
+            Duty::Flush | Duty::Compact | Duty::Bottom if self.read_only => Next::WhenPoked,
             Duty::Flush => work(&self, &FLUSHES, alarm),
             Duty::Compact => work(&self, &COMPACTIONS, alarm),
+            Duty::Bottom => work(&self, &BOTTOM_COMPACTIONS, alarm),
             Duty::Clean => do_chore(&self),
         }
     }
@@ -313,6 +314,8 @@ struct Kind {
     running: fn(&State) -> usize,
     /// Takes the next job, if one is due.
     next: fn(&Engine, &mut State) -> Option<Job>,
+    /// How long none of them may begin.
+    held_back: fn(&Engine, &State) -> Option<Duration>,
     /// After what time without a word to look again: tables grow old, and what failed is tried again.
     look_again: fn(&Engine, Option<Duration>) -> Option<Duration>,
 }
@@ -322,6 +325,7 @@ const FLUSHES: Kind = Kind {
     limit: DbOptions::flush_threads,
     running: |state| state.running_flushes,
     next: flush::next,
+    held_back: |_, _| None,
     look_again: |_, _| None,
 };
 
@@ -330,10 +334,23 @@ const COMPACTIONS: Kind = Kind {
     limit: DbOptions::compaction_threads,
     running: |state| state.running_automatic,
     next: compaction::next,
-    look_again: |engine, until_next| {
-        let seconds = engine.options().seconds_to_next_look(engine.env.clock.now_seconds());
-        seconds.map(Duration::from_secs).into_iter().chain(until_next).min()
+    held_back: |engine, state| {
+        [engine.until_next_compaction(state), engine.until_bottom_has_come(state)].into_iter().flatten().max()
     },
+    look_again: |engine, held_back| {
+        let seconds = engine.options().seconds_to_next_look(engine.env.clock.now_seconds());
+        seconds.map(Duration::from_secs).into_iter().chain(held_back).min()
+    },
+};
+
+/// Those into the last level, where there are threads for them.
+const BOTTOM_COMPACTIONS: Kind = Kind {
+    thread_type: ThreadType::BottomPriority,
+    limit: DbOptions::compaction_threads,
+    running: |state| state.running_automatic,
+    next: compaction::next_bottom,
+    held_back: Engine::until_next_compaction,
+    look_again: |_, held_back| held_back,
 };
 
 /// Runs a job, if one is due. `quiet`: nobody said so, but it is time to look again.
@@ -343,15 +360,20 @@ fn work(engine: &Arc<Engine>, kind: &Kind, quiet: bool) -> Next {
         return Next::WhenPoked;
     }
     if quiet {
-        state.no_compaction_before = 0; // That time has passed, even if the clock stands still.
+        // These times have passed, even if the clock stands still.
+        (state.no_compaction_before, state.bottom_first_until) = (0, 0);
         compaction::look_again(engine, &mut state);
     }
-    let until_next = engine.until_next_compaction(&state); // Before one is looked for: else it might pass unseen.
-    let may_work = !state.is_held() && (kind.running)(&state) < (kind.limit)(&engine.options());
+    let mut held_back = (kind.held_back)(engine, &state); // Before one is looked for: else it might pass unseen.
+    let may_work =
+        held_back.is_none() && !state.is_held() && (kind.running)(&state) < (kind.limit)(&engine.options());
     let job = if may_work { (kind.next)(engine, &mut state) } else { None };
+    if may_work && job.is_none() {
+        held_back = (kind.held_back)(engine, &state); // It may just have been left to others.
+    }
     drop(state);
     let Some(job) = job else {
-        return (kind.look_again)(engine, until_next).map_or(Next::WhenPoked, Next::After);
+        return (kind.look_again)(engine, held_back).map_or(Next::WhenPoked, Next::After);
     };
     engine.wake_workers(); // There may be another one, for another thread.
     guarded(engine, || {

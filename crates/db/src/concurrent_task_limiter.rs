@@ -100,7 +100,7 @@ impl fmt::Debug for ConcurrentTaskLimiter {
 }
 
 fn poke(seats: &[Seat]) {
-    seats.iter().for_each(|seat| seat.poke(Duty::Compact));
+    seats.iter().for_each(|seat| seat.poke(&[Duty::Compact, Duty::Bottom]));
 }
 
 /// The room of one task, for as long as it lives.

@@ -168,6 +168,10 @@ pub(crate) struct State {
     pub(crate) running_compactions: usize,
     /// How many of them no caller asked for.
     pub(crate) running_automatic: usize,
+    /// How many of these are on threads for the last level.
+    pub(crate) running_bottom: usize,
+    /// Until when, by the monotonic clock, the other threads begin none: one for the last level is to come first.
+    pub(crate) bottom_first_until: u64,
     /// Where the numbers of files begin that running jobs may be writing; `None` if none runs.
     pub(crate) oldest_output: Option<FileNumber>,
     /// Whether several of those may run at once.
@@ -220,6 +224,9 @@ pub(crate) struct Family {
     pub(crate) suggested: BTreeSet<FileNumber>,
     /// Set when something changed that may make a compaction due; cleared by a picker that found none.
     pub(crate) compaction_due: bool,
+    /// The most urgent compaction rewrites the last level, and is left to the threads for that. Nothing is claimed for it: such a
+    /// thread picks it anew when it comes, so that nobody waits meanwhile for files that nothing is done with.
+    pub(crate) left_to_bottom: bool,
 }
 
 impl Family {
@@ -238,6 +245,7 @@ impl Family {
             suggested: BTreeSet::new(),
             compacting: 0,
             compaction_due: true,
+            left_to_bottom: false,
         }
     }
 
@@ -246,6 +254,13 @@ impl Family {
         let Some(family) = versions.column_family(self.data.id) else { return };
         let imm = self.imm.iter().rev().map(|imm| Arc::clone(&imm.memtable)).collect();
         self.data.install(Arc::clone(&self.mem), imm, Arc::clone(&family.current));
+    }
+
+    /// Whether a compaction may begin that nobody asked for.
+    pub(crate) fn may_compact(&self) -> bool {
+        self.exclusive_waits == 0
+            && !self.data.aborts.are_wanted()
+            && !self.data.settings().options.disable_auto_compactions
     }
 
     /// What writers may have to wait for.
@@ -325,6 +340,11 @@ impl State {
     pub(crate) fn unscheduled_compactions(&self) -> usize {
         let automatic = |family: &&Family| !family.data.settings().options.disable_auto_compactions;
         self.families.values().filter(|family| family.compaction_due).filter(automatic).count()
+    }
+    /// In how many column families a compaction waits for a thread for the last level.
+    pub(crate) fn waiting_for_bottom(&self) -> usize {
+        let waits = |family: &&Family| family.left_to_bottom && family.may_compact();
+        self.families.values().filter(waits).count()
     }
     /// Whether background work may not start.
     pub(crate) fn is_held(&self) -> bool {

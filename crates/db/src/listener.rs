@@ -371,10 +371,19 @@ pub struct BackgroundErrorRecoveryInfo {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct BackgroundJobPressure {
-    /// Compactions that run, and column families in which one may be due. (Here is one kind of threads that compact.)
+    /// Compactions that run, and column families in which one may be due.
     pub compaction_scheduled: usize,
     /// Compactions that run, those that callers wait for included.
     pub compaction_running: usize,
+    /// Of those scheduled: all that are not for the threads of the last level
+    /// ([`ThreadPool::set_bottom_threads`](crate::ThreadPool::set_bottom_threads)).
+    pub compaction_low_scheduled: usize,
+    /// Of those that run: the same.
+    pub compaction_low_running: usize,
+    /// Of those scheduled: what runs on threads of the last level, and column families in which something waits for one.
+    pub compaction_bottom_scheduled: usize,
+    /// Of those that run: on threads of the last level.
+    pub compaction_bottom_running: usize,
     /// Flushes that run or are due.
     pub flush_scheduled: usize,
     /// Flushes that run.

@@ -430,6 +430,8 @@ pub(crate) fn open(
                 running_flushes: 0,
                 running_compactions: 0,
                 running_automatic: 0,
+                running_bottom: 0,
+                bottom_first_until: 0,
                 oldest_output: None,
                 compaction_is_pressing: false,
                 no_compaction_before: 0,

@@ -294,7 +294,7 @@ impl Db {
             "num-running-compaction-sorted-runs" => family.running.sorted_runs() as u64,
             "obsolete-sst-files-size" => state.versions.obsolete_bytes(),
             "min-obsolete-sst-number-to-keep" => state.oldest_output.map_or(u64::MAX, |number| number.0),
-            "compaction-pending" => u64::from(family.compaction_due),
+            "compaction-pending" => u64::from(family.compaction_due || family.left_to_bottom),
             "is-file-deletions-enabled" => u64::from(state.deletions_disabled == 0),
             "estimate-pending-compaction-bytes" => family.pending_bytes,
             "min-log-number-to-keep" => state.oldest_needed_wal(|_| 0).unwrap_or_default().0,

@@ -30,6 +30,8 @@ named! {
         HighPriority = "High Pri",
         /// It compacts.
         LowPriority = "Low Pri",
+        /// It compacts into the last level ([`ThreadPool::set_bottom_threads`](crate::ThreadPool::set_bottom_threads)).
+        BottomPriority = "Bottom Pri",
         /// It is the caller's.
         User = "User",
     }
@@ -170,6 +172,11 @@ impl Operation<'_> {
             list.change(self.id, |doing| doing.state = state);
         }
     }
+    /// What threads are listed as that help with it.
+    pub(crate) fn thread_type(&self) -> ThreadType {
+        let listed = self.list.and_then(|list| Some(list.threads.lock().all.get(&self.id)?.thread_type));
+        listed.filter(|thread_type| *thread_type != ThreadType::User).unwrap_or(ThreadType::LowPriority)
+    }
     pub(crate) fn properties(&self, properties: &[(&'static str, u64)]) {
         if let Some(list) = self.list {
             list.change(self.id, |doing| doing.properties = properties.to_vec());
@@ -205,6 +212,8 @@ impl Drop for Listed<'_> {
 pub(crate) struct ListedWorkers<'a> {
     pub(crate) engine: &'a Engine,
     pub(crate) threads: usize,
+    /// What they are listed as.
+    pub(crate) thread_type: ThreadType,
     pub(crate) cf_name: &'a str,
     /// Those of the compaction.
     pub(crate) properties: &'a [(&'static str, u64)],
@@ -240,7 +249,7 @@ impl Workers for ListedWorkers<'_> {
 
 impl ListedWorkers<'_> {
     fn run_listed<'env>(&self, task: Box<dyn FnOnce() + Send + 'env>) {
-        let listed = self.engine.list_thread(ThreadType::LowPriority);
+        let listed = self.engine.list_thread(self.thread_type);
         let id = listed.as_ref().map(|listed| listed.id);
         let operation = self.engine.begin_operation(id, ThreadOperation::Compaction, self.cf_name);
         operation.stage(ThreadStage::CompactionProcessKv);

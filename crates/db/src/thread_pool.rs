@@ -7,7 +7,8 @@ use std::fmt;
 use std::time::Duration;
 
 /// Threads of the background, for all databases whose [`DbOptions::thread_pool`](crate::DbOptions::thread_pool) it is:
-/// some only flush, some compact, and one removes files and looks after the rest.
+/// some only flush, some compact, some compact into the last level alone, if wanted
+/// ([`set_bottom_threads`](Self::set_bottom_threads)), and one removes files and looks after the rest.
 ///
 /// How many jobs of a database may run at once, its own options say (`max_background_jobs` and the like). Of each kind
 /// there are as many threads as the databases ask for together, but no more than the machine has processors, or than the
@@ -45,10 +46,12 @@ pub struct ThreadPool {
 pub(crate) enum Duty {
     Flush,
     Compact,
+    /// To compact into the last level.
+    Bottom,
     Clean,
 }
 
-const DUTIES: [Duty; 3] = [Duty::Flush, Duty::Compact, Duty::Clean];
+const DUTIES: [Duty; 4] = [Duty::Flush, Duty::Compact, Duty::Bottom, Duty::Clean];
 
 /// Who has work for the threads.
 pub(crate) trait Tenant: Send + Sync {
@@ -69,6 +72,17 @@ pub(crate) enum Next {
     Again,
 }
 
+/// How things stand with the threads for the last level.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum BottomThreads {
+    /// There are none.
+    None,
+    /// All of them are at work, for this tenant or another one, or on their way.
+    Busy,
+    /// At least one waits for work.
+    Waiting,
+}
+
 /// A tenant's place in a pool.
 #[derive(Clone)]
 pub(crate) struct Seat {
@@ -85,7 +99,7 @@ impl PartialEq for Seat {
 struct State {
     last_id: u64,
     tenants: BTreeMap<u64, Tenancy>,
-    lanes: [Lane; 3],
+    lanes: [Lane; 4],
     /// Threads of an older one end.
     generation: u64,
 }
@@ -93,11 +107,11 @@ struct State {
 struct Tenancy {
     tenant: Arc<dyn Tenant>,
     /// How many threads it asks for.
-    wants: [usize; 3],
+    wants: [usize; 4],
     /// Whether it is in the queue of a lane.
-    queued: [bool; 3],
+    queued: [bool; 4],
     /// When to ask it without being told, by its clock.
-    alarms: [Option<u64>; 3],
+    alarms: [Option<u64>; 4],
     /// How many threads work for it.
     inside: usize,
     leaving: bool,
@@ -125,7 +139,8 @@ struct Thread {
 impl ThreadPool {
     /// A pool without threads; databases that open with it bring some.
     pub fn new() -> Arc<Self> {
-        let mut lanes = <[Lane; 3]>::default();
+        let mut lanes = <[Lane; 4]>::default();
+        lanes[Duty::Bottom as usize].most = Some(0);
         lanes[Duty::Clean as usize].most = Some(1);
         let state = State { last_id: 0, tenants: BTreeMap::new(), lanes, generation: 0 };
         Arc::new(Self { state: Mutex::new(state), left: Condvar::new() })
@@ -140,12 +155,35 @@ impl ThreadPool {
     /// The most threads that flush; 0 counts as 1. None, the default: see above. (RocksDB: `SetBackgroundThreads` of an
     /// `Env`, priority high.)
     pub fn set_flush_threads(self: &Arc<Self>, most: Option<usize>) {
-        self.set_most(Duty::Flush, most);
+        self.set_most(Duty::Flush, most.map(|most| most.max(1)));
     }
     /// The most threads that compact; 0 counts as 1. None, the default: see above. (RocksDB: `SetBackgroundThreads` of an
     /// `Env`, priority low.)
     pub fn set_compaction_threads(self: &Arc<Self>, most: Option<usize>) {
-        self.set_most(Duty::Compact, most);
+        self.set_most(Duty::Compact, most.map(|most| most.max(1)));
+    }
+    /// The most threads for compactions that rewrite the last level; None, the default, or 0: there are none, and the others do
+    /// that, too. With them, a compaction which is due by itself and writes the last level of several is left to these threads (one
+    /// that callers wait for runs on their thread, as ever). These compactions are the longest, and no writer waits for them: so the
+    /// threads that others share are free for what writers do wait for. How many compactions of a database run at once, on
+    /// threads of both kinds together, its options say, and until level 0 or what there is to compact grows, one. (RocksDB:
+    /// `SetBackgroundThreads` of an `Env`, priority bottom.)
+    ///
+    /// ```
+    /// use ironstone::{Db, Options, ThreadPool};
+    ///
+    /// # fn main() -> ironstone::Result<()> {
+    /// let mut options = Options::in_memory();
+    /// options.db.thread_pool = ThreadPool::new();
+    /// options.db.thread_pool.set_bottom_threads(Some(1));
+    /// options.db.max_background_jobs = 4; // 1 to flush, 3 to compact.
+    /// let db = Db::open(&options, "/db")?;
+    /// db.put(b"iron", b"Fe")?;
+    /// # db.close()
+    /// # }
+    /// ```
+    pub fn set_bottom_threads(self: &Arc<Self>, most: Option<usize>) {
+        self.set_most(Duty::Bottom, Some(most.unwrap_or(0)));
     }
     fn set_most(self: &Arc<Self>, duty: Duty, most: Option<usize>) {
         let mut state = self.state.lock();
@@ -167,11 +205,12 @@ impl ThreadPool {
 
     /// Starts the threads that are missing, and lets those go that are too many.
     fn resize(self: &Arc<Self>, state: &mut State) {
+        let had_bottom_threads = state.has_threads(Duty::Bottom);
         for duty in DUTIES {
             let wants = || state.tenants.values().map(|tenancy| tenancy.wants[duty as usize]);
             let (sum, largest) = (wants().sum::<usize>(), wants().max().unwrap_or(0));
             let lane = &mut state.lanes[duty as usize];
-            let most = lane.most.map_or_else(|| largest.max(processors()), |most| most.max(1));
+            let most = lane.most.unwrap_or_else(|| largest.max(processors()));
             lane.size = sum.min(most);
             lane.idle.range(lane.size..).for_each(|&index| lane.wake(index));
             for index in 0..lane.size {
@@ -185,6 +224,14 @@ impl ThreadPool {
                     lane.threads[index] =
                         Some(Thread { wake, handle: thread::spawn_named(duty.name(), run) });
                 }
+            }
+        }
+        if state.has_threads(Duty::Bottom) != had_bottom_threads {
+            // What was left to these threads is for the others again; or whoever had none is asked what there is for them.
+            let ids: Vec<u64> = state.tenants.keys().copied().collect();
+            for id in ids {
+                state.queue(id, Duty::Compact);
+                state.queue(id, Duty::Bottom);
             }
         }
     }
@@ -288,7 +335,14 @@ impl State {
         }
     }
 
+    fn has_threads(&self, duty: Duty) -> bool {
+        self.lanes[duty as usize].size > 0
+    }
+
     fn queue(&mut self, id: u64, duty: Duty) {
+        if !self.has_threads(duty) {
+            return; // Nobody would take it from the queue.
+        }
         let Some(tenancy) = self.tenants.get_mut(&id).filter(|tenancy| !tenancy.leaving) else { return };
         if !std::mem::replace(&mut tenancy.queued[duty as usize], true) {
             let lane = &mut self.lanes[duty as usize];
@@ -319,10 +373,10 @@ impl Lane {
 
 impl Seat {
     /// The tenant takes its place, and is asked for work of every duty. `wants`: how many threads it asks for.
-    pub(crate) fn attach(&self, tenant: Arc<dyn Tenant>, wants: [usize; 3]) {
+    pub(crate) fn attach(&self, tenant: Arc<dyn Tenant>, wants: [usize; 4]) {
         let mut state = self.pool.state.lock();
         let tenancy =
-            Tenancy { tenant, wants, queued: [false; 3], alarms: [None; 3], inside: 0, leaving: false };
+            Tenancy { tenant, wants, queued: [false; 4], alarms: [None; 4], inside: 0, leaving: false };
         state.tenants.insert(self.id, tenancy);
         self.pool.resize(&mut state);
         for duty in DUTIES {
@@ -331,7 +385,7 @@ impl Seat {
     }
 
     /// It asks for so many threads from now on.
-    pub(crate) fn set_wants(&self, wants: [usize; 3]) {
+    pub(crate) fn set_wants(&self, wants: [usize; 4]) {
         let mut state = self.pool.state.lock();
         if let Some(tenancy) = state.tenants.get_mut(&self.id) {
             tenancy.wants = wants;
@@ -339,9 +393,21 @@ impl Seat {
         }
     }
 
-    /// There may be work. Takes a lock for a moment, under which no other is taken.
-    pub(crate) fn poke(&self, duty: Duty) {
-        self.pool.state.lock().queue(self.id, duty);
+    /// There may be work of these kinds. Takes a lock for a moment, under which no other is taken.
+    pub(crate) fn poke(&self, duties: &[Duty]) {
+        let mut state = self.pool.state.lock();
+        duties.iter().for_each(|&duty| state.queue(self.id, duty));
+    }
+
+    /// The threads for the last level.
+    pub(crate) fn bottom_threads(&self) -> BottomThreads {
+        let state = self.pool.state.lock();
+        let lane = &state.lanes[Duty::Bottom as usize];
+        match (lane.size, lane.idle.is_empty()) {
+            (0, _) => BottomThreads::None,
+            (_, true) => BottomThreads::Busy,
+            (_, false) => BottomThreads::Waiting,
+        }
     }
 
     /// The tenant leaves. Waits for threads that work for it, so it must tell these to end before.
@@ -377,6 +443,7 @@ impl Duty {
         match self {
             Self::Flush => "ironstone:flush",
             Self::Compact => "ironstone:compact",
+            Self::Bottom => "ironstone:bottom",
             Self::Clean => "ironstone:clean",
         }
     }
@@ -418,10 +485,13 @@ mod tests {
         alarms: AtomicU64,
         alarm: Option<Duration>,
         time: AtomicU64,
+        /// How often it was asked, for each duty.
+        asked: [AtomicU64; 4],
     }
 
     impl Tenant for Fake {
-        fn work(self: Arc<Self>, _: Duty, alarm: bool) -> Next {
+        fn work(self: Arc<Self>, duty: Duty, alarm: bool) -> Next {
+            self.asked[duty as usize].fetch_add(1, Ordering::SeqCst);
             self.alarms.fetch_add(u64::from(alarm), Ordering::SeqCst);
             self.inside.fetch_add(1, Ordering::SeqCst);
             while self.held.load(Ordering::SeqCst) {
@@ -450,7 +520,7 @@ mod tests {
         panic!("still not: {what}");
     }
 
-    const COMPACTS: [usize; 3] = [0, 1, 0];
+    const COMPACTS: [usize; 4] = [0, 1, 0, 0];
 
     #[test]
     fn tenants_take_turns() {
@@ -464,7 +534,7 @@ mod tests {
         for _ in 0..10 {
             let done = brief.done.load(Ordering::SeqCst);
             brief.left.store(3, Ordering::SeqCst);
-            of_brief.poke(Duty::Compact);
+            of_brief.poke(&[Duty::Compact]);
             until("work of the second", || brief.done.load(Ordering::SeqCst) == done + 3);
         }
         of_busy.detach();
@@ -495,7 +565,7 @@ mod tests {
         fake.held.store(false, Ordering::SeqCst);
         leaves.join().unwrap();
         assert_eq!(Arc::strong_count(&fake), 1, "the pool has forgotten it");
-        seat.poke(Duty::Compact); // Nobody is there.
+        seat.poke(&[Duty::Compact]); // Nobody is there.
     }
 
     #[test]
@@ -504,13 +574,52 @@ mod tests {
         let fake = Arc::new(Fake::default());
         fake.held.store(true, Ordering::SeqCst);
         let seat = pool.seat();
-        seat.attach(Arc::<Fake>::clone(&fake), [0, 3, 0]);
+        seat.attach(Arc::<Fake>::clone(&fake), [0, 3, 0, 0]);
         for threads in 1..=3 {
             until("another thread", || fake.inside.load(Ordering::SeqCst) == threads);
-            seat.poke(Duty::Compact);
+            seat.poke(&[Duty::Compact]);
         }
         fake.held.store(false, Ordering::SeqCst);
         seat.detach();
+    }
+
+    #[test]
+    fn threads_for_the_last_level_come_and_go() {
+        let pool = ThreadPool::new();
+        let fake = Arc::new(Fake::default());
+        let asked = |duty: Duty| fake.asked[duty as usize].load(Ordering::SeqCst);
+        let seat = pool.seat();
+        seat.attach(Arc::<Fake>::clone(&fake), [0, 1, 2, 0]);
+        assert_eq!((pool.thread_count(), seat.bottom_threads()), (1, BottomThreads::None), "none by default");
+        seat.poke(&[Duty::Bottom]);
+        until("the first look", || asked(Duty::Compact) > 0);
+        assert_eq!(asked(Duty::Bottom), 0);
+
+        pool.set_bottom_threads(Some(3));
+        assert_eq!(pool.thread_count(), 3, "no more than somebody asks for");
+        until("a thread for the last level", || asked(Duty::Bottom) > 0);
+        until("they wait", || seat.bottom_threads() == BottomThreads::Waiting);
+        let idle = || asked(Duty::Compact) >= 2 && fake.inside.load(Ordering::SeqCst) == 0;
+        until("the other kind was told, too", idle);
+        fake.held.store(true, Ordering::SeqCst);
+        for busy in 1..=2 {
+            seat.poke(&[Duty::Bottom]);
+            until("it works", || fake.inside.load(Ordering::SeqCst) == busy);
+        }
+        until("both work", || seat.bottom_threads() == BottomThreads::Busy);
+
+        // What was left to them is asked for from the others.
+        let before = asked(Duty::Compact);
+        pool.set_bottom_threads(None);
+        assert_eq!(seat.bottom_threads(), BottomThreads::None);
+        until("another look", || asked(Duty::Compact) > before);
+        let before = asked(Duty::Bottom);
+        fake.held.store(false, Ordering::SeqCst);
+        until("they are gone", || pool.thread_count() == 1);
+        seat.poke(&[Duty::Bottom]);
+        assert_eq!(asked(Duty::Bottom), before);
+        seat.detach();
+        assert_eq!(pool.thread_count(), 0);
     }
 
     #[test]

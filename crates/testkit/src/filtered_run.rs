@@ -4,7 +4,7 @@
 //! may be as it was written or as the filter leaves it; once it was seen in one way it does not go back. After a compaction of
 //! everything it is as the filter leaves it.
 
-use crate::random_options::{random_db_options, random_family_options};
+use crate::random_options::{random_db_options, random_family_options, random_thread_pool};
 use crate::random_run::{Failure, contents};
 use ironstone::options::DbOptions;
 use ironstone::{
@@ -229,6 +229,7 @@ impl FilteredRun {
     fn open(&mut self) -> Result<(), Failure> {
         let rng = &mut self.rng;
         self.db_options = random_db_options(rng, &self.env);
+        self.db_options.thread_pool = random_thread_pool(rng);
         let levels = self.options.num_levels;
         self.options = loop {
             let options = random_family_options(rng);

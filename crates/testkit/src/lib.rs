@@ -12,5 +12,6 @@ pub mod random_options;
 pub mod random_run;
 pub mod record;
 pub mod sorted_list;
+pub mod ttl_run;
 pub mod watchdog;
 pub mod write_order;

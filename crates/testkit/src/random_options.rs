@@ -8,7 +8,8 @@ use ironstone::{
     FilterDecision, FilterKind, FilterPolicy, FlushBlockEveryKeyPolicyFactory, GenericRateLimiter,
     MemTableKind, PersistentCacheConfig, PinningTier, PlainEncoding, RateLimiter, RateLimiterMode,
     RateLimiterOptions, RowCache, SstFileManager, SstFileManagerOptions, SstPartitionerFixedPrefix,
-    StopStyle, TableFileCreationReason, TableFormat, merge_operators, new_persistent_cache, slice_transform,
+    StopStyle, TableFileCreationReason, TableFormat, ThreadPool, merge_operators, new_persistent_cache,
+    slice_transform,
 };
 use ironstone_base::checksum::ChecksumKind;
 use ironstone_vfs::Env;
@@ -60,6 +61,16 @@ pub fn random_db_options(rng: &mut impl Rng, env: &Env) -> DbOptions {
     // Column families with updates in place need it, and nothing else depends on it.
     options.set("allow_concurrent_memtable_write", "false").expect("it is an option");
     options
+}
+
+/// Threads of the background: those of the process, or some of its own, of which up to two may be for the last level.
+pub fn random_thread_pool(rng: &mut impl Rng) -> Arc<ThreadPool> {
+    if rng.random_bool(0.4) {
+        return ThreadPool::shared();
+    }
+    let pool = ThreadPool::new();
+    pool.set_bottom_threads(Some(rng.random_range(0..3)));
+    pool
 }
 
 /// One with room for some rows.

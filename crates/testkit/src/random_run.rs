@@ -11,7 +11,7 @@ mod shape;
 use crate::model::{Change, Entries, Model};
 use crate::random_options::{
     random_cuckoo_family_options, random_db_changes, random_db_options, random_family_changes,
-    random_family_options, random_flat_family_options,
+    random_family_options, random_flat_family_options, random_thread_pool,
 };
 use behind::Touched;
 use heard::Heard;
@@ -19,7 +19,7 @@ use ironstone::options::DbOptions;
 use ironstone::{
     Code, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, CompactionStyle,
     Db, DbIterator, DbPath, FlushOptions, IoPriority, ReadOptions, SliceTransform, Snapshot, TableFormat,
-    WriteBatch, WriteOptions,
+    ThreadPool, WriteBatch, WriteOptions,
 };
 use ironstone_vfs::Env;
 use rand::rngs::StdRng;
@@ -37,6 +37,8 @@ pub type Failure = String;
 /// One run.
 pub struct RandomRun {
     rng: StdRng,
+    /// For the threads of the background, on which operations do not depend.
+    rng_of_threads: StdRng,
     env: Env,
     dir: PathBuf,
     /// Where its tables are, if they are elsewhere.
@@ -78,9 +80,14 @@ impl RandomRun {
     /// A run of `seed` in `dir` of `env`, which must be empty.
     pub fn new(seed: u64, env: Env, dir: impl Into<PathBuf>) -> Result<Self, Failure> {
         let mut rng = StdRng::seed_from_u64(seed);
+        let mut rng_of_threads = StdRng::seed_from_u64(!seed);
         let dir: PathBuf = dir.into();
         let paths = paths_of(seed, &dir);
-        let db_options = DbOptions { db_paths: paths.clone(), ..random_db_options(&mut rng, &env) };
+        let db_options = DbOptions {
+            db_paths: paths.clone(),
+            thread_pool: random_thread_pool(&mut rng_of_threads),
+            ..random_db_options(&mut rng, &env)
+        };
         let (mut flat, mut cuckoo) = (BTreeSet::new(), BTreeSet::new());
         let options = new_family_options(&mut rng, &paths, &mut flat, &mut cuckoo, "default");
         let families = BTreeMap::from([("default".to_owned(), options)]);
@@ -88,6 +95,7 @@ impl RandomRun {
         let ingests = rng.random_bool(0.3);
         let mut run = Self {
             rng,
+            rng_of_threads,
             env,
             dir,
             paths,
@@ -247,7 +255,11 @@ impl RandomRun {
     fn set_options(&mut self) -> Result<(), Failure> {
         let result = if self.rng.random_bool(0.3) {
             let changes = random_db_changes(&mut self.rng);
-            self.note(|| format!("set_db_options {changes:?}"));
+            let bottom_threads = self.rng_of_threads.random_range(0..3);
+            if !Arc::ptr_eq(&self.db_options.thread_pool, &ThreadPool::shared()) {
+                self.db_options.thread_pool.set_bottom_threads(Some(bottom_threads));
+            }
+            self.note(|| format!("set_db_options {changes:?}, {bottom_threads} threads for the last level"));
             self.db().set_db_options(&changes)
         } else {
             let (name, mut changes) = (self.any_family(), random_family_changes(&mut self.rng));
@@ -601,6 +613,7 @@ impl RandomRun {
         drop(db);
         self.heard.check()?;
         self.db_options = random_db_options(&mut self.rng, &self.env);
+        self.db_options.thread_pool = random_thread_pool(&mut self.rng_of_threads);
         self.db_options.db_paths.clone_from(&self.paths);
         let levels: BTreeMap<String, i32> =
             self.families.iter().map(|(name, options)| (name.clone(), options.num_levels)).collect();

@@ -7,6 +7,7 @@ use ironstone_testkit::fifo_run::FifoRun;
 use ironstone_testkit::filtered_run::FilteredRun;
 use ironstone_testkit::random_run::RandomRun;
 use ironstone_testkit::record::record;
+use ironstone_testkit::ttl_run::TtlRun;
 use ironstone_vfs::{Env, SystemClock, mem::MemFileSystem};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,6 +19,7 @@ fn run(seed: u64) {
     let result = match seed % 12 {
         3 => FifoRun::new(seed, fs, "/db").and_then(|mut run| run.run(OPS_PER_RUN)),
         7 => FilteredRun::new(seed, fs, "/db").and_then(|mut run| run.run(OPS_PER_RUN)),
+        11 => TtlRun::new(seed, fs, "/db").and_then(|mut run| run.run(OPS_PER_RUN)),
         _ => {
             let env = Env { fs, clock: Arc::new(SystemClock::new()) };
             RandomRun::new(seed, env, "/db").and_then(|mut run| run.run(OPS_PER_RUN))

@@ -33,7 +33,7 @@ impl Picker<'_> {
             inputs.push(LevelInputs { level: last.level, files: draft.output });
         }
         let plan = self.plan_of(inputs, last.level, CompactionReason::UniversalSizeAmplification);
-        self.running.admits(&plan).then_some(plan)
+        self.admits(&plan).then_some(plan)
     }
 
     /// The window of `files` with the smallest fan-out below `most`.

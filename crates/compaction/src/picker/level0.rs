@@ -12,12 +12,12 @@ const MIN_FILES_WITHIN_LEVEL0: usize = 4;
 impl Picker<'_> {
     /// A compaction of level 0 into the base level, or within level 0 where that is blocked or too dear.
     pub(super) fn pick_level0(&self, score: f64) -> Option<CompactionPlan> {
-        let draft = self
-            .move_oldest()
-            .or_else(|| self.merge_small_level0())
-            .or_else(|| self.drain_level0())
-            .or_else(|| self.merge_newest())?;
-        let mut plan = self.plan(draft, CompactionReason::LevelL0FilesNum);
+        let plan_of = |draft| self.plan(draft, CompactionReason::LevelL0FilesNum);
+        let wanted = |plan: &CompactionPlan| self.is_wanted(plan);
+        let mut plan = (self.move_oldest().map(plan_of).filter(wanted))
+            .or_else(|| self.merge_small_level0().map(plan_of).filter(wanted))
+            .or_else(|| self.drain_level0().map(plan_of).filter(wanted))
+            .or_else(|| self.merge_newest().map(plan_of).filter(wanted))?;
         plan.score = score;
         Some(plan)
     }

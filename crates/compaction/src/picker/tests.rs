@@ -6,7 +6,7 @@ use crate::picker::manual::{
     BottommostPolicy, ManualCompaction, ManualPick, NamedFilesOptions, drop_file, pick_files, promote_level0,
     refit_last_level,
 };
-use crate::picker::{PickContext, pick_automatic};
+use crate::picker::{PickContext, Wanted, pick_automatic};
 use crate::plan::{CompactionPlan, PlanKind};
 use crate::running::{CompactionId, RunningCompactions};
 use crate::shape::LevelShape;
@@ -34,6 +34,7 @@ struct Tree {
     now: u64,
     often_read: Vec<FileNumber>,
     threshold: SequenceNumber,
+    wanted: Wanted,
 }
 
 impl Tree {
@@ -52,6 +53,7 @@ impl Tree {
             now: 0,
             threshold: SequenceNumber::ZERO,
             often_read: Vec::new(),
+            wanted: Wanted::All,
         }
     }
 
@@ -71,11 +73,29 @@ impl Tree {
             compensate: None,
             suggested: None,
             often_read: &self.often_read,
+            wanted: self.wanted,
         }
     }
 
     fn pick(&self) -> Option<CompactionPlan> {
         pick_automatic(&self.version(), &self.options, &self.running, &self.context())
+    }
+
+    /// What is next of everything, of what writes the last level, and of the rest: the first is one of the other two.
+    fn pick_for_threads_of_each_kind(&mut self) -> [Option<CompactionPlan>; 3] {
+        let before = self.wanted;
+        let [any, last, rest] = [Wanted::All, Wanted::LastLevel, Wanted::AllButLastLevel].map(|wanted| {
+            self.wanted = wanted;
+            self.pick()
+        });
+        self.wanted = before;
+        let is_last = |plan: &CompactionPlan| plan.rewrites_last_level(&self.options);
+        assert!(last.as_ref().is_none_or(is_last), "{last:?}");
+        assert!(!rest.as_ref().is_some_and(is_last), "{rest:?}");
+        let same = if any.as_ref().is_some_and(is_last) { &last } else { &rest };
+        let text = |plan: &Option<CompactionPlan>| plan.as_ref().map(show_plan);
+        assert!(any.is_none() || text(&any) == text(same), "{any:?}, {last:?}, {rest:?}");
+        [any, last, rest]
     }
 
     fn start(&mut self, plan: CompactionPlan) {
@@ -222,6 +242,14 @@ impl Tree {
                 "table_files" => options.fifo.max_table_files_size = parse_size(value),
                 "merge" => options.fifo.allow_compaction = value.parse().unwrap(),
                 "ingest_behind" => options.allow_ingest_behind = value.parse().unwrap(),
+                "wanted" => {
+                    self.wanted = match value {
+                        "all" => Wanted::All,
+                        "last_level" => Wanted::LastLevel,
+                        "all_but_last_level" => Wanted::AllButLastLevel,
+                        other => panic!("wanted: {other}"),
+                    }
+                }
                 "now" => self.now = value.parse().unwrap(),
                 "released_below" => self.threshold = SequenceNumber(value.parse().unwrap()),
                 _ => panic!("unknown option {name}"),
@@ -469,6 +497,7 @@ fn text_cases() {
         "often_read.txt",
         "incremental.txt",
         "drop_file.txt",
+        "last_level.txt",
     ] {
         let mut tree = Tree::new();
         text_test::run(name, |case| tree.answer(case));
@@ -798,7 +827,9 @@ impl FilledTree {
         match self.rng.random_range(0..20) {
             0..6 => self.flush(),
             6..12 => {
-                if let Some(plan) = self.tree.pick() {
+                let kind = self.rng.random_range(0..3);
+                let [any, last, rest] = self.tree.pick_for_threads_of_each_kind();
+                if let Some(plan) = [any, last, rest].into_iter().nth(kind).flatten() {
                     self.start(plan);
                 }
             }

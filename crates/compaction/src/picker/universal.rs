@@ -259,7 +259,7 @@ impl Picker<'_> {
         let draft = self.all_drafts_into(levels, |_, file| goes(file), output).next()?;
         let mut plan = self.plan(draft, reason);
         plan.kind = PlanKind::Rewrite;
-        self.running.admits(&plan).then_some(plan)
+        self.admits(&plan).then_some(plan)
     }
 
     /// The compaction of the neighbours `range`, if what runs allows it.
@@ -298,7 +298,7 @@ impl Picker<'_> {
         if reason != CompactionReason::UniversalSizeAmplification && !self.is_compressed(runs, range.end) {
             plan.compression = CompressionKind::None;
         }
-        self.running.admits(&plan).then_some(plan)
+        self.admits(&plan).then_some(plan)
     }
 
     fn score_of(&self, runs: &[SortedRun<'_>]) -> f64 {

@@ -5,7 +5,7 @@ use super::abort::is_abort;
 use super::job::{Inputs, Outputs, build_options, say_file_times, write_options};
 use crate::column_family::ColumnFamilyData;
 use crate::concurrent_task_limiter::TaskToken;
-use crate::engine::{Engine, State};
+use crate::engine::{Engine, Family, State};
 use crate::info_log::{info, warning};
 use crate::listener::{
     BackgroundErrorReason, CompactionJobInfo, Event, Listeners, SubcompactionJobInfo, TableInfo,
@@ -13,13 +13,14 @@ use crate::listener::{
 use crate::options::VerifyOutputFlags;
 use crate::sst_file_manager::SpaceReservation;
 use crate::thread_list::{ListedWorkers, Operation, ThreadId, ThreadOperation, ThreadStage};
+use crate::thread_pool::{BottomThreads, Duty, Seat};
 use ironstone_base::statistics::{Histogram, IoActivity, Ticker};
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ironstone_base::{Code, ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity, SubCode};
 use ironstone_compaction::{
     CompactionId, CompactionOutput, CompactionPlan, CompactionReason, CompactionStats, JobContext,
-    PickContext, PlanKind, TableFileCreationReason, pick_automatic, run_compaction,
+    PickContext, PlanKind, TableFileCreationReason, Wanted, pick_automatic, run_compaction,
 };
 use ironstone_version::{FileMetaData, Version, VersionEdit};
 use std::time::Duration;
@@ -47,26 +48,51 @@ pub(crate) struct Claimed {
     pub(crate) _token: Option<TaskToken>,
 }
 
-/// Takes the most urgent compaction that can run now, if there is one.
+/// Takes the most urgent compaction that can run now, if there is one, but for those that are left to the threads for the last
+/// level.
 pub(crate) fn next(engine: &Engine, state: &mut State) -> Option<Job> {
-    if state.background_error.is_some()
-        || engine.aborts.are_wanted()
-        || engine.until_next_compaction(state).is_some()
-        || (state.running_automatic > 0 && !state.compaction_is_pressing)
-    {
+    if !may_begin(engine, state) {
         return None;
     }
     let claimed = pick(engine, state)?;
+    Some(begin(state, claimed, Duty::Compact))
+}
+
+/// The same for a thread for the last level: takes what was left to it.
+pub(crate) fn next_bottom(engine: &Engine, state: &mut State) -> Option<Job> {
+    if !may_begin(engine, state) {
+        return None;
+    }
+    state.bottom_first_until = 0; // It has come.
+    let claimed = pick_bottom(engine, state)?;
+    Some(begin(state, claimed, Duty::Bottom))
+}
+
+/// Whether one more compaction may run that no caller asked for.
+fn may_begin(engine: &Engine, state: &State) -> bool {
+    state.background_error.is_none()
+        && !engine.aborts.are_wanted()
+        && (state.running_automatic == 0 || state.compaction_is_pressing)
+}
+
+/// The job that carries out `claimed`, which counts as running from now on.
+fn begin(state: &mut State, claimed: Claimed, duty: Duty) -> Job {
+    let bottom = usize::from(duty == Duty::Bottom);
     state.running_compactions += 1;
-    state.jobs_changed();
     state.running_automatic += 1;
+    state.running_bottom += bottom;
+    state.jobs_changed();
     let data = Arc::clone(&claimed.data);
-    Some(Box::new(move |engine, thread| {
+    Box::new(move |engine, thread| {
         let result = carry_out(engine, claimed, &[], thread);
         let mut state = engine.state.lock();
         state.running_compactions -= 1;
-        state.jobs_changed();
         state.running_automatic -= 1;
+        state.running_bottom -= bottom;
+        state.jobs_changed();
+        if bottom == 0 {
+            engine.let_bottom_come(&mut state);
+        }
         if let Err(error) = result
             && !engine.cancelled.load(Ordering::Relaxed)
             && !data.is_dropped()
@@ -80,10 +106,33 @@ pub(crate) fn next(engine: &Engine, state: &mut State) -> Option<Job> {
         }
         drop(state);
         engine.tell_pressure();
-    }))
+    })
 }
 
+/// How long the others wait for a thread for the last level that is on its way: much longer than that takes, where another
+/// database does not get hold of it first.
+const BOTTOM_COMES_WITHIN: Duration = Duration::from_millis(100);
+
 impl Engine {
+    /// If a compaction waits for a thread for the last level, and one is free: the others begin none before it has come. They
+    /// would be faster, always, and where only one compaction may run at once it would never be its turn.
+    fn let_bottom_come(&self, state: &mut State) {
+        if state.waiting_for_bottom() > 0 && self.bottom_threads() == BottomThreads::Waiting {
+            let within = u64::try_from(BOTTOM_COMES_WITHIN.as_nanos()).expect("it is short");
+            state.bottom_first_until = self.env.clock.monotonic_nanos().saturating_add(within);
+        }
+    }
+
+    /// How long the others begin none for that.
+    pub(crate) fn until_bottom_has_come(&self, state: &State) -> Option<Duration> {
+        let left = state.bottom_first_until.saturating_sub(self.env.clock.monotonic_nanos());
+        (left > 0).then(|| Duration::from_nanos(left))
+    }
+
+    fn bottom_threads(&self) -> BottomThreads {
+        self.seat.as_ref().map_or(BottomThreads::None, Seat::bottom_threads)
+    }
+
     /// A compaction failed by something that may pass: nothing has changed, and it is tried again in a while. Writes go on.
     fn compact_later(&self, state: &mut State, error: Error) {
         warning!(self.log, "compaction failed, will try again: {error}");
@@ -110,39 +159,35 @@ impl Engine {
 
 fn pick(engine: &Engine, state: &mut State) -> Option<Claimed> {
     let moment = pick_context(engine);
+    let bottom_threads = engine.bottom_threads();
+    if bottom_threads == BottomThreads::None {
+        take_back_from_bottom(state);
+    }
     let State { families, versions, .. } = state;
-    let mut due: Vec<_> = families
-        .values_mut()
-        .filter(|family| {
-            family.compaction_due && family.exclusive_waits == 0 && !family.data.aborts.are_wanted()
-        })
-        .filter(|family| !family.data.settings().options.disable_auto_compactions)
-        .collect();
+    let mut due: Vec<_> =
+        families.values_mut().filter(|family| family.compaction_due && family.may_compact()).collect();
     due.sort_by_key(|family| std::cmp::Reverse(family.pending_bytes));
     for family in due {
-        let token = match &family.data.settings().options.compaction_thread_limiter {
-            None => None,
-            Some(limiter) => match limiter.take(engine.seat.as_ref()) {
-                None => continue, // Who makes room says so.
-                token => token,
-            },
-        };
+        let Some(token) = take_token(engine, family) else { continue };
         let version = Arc::clone(&versions.column_family(family.data.id)?.current);
-        family.suggested.retain(|&number| version.file(number).is_some());
-        let threshold = family.data.settings().options.read_triggered_compaction_threshold;
-        let often_read = if threshold > 0.0 { family.data.view().often_read(threshold) } else { Vec::new() };
-        let context = PickContext { suggested: Some(&family.suggested), often_read: &often_read, ..moment };
-        match pick_automatic(&version, &family.data.settings().compaction, &family.running, &context) {
-            Some(plan) => match reserve_space(engine, &plan) {
-                Ok(space) => {
-                    if let Some(statistics) = &engine.statistics {
-                        let files = plan.input_files().count() as u64;
-                        statistics.measure(Histogram::NumFilesInSingleCompaction, files);
-                    }
-                    family.compacting += 1;
-                    let (id, data) = (family.running.add(&plan), Arc::clone(&family.data));
-                    return Some(Claimed { data, _version: version, plan, id, _space: space, _token: token });
+        let mut picked = pick_of(family, &version, moment);
+        let is_last = |plan: &CompactionPlan| plan.rewrites_last_level(&family.data.settings().compaction);
+        let for_bottom = bottom_threads != BottomThreads::None && picked.as_ref().is_some_and(is_last);
+        let was_left = std::mem::replace(&mut family.left_to_bottom, for_bottom);
+        if for_bottom {
+            if let Some(seat) = engine.seat.as_ref().filter(|_| !was_left) {
+                seat.poke(&[Duty::Bottom]);
+                if bottom_threads == BottomThreads::Waiting {
+                    drop(token);
+                    engine.let_bottom_come(state);
+                    return None; // Looked at again once that has claimed its files.
                 }
+            }
+            picked = pick_of(family, &version, PickContext { wanted: Wanted::AllButLastLevel, ..moment });
+        }
+        match picked {
+            Some(plan) => match claim(engine, family, version, plan, token) {
+                Ok(claimed) => return Some(claimed),
                 Err(error) => {
                     info!(engine.log, "[{}] {error}", family.data.name);
                     family.compaction_due = false; // Asked again as below.
@@ -164,6 +209,78 @@ fn pick(engine: &Engine, state: &mut State) -> Option<Claimed> {
         }
     }
     None
+}
+
+/// What was left to the threads for the last level.
+fn pick_bottom(engine: &Engine, state: &mut State) -> Option<Claimed> {
+    let moment = PickContext { wanted: Wanted::LastLevel, ..pick_context(engine) };
+    let State { families, versions, .. } = state;
+    let mut left: Vec<_> =
+        families.values_mut().filter(|family| family.left_to_bottom && family.may_compact()).collect();
+    left.sort_by_key(|family| std::cmp::Reverse(family.pending_bytes));
+    for family in left {
+        let Some(token) = take_token(engine, family) else { continue };
+        let version = Arc::clone(&versions.column_family(family.data.id)?.current);
+        family.left_to_bottom = false;
+        let Some(plan) = pick_of(family, &version, moment) else {
+            // Something has changed since: the others look again.
+            family.compaction_due = true;
+            engine.wake_workers();
+            continue;
+        };
+        match claim(engine, family, version, plan, token) {
+            Ok(claimed) => {
+                family.compaction_due = true; // There may be another one of the kind.
+                return Some(claimed);
+            }
+            Err(error) => {
+                info!(engine.log, "[{}] {error}", family.data.name);
+                engine.progress.notify_all();
+            }
+        }
+    }
+    None
+}
+
+/// The threads for the last level are gone: what was left to them is for the others.
+fn take_back_from_bottom(state: &mut State) {
+    for family in state.families.values_mut().filter(|family| family.left_to_bottom) {
+        family.left_to_bottom = false;
+        family.compaction_due = true;
+    }
+}
+
+/// Room for one more where it is bounded how many run; `None` if there is none now.
+fn take_token(engine: &Engine, family: &Family) -> Option<Option<TaskToken>> {
+    match &family.data.settings().options.compaction_thread_limiter {
+        None => Some(None),
+        Some(limiter) => limiter.take(engine.seat.as_ref()).map(Some), // Who makes room says so.
+    }
+}
+
+fn pick_of(family: &mut Family, version: &Version, moment: PickContext<'_>) -> Option<CompactionPlan> {
+    family.suggested.retain(|&number| version.file(number).is_some());
+    let settings = family.data.settings();
+    let threshold = settings.options.read_triggered_compaction_threshold;
+    let often_read = if threshold > 0.0 { family.data.view().often_read(threshold) } else { Vec::new() };
+    let context = PickContext { suggested: Some(&family.suggested), often_read: &often_read, ..moment };
+    pick_automatic(version, &settings.compaction, &family.running, &context)
+}
+
+fn claim(
+    engine: &Engine,
+    family: &mut Family,
+    version: Arc<Version>,
+    plan: CompactionPlan,
+    token: Option<TaskToken>,
+) -> Result<Claimed> {
+    let space = reserve_space(engine, &plan)?;
+    if let Some(statistics) = &engine.statistics {
+        statistics.measure(Histogram::NumFilesInSingleCompaction, plan.input_files().count() as u64);
+    }
+    family.compacting += 1;
+    let (id, data) = (family.running.add(&plan), Arc::clone(&family.data));
+    Ok(Claimed { data, _version: version, plan, id, _space: space, _token: token })
 }
 
 /// Space for what `plan` may write, where that is bounded; `CompactionTooLarge` if there is not enough.
@@ -197,6 +314,7 @@ pub(crate) fn pick_context(engine: &Engine) -> PickContext<'static> {
         compensate: None,
         suggested: None,
         often_read: &[],
+        wanted: Wanted::All,
     }
 }
 
@@ -376,6 +494,7 @@ fn rewrite(
         workers: &ListedWorkers {
             engine,
             threads: plan.max_subcompactions,
+            thread_type: operation.thread_type(),
             cf_name: &data.name,
             properties: &properties_of(job_id, plan),
         },

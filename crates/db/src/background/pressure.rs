@@ -17,9 +17,16 @@ impl Engine {
 
 fn pressure(state: &State) -> BackgroundJobPressure {
     let families = || state.families.values();
+    let low_running = state.running_compactions - state.running_bottom;
+    let low_scheduled = low_running + state.unscheduled_compactions();
+    let bottom_scheduled = state.running_bottom + state.waiting_for_bottom();
     BackgroundJobPressure {
-        compaction_scheduled: state.running_compactions + state.unscheduled_compactions(),
+        compaction_scheduled: low_scheduled + bottom_scheduled,
         compaction_running: state.running_compactions,
+        compaction_low_scheduled: low_scheduled,
+        compaction_low_running: low_running,
+        compaction_bottom_scheduled: bottom_scheduled,
+        compaction_bottom_running: state.running_bottom,
         flush_scheduled: state.running_flushes + families().filter(|family| is_due(family)).count(),
         flush_running: state.running_flushes,
         write_stall_proximity_pct: proximity(state),

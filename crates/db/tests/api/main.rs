@@ -9,6 +9,7 @@ mod backup;
 mod backup_restore;
 mod best_efforts;
 mod block_cache_trace;
+mod bottom_threads;
 mod checkpoint;
 mod checksum_handoff;
 mod collectors;

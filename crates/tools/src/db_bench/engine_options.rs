@@ -8,7 +8,7 @@ use ironstone::statistics::StatsLevel;
 use ironstone::{
     BlockCache, CacheOptions, ChecksumKind, ColumnFamilyOptions, CompactionPriority, CompressionKind,
     DataBlockIndexType, DbOptions, Error, FilterPolicy, IndexShortening, IndexType, InfoLogLevel,
-    MemTableKind, PrepopulateBlockCache, Result, RowCache, SimCache, Statistics, TableFormat,
+    MemTableKind, PrepopulateBlockCache, Result, RowCache, SimCache, Statistics, TableFormat, ThreadPool,
     merge_operators, options, slice_transform,
 };
 use ironstone_base::sync::Arc;
@@ -77,6 +77,9 @@ impl EngineOptions {
     fn set_shared(&mut self, flags: &Flags) -> Result<()> {
         self.db.create_if_missing = true;
         self.db.create_missing_column_families = true;
+        let bottom_threads = in_range("num_bottom_pri_threads", flags.num_bottom_pri_threads)?;
+        self.db.thread_pool = ThreadPool::new();
+        self.db.thread_pool.set_bottom_threads(Some(bottom_threads));
         if flags.statistics {
             let statistics = Statistics::new();
             let level: u8 = in_range("stats_level", flags.stats_level)?;
@@ -308,6 +311,8 @@ impl options::Logger for StderrLog {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ironstone::vfs::Env;
+    use ironstone::{Db, Options};
 
     #[test]
     fn every_flag_of_an_option_names_one() {
@@ -335,5 +340,20 @@ mod tests {
         let options = EngineOptions::new(&flags).unwrap();
         let (none, zlib) = (CompressionKind::None, CompressionKind::Zlib);
         assert_eq!(options.cf.compression_per_level, [none, none, zlib, zlib, zlib, zlib, zlib]);
+    }
+
+    #[test]
+    fn threads_for_the_last_level_come_beside_the_others() {
+        for (bottom_threads, threads) in [(0, 5), (2, 7)] {
+            let flags = Flags { num_bottom_pri_threads: bottom_threads, ..Flags::default() };
+            let mut options = EngineOptions::new(&flags).unwrap();
+            options.db.env = Env::in_memory();
+            options.db.max_background_jobs = 4; // 1 to flush, 3 to compact, and 1 that cleans.
+            options.db.thread_pool.set_compaction_threads(Some(3));
+            let db = Db::open(&Options { db: options.db.clone(), cf: options.cf }, "/db").unwrap();
+            assert_eq!(options.db.thread_pool.thread_count(), threads);
+            db.close().unwrap();
+        }
+        assert!(EngineOptions::new(&Flags { num_bottom_pri_threads: -1, ..Flags::default() }).is_err());
     }
 }

@@ -20,6 +20,8 @@ flags! {
         deletes: i64 = -1;
         #[doc = "How many threads run each benchmark"]
         threads: i32 = 1;
+        #[doc = "How many threads compact into the last level alone; 0: those that compact do that, too"]
+        num_bottom_pri_threads: i32 = 0;
         #[doc = "Seconds to run random benchmarks for; 0: as many operations as asked for"]
         duration: i32 = 0;
         #[doc = "With duration: look at the clock after so many operations"]
@@ -373,7 +375,6 @@ flags! {
         ignored("enable_cpu_prio", Bool, "false", "it tunes the operating system or its threads");
         ignored("enable_io_prio", Bool, "false", "it tunes the operating system or its threads");
         ignored("io_uring_enabled", Bool, "true", "it tunes the operating system or its threads");
-        ignored("num_bottom_pri_threads", Int32, "0", "it tunes the operating system or its threads");
         ignored("num_high_pri_threads", Int32, "0", "it tunes the operating system or its threads");
         ignored("num_low_pri_threads", Int32, "0", "it tunes the operating system or its threads");
         ignored("adaptive_readahead", Bool, "false", "iterators always read ahead on their own");
