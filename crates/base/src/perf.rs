@@ -114,6 +114,8 @@ const fn io_at_first() -> [Cell<u64>; IoMetric::ALL.len()] {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
 pub enum Pool {
+    /// Threads that compact into the last level alone.
+    Bottom = 0,
     /// Threads that compact.
     Low = 1,
     /// Threads that flush, and those that remove files.

@@ -451,6 +451,7 @@ impl Duty {
     fn pool(self) -> Pool {
         match self {
             Self::Compact => Pool::Low,
+            Self::Bottom => Pool::Bottom,
             Self::Flush | Self::Clean => Pool::High,
         }
     }

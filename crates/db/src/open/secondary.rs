@@ -13,8 +13,9 @@ use crate::write::switch::new_memtable;
 use crate::{ColumnFamilyDescriptor, Db};
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::Ordering;
-use ironstone_base::{Error, Result, SequenceNumber};
-use ironstone_version::{ColumnFamilyConfig, ManifestOptions, RecoverOptions, VersionSet};
+use ironstone_base::{Error, FileNumber, Result, SequenceNumber, file_name};
+use ironstone_version::{ColumnFamilyConfig, ManifestOptions, RecoverOptions, VersionSet, current_manifest};
+use ironstone_vfs::FileSystem;
 use ironstone_wal::WalRecoveryMode;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -65,9 +66,15 @@ impl Db {
         options.strict_wal_recovery = false;
         options.wal_filter = None;
         options.env.fs.create_dir_all(secondary_path)?;
-        retry(&options, || {
-            open(&options, path.as_ref(), descriptors.clone(), Mode::Secondary(secondary_path))
-        })
+        let path = path.as_ref();
+        let fs = &*options.env.fs;
+        let before = manifest_end(fs, path).ok();
+        let secondary =
+            retry(&options, || open(&options, path, descriptors.clone(), Mode::Secondary(secondary_path)))?;
+        if manifest_end(fs, path).ok() != before {
+            secondary.try_catch_up_with_primary()?; // See `catch_up_to_the_end`.
+        }
+        Ok(secondary)
     }
 
     /// Of a [secondary](Self::open_secondary) or a [follower](Self::open_as_follower), which does it by itself too: reads on to where the primary is now. Column families that it has
@@ -82,8 +89,29 @@ impl Db {
             return Err(Error::not_supported("catching up: the database is no secondary"));
         }
         let _one_at_a_time = engine.switching.lock();
-        retry(&engine.options(), || catch_up(engine))
+        retry(&engine.options(), || catch_up_to_the_end(engine))
     }
+}
+
+/// Which MANIFEST the database in `dir` has, and how long it is.
+fn manifest_end(fs: &dyn FileSystem, dir: &Path) -> Result<(FileNumber, u64)> {
+    let number = current_manifest(fs, dir)?;
+    Ok((number, fs.size(&file_name::manifest(dir, number))?))
+}
+
+/// Catches up, and once more whenever the MANIFEST went on meanwhile: the primary removes WALs, or uses them again, once their writes
+/// are in tables, and of these a MANIFEST knows nothing that was read before. What one sees then ends before these writes.
+fn catch_up_to_the_end(engine: &Engine) -> Result<()> {
+    let fs = &*engine.env.fs;
+    for _ in 0..TRIES {
+        let before = if engine.follower.is_none() { Some(manifest_end(fs, &engine.dir)?) } else { None };
+        catch_up(engine)?;
+        // A follower reads no WALs.
+        if before.is_none_or(|before| manifest_end(fs, &engine.dir).is_ok_and(|now| now == before)) {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Tries again as long as files of the primary go away under our hands, or seem to be damaged because they do.

@@ -4,8 +4,10 @@ use crate::disk::{
     DIR, Disk, all, forward, fresh, get, get_in, put_synced, put_unlogged, refused, rewrite_all,
 };
 use ironstone::options::DbOptions;
+use ironstone::vfs::traced::{IoCall, IoWatch, TracedFileSystem};
 use ironstone::{Code, ColumnFamilyDescriptor, Db, ReadOptions, Result, WriteBatch, WriteOptions};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 const LOG: &str = "/secondary";
 
@@ -87,6 +89,53 @@ fn no_option_leaves_tables_closed_that_the_primary_may_remove() {
     rewrite_all(&db);
     disk.wait_until("the table is removed", || !disk.exists(&tables[0]));
     assert_eq!(all(&reader), "a=1");
+}
+
+/// Has the primary write to a table what is in a WAL, and remove that, when the MANIFEST has been read.
+struct FlushesBehind {
+    primary: Arc<Db>,
+    disk: Arc<Disk>,
+    left: AtomicUsize,
+}
+
+impl IoWatch for FlushesBehind {
+    fn is_on(&self) -> bool {
+        true
+    }
+    fn note(&self, call: &IoCall<'_>) {
+        let is_manifest = call.operation == "Read" && call.path.to_string_lossy().contains("MANIFEST");
+        let take = |left: usize| left.checked_sub(1);
+        if is_manifest && self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok() {
+            let wals = self.disk.files(".log");
+            self.primary.flush().unwrap();
+            self.disk.wait_until("the WAL is removed", || !self.disk.exists(&wals[0]));
+        }
+    }
+}
+
+#[test]
+fn a_wal_that_goes_behind_its_back_is_no_loss() {
+    for at_opening in [true, false] {
+        let (disk, db) = fresh();
+        let (disk, db) = (Arc::new(disk), Arc::new(db));
+        put_synced(&db, "a", "1");
+        let (left, primary) = (AtomicUsize::new(0), Arc::clone(&db));
+        let watch = Arc::new(FlushesBehind { primary, disk: Arc::clone(&disk), left });
+        let fs = Arc::clone(&disk.options().db.env.fs);
+        let traced = Arc::new(TracedFileSystem::new(fs, Arc::clone(&watch) as Arc<dyn IoWatch>));
+        let open = || secondary_with(&disk, &[], |options| options.env.fs = traced.clone());
+        if at_opening {
+            watch.left.store(1, Ordering::SeqCst);
+            assert_eq!(all(&open().unwrap()), "a=1");
+        } else {
+            let reader = open().unwrap();
+            db.put("b", "2").unwrap();
+            watch.left.store(1, Ordering::SeqCst);
+            reader.try_catch_up_with_primary().unwrap();
+            assert_eq!(all(&reader), "a=1 b=2");
+        }
+        assert_eq!(watch.left.load(Ordering::SeqCst), 0);
+    }
 }
 
 #[test]
