@@ -56,7 +56,8 @@ pub struct DbIterator {
     bounds: Bounds,
     tombstones: Covering,
     position: Position,
-    /// Forward: the user key whose remaining entries are passed over. Merged and backward: the current key.
+    /// The current key; on the way forward the one whose remaining entries are passed over. Kept here, it is reached without
+    /// going through all that `inner` is made of, and each key is asked for several times.
     saved_key: Vec<u8>,
     /// Merged and backward only: the current value.
     saved_value: Vec<u8>,
@@ -73,9 +74,11 @@ pub struct DbIterator {
     refreshes: bool,
     /// Of a tailing iterator: the key that it steps away from.
     left_key: Vec<u8>,
-    /// How many tombstones the last move forward passed, and the key of the first.
+    /// How many tombstones the last move forward passed, the key of the first, and if there were several, the last key that was
+    /// passed over.
     passed: u32,
     first_passed: Vec<u8>,
+    last_passed: Vec<u8>,
     /// What it does, if that is counted.
     counts: Option<Box<IteratorCounts>>,
     /// Its moves are more than steps: it is tailing, refreshes by itself, or is counted.
@@ -196,6 +199,7 @@ impl DbIterator {
             left_key: Vec::new(),
             passed: 0,
             first_passed: Vec::new(),
+            last_passed: Vec::new(),
             is_special: tailing || refreshes || counts.is_some() || max_skipped > 0,
             counts,
             skipped: 0,
@@ -232,8 +236,7 @@ impl DbIterator {
     pub fn key(&self) -> Option<&[u8]> {
         match self.position {
             Position::Unset | Position::Nowhere => None,
-            Position::Forward => Some(self.inner.key().user_key()),
-            Position::Merged | Position::Backward => Some(&self.saved_key),
+            Position::Forward | Position::Merged | Position::Backward => Some(&self.saved_key),
         }
     }
     /// The value stood on; `None` when the iterator stands on nothing.
@@ -388,12 +391,7 @@ impl DbIterator {
         perf::count(PerfMetric::IterPrevCount, 1);
         let result = match self.position {
             Position::Unset | Position::Nowhere => return self.status().map(|()| false),
-            Position::Forward => {
-                self.saved_key.clear();
-                self.saved_key.extend_from_slice(self.inner.key().user_key());
-                self.turn_backward()
-            }
-            Position::Merged => self.turn_backward(),
+            Position::Forward | Position::Merged => self.turn_backward(),
             Position::Backward => self.find_backward(true),
         };
         self.finish(result)
@@ -657,8 +655,6 @@ impl DbIterator {
 
     #[inline]
     fn step_forward(&mut self) -> Result<Position> {
-        self.saved_key.clear();
-        self.saved_key.extend_from_slice(self.inner.key().user_key());
         self.inner.next()?;
         self.find_forward(true)
     }
@@ -760,7 +756,7 @@ impl DbIterator {
         let Some(engine) = source.engine().filter(|engine| !engine.read_only && !engine.secondary) else {
             return;
         };
-        let (begin, end) = (&self.first_passed, &self.saved_key);
+        let (begin, end) = (&self.first_passed, &self.last_passed);
         let noted = engine.pipeline.add_known_range(&self.view.mem, self.sequence, begin, end);
         engine.count(
             match noted {
@@ -819,12 +815,25 @@ impl DbIterator {
                     self.inner.next()?;
                 }
                 ValueType::Merge => {
+                    if self.passed > 1 {
+                        self.last_passed.clone_from(&self.saved_key);
+                    }
                     self.pass_over();
                     self.gather_forward()?;
                     return Ok(Position::Merged);
                 }
-                _ => return Ok(Position::Forward),
+                _ => {
+                    if self.passed > 1 {
+                        std::mem::swap(&mut self.last_passed, &mut self.saved_key);
+                    }
+                    self.saved_key.clear();
+                    self.saved_key.extend_from_slice(user_key);
+                    return Ok(Position::Forward);
+                }
             }
+        }
+        if self.passed > 1 {
+            self.last_passed.clone_from(&self.saved_key);
         }
         Ok(Position::Nowhere)
     }
