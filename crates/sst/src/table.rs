@@ -309,6 +309,17 @@ impl TableReader {
             Format::Flat(table) => flat::get(&**table, context, target.into()),
         }
     }
+    /// The same as `get`, and counts how long it takes to have blocks and to search them, if the level of this thread's counts says so.
+    pub fn get_timed<'a>(
+        &self,
+        context: &ReadContext,
+        target: impl Into<PointTarget<'a>>,
+    ) -> Result<Option<TableEntry>> {
+        match &self.format {
+            Format::BlockBased(table) => table.get_timed(context, target),
+            Format::Flat(table) => flat::get(&**table, context, target.into()),
+        }
+    }
     /// Hands `visit` the entries of `target`'s user key at or below `target`'s sequence number, newest
     /// first, until it answers `false` or there are no more.
     pub fn visit<'a>(

@@ -6,9 +6,11 @@ use crate::options::TableReadOptions;
 use crate::readahead::Readahead;
 use crate::reader::{BlockBasedReader, IndexCursor};
 use crate::table::BlockBasedRef;
+use ironstone_base::perf::{self, PerfLevel, PerfMetric};
 use ironstone_base::prefix_seek::Direction;
 use ironstone_base::{Corrupt, Error, InternalKey, InternalKeyBuf, Result, SequenceNumber};
 use ironstone_iter::InternalIterator;
+use ironstone_vfs::PerfTimer;
 
 /// Walks the entries of a block-based table, in both directions. Keys and values are lent from the block stood in.
 pub(crate) struct BlockBasedIter {
@@ -151,6 +153,7 @@ impl BlockBasedIter {
             return Ok(());
         }
         self.block = None;
+        let _timer = PerfTimer::start(PerfMetric::NewTableBlockIterNanos);
         if SEARCH {
             self.reader.prefetch_block(index, at);
         }
@@ -229,15 +232,34 @@ impl BlockBasedIter {
         }
     }
 
+    #[inline]
     fn seek_entry(&mut self, target: InternalKey<'_>) -> Result<bool> {
+        match perf::level() >= PerfLevel::EnableTimeExceptForMutex {
+            true => self.seek_entry_timed(target),
+            false => self.seek_entry_in::<false>(target),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn seek_entry_timed(&mut self, target: InternalKey<'_>) -> Result<bool> {
+        self.seek_entry_in::<true>(target)
+    }
+
+    /// `TIMED`: how long the steps take is counted.
+    fn seek_entry_in<const TIMED: bool>(&mut self, target: InternalKey<'_>) -> Result<bool> {
+        let timer = TIMED.then(|| PerfTimer::start(PerfMetric::BlockSeekNanos));
         if !self.move_blocks(|blocks, reader, context| blocks.seek(reader, context, target))? {
             return Ok(false);
         }
+        drop(timer);
         self.load_for::<true>()?;
+        let timer = TIMED.then(|| PerfTimer::start(PerfMetric::BlockSeekNanos));
         let sought = match self.block.as_ref().and_then(BlockRef::data) {
             Some(block) => self.cursor.seek(block, self.reader.order(), target),
             None => Ok(false),
         };
+        drop(timer);
         let mut found = sought.map_err(|bad| self.damaged(bad))?;
         if !found {
             found = self.next_block()?;

@@ -203,10 +203,9 @@ impl SuperVersion {
                 return Err(not_in_memtables());
             }
             let _timer = TIMED.then(|| PerfTimer::start(PerfMetric::GetFromOutputFilesTime));
-            found = match (&self.sampler, TIMED && perf::times_by_level()) {
-                (Some(sampler), _) => self.in_sampled_tables(user_key, at, context, observer, sampler)?,
-                (None, false) => self.in_tables::<O, false>(user_key, at, context, observer)?,
-                (None, true) => self.in_tables::<O, true>(user_key, at, context, observer)?,
+            found = match &self.sampler {
+                Some(sampler) => self.in_sampled_tables(user_key, at, context, observer, sampler)?,
+                None => self.in_tables::<O, TIMED>(user_key, at, context, observer)?,
             };
         }
         match found {
@@ -274,7 +273,7 @@ impl SuperVersion {
         perf::count(PerfMetric::UserKeyComparisonCount, compared.sum());
     }
 
-    /// `TIMED`: how long each table takes counts for its level.
+    /// `TIMED`: how long each table takes, and having and searching its blocks, is counted.
     fn in_tables<O: Observer, const TIMED: bool>(
         &self,
         user_key: &[u8],
@@ -284,12 +283,14 @@ impl SuperVersion {
     ) -> Result<Found> {
         let expected = FOUND_LATELY.get();
         let found = self.for_each_table(user_key, at, |Candidate { slot, target, is_last }| {
-            let _timer = TIMED.then(|| LevelTimer::start(LevelMetric::GetFromTableNanos, slot.level()));
+            let _timer = (TIMED && perf::times_by_level())
+                .then(|| LevelTimer::start(LevelMetric::GetFromTableNanos, slot.level()));
             let found = match slot.rows() {
                 Some(rows) => by_row(rows, slot, context, target, observer)?,
                 None => slot.with_reader(|table| {
                     let covered = table.covering(user_key, at);
                     let entry = match is_last && expected {
+                        _ if TIMED => table.get_timed(context, target),
                         true => table.get_likely(context, target),
                         false => table.get(context, target),
                     };

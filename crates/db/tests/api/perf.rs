@@ -251,6 +251,44 @@ fn what_comes_before_and_after_the_search_of_a_read_is_timed() {
 }
 
 #[test]
+fn what_it_takes_to_have_a_block_and_to_search_it_is_timed() {
+    use PerfMetric::*;
+    let times = [NewTableBlockIterNanos, BlockSeekNanos];
+    for index_type in [IndexType::BinarySearch, IndexType::TwoLevel] {
+        let disk = Disk::new();
+        let mut options = options(&disk);
+        options.cf.table.index_type = index_type;
+        options.cf.table.block_size = 100;
+        let db = disk.open_with(&options);
+        (0..50).for_each(|i| db.put(format!("key{i:02}"), "v".repeat(50)).unwrap());
+        db.flush().unwrap();
+        let cold = disk.open_read_only(&options, &[]).unwrap();
+        let reads: [&dyn Fn(); 5] = [
+            &|| drop(cold.multi_get(&["key20", "key40"])), // First: its blocks come from the file.
+            &|| drop(cold.multi_get(&["key20", "key40"])),
+            &|| drop(cold.get("key20").unwrap()),
+            &|| assert!(cold.iter().unwrap().seek("key30").unwrap()),
+            &|| assert!(cold.iter().unwrap().seek_for_prev("key30").unwrap()),
+        ];
+        for read in reads {
+            perf::set_level(PerfLevel::EnableWait);
+            assert_eq!(counted(times, read), [0, 0]);
+            perf::set_level(PerfLevel::EnableTimeExceptForMutex);
+            assert!(counted(times, read).iter().all(|nanos| *nanos > 0), "{index_type:?}");
+        }
+        let mut iter = cold.iter().unwrap();
+        let walk = || {
+            assert!(iter.seek_to_first().unwrap());
+            perf::reset();
+            while iter.next().unwrap() {}
+        };
+        let [had, sought] = counted(times, walk);
+        assert!(had > 0 && sought == 0, "a walk has blocks, and searches none");
+        perf::set_level(PerfLevel::default());
+    }
+}
+
+#[test]
 fn the_search_for_a_table_is_counted() {
     use PerfMetric::*;
     let disk = Disk::new();

@@ -11,6 +11,7 @@ use ironstone_base::perf::{self, LevelMetric, PerfMetric};
 use ironstone_base::prefix_seek::Direction;
 use ironstone_base::statistics::Ticker;
 use ironstone_base::{InternalKey, InternalKeyBuf, PrefixSeek, Result, SequenceNumber, ValueType};
+use ironstone_vfs::PerfTimer;
 
 /// What one block told about a target.
 pub(super) enum Answer {
@@ -66,8 +67,24 @@ impl BlockBasedReader {
                 };
                 self.get_from(context, index, at, target.key)
             }
-            None => self.get_by_cursor(context, target.key),
+            None => self.get_by_cursor::<false>(context, target.key),
         }?;
+        self.count_true_positive(found.is_some());
+        Ok(found)
+    }
+
+    /// The same as `get`, and counts how long it takes to have blocks and to search them.
+    #[cold]
+    pub fn get_timed<'a>(
+        &self,
+        context: &ReadContext,
+        target: impl Into<PointTarget<'a>>,
+    ) -> Result<Option<TableEntry>> {
+        let target = target.into();
+        if !self.filter_lets_pass(context, target)? {
+            return Ok(None);
+        }
+        let found = self.get_by_cursor::<true>(context, target.key)?;
         self.count_true_positive(found.is_some());
         Ok(found)
     }
@@ -109,11 +126,21 @@ impl BlockBasedReader {
         Ok(None)
     }
 
-    fn get_by_cursor(&self, context: &ReadContext, target: InternalKey<'_>) -> Result<Option<TableEntry>> {
+    /// `TIMED`: how long the steps take is counted.
+    fn get_by_cursor<const TIMED: bool>(
+        &self,
+        context: &ReadContext,
+        target: InternalKey<'_>,
+    ) -> Result<Option<TableEntry>> {
         let mut cursor = IndexCursor::new(self, context)?;
+        let timer = TIMED.then(|| PerfTimer::start(PerfMetric::BlockSeekNanos));
         let mut more = cursor.seek(self, context, target)?;
+        drop(timer);
         while let (true, Some((index, at))) = (more, cursor.current(self)) {
+            let timer = TIMED.then(|| PerfTimer::start(PerfMetric::NewTableBlockIterNanos));
             let block = self.data_block(context, index, at)?;
+            drop(timer);
+            let _timer = TIMED.then(|| PerfTimer::start(PerfMetric::BlockSeekNanos));
             match self.search(block, index, at, target)? {
                 Answer::Entry(entry) => return Ok(Some(entry)),
                 Answer::Absent => return Ok(None),
@@ -188,10 +215,14 @@ impl BlockBasedReader {
         }
         let target = target.key;
         let mut blocks = IndexCursor::new(self, context)?;
+        let timer = PerfTimer::start(PerfMetric::BlockSeekNanos);
         let mut more = blocks.seek(self, context, target)?;
+        drop(timer);
         let mut found = false;
         while let (true, Some((index, at))) = (more, blocks.current(self)) {
+            let timer = PerfTimer::start(PerfMetric::NewTableBlockIterNanos);
             let block = self.data_block(context, index, at)?;
+            drop(timer);
             let offset = index.handle(at).offset;
             let may_go_on = self.order.user.equal(index.separator_user_key(at), target.user_key());
             let ended = self.visit_block(&block, offset, target, &mut |entry| {
@@ -218,7 +249,9 @@ impl BlockBasedReader {
         let corrupt = |what: &str| self.format().corrupt(BlockRole::Data, offset, what);
         let entries = block.data().ok_or_else(|| corrupt("the cache has another block here"))?;
         let mut cursor = Cursor::default();
+        let timer = PerfTimer::start(PerfMetric::BlockSeekNanos);
         let mut more = cursor.seek(entries, &self.order, target).map_err(|bad| corrupt(bad.0))?;
+        drop(timer);
         while more {
             let key = cursor.key(entries);
             if !self.order.user.equal(key.user_key(), target.user_key()) {

@@ -98,7 +98,7 @@ impl BlockBasedReader {
     pub fn begin_get(&self, context: &ReadContext, get: &mut PendingGet<'_>) {
         let Some(index) = self.resident_index() else { return };
         get.state = match self.filter_lets_pass(context, get.target) {
-            Ok(true) => match self.find_block(index, get.target()) {
+            Ok(true) => match self.find_block_timed(index, get.target()) {
                 Ok(at) if at < index.len() => {
                     if let Some(cache) = &self.cache {
                         cache.prefetch(index.slot(at));
@@ -113,9 +113,16 @@ impl BlockBasedReader {
         };
     }
 
+    #[inline]
+    fn find_block_timed(&self, index: &FlatIndex, target: InternalKey<'_>) -> Result<usize> {
+        let _timer = PerfTimer::start(PerfMetric::BlockSeekNanos);
+        self.find_block(index, target)
+    }
+
     /// The second step of `gets`, whose targets ascend. Returns the blocks that have to be read from the file.
     pub fn cached_blocks(&self, context: &ReadContext, gets: &mut [PendingGet<'_>]) -> Vec<MissingBlock> {
         let mut missing: Vec<MissingBlock> = Vec::new();
+        let _timer = PerfTimer::start(PerfMetric::NewTableBlockIterNanos);
         let Some(index) = self.resident_index() else { return missing };
         let mut before: Option<usize> = None;
         for i in 0..gets.len() {
@@ -153,6 +160,7 @@ impl BlockBasedReader {
     /// The fourth step of `gets`, with the blocks that were missing.
     pub fn take_blocks(&self, context: &ReadContext, gets: &mut [PendingGet<'_>], blocks: Vec<MissingBlock>) {
         let Some(index) = self.resident_index().filter(|_| !blocks.is_empty()) else { return };
+        let _timer = PerfTimer::start(PerfMetric::NewTableBlockIterNanos);
         let read: Vec<(usize, Result<BlockRef>)> =
             blocks.into_iter().map(|block| (block.at, self.unpack_missing(context, index, block))).collect();
         for get in gets {
@@ -176,7 +184,10 @@ impl BlockBasedReader {
             State::In { at, block, beginning } => (at, block, beginning),
         };
         let Some(index) = self.resident_index() else { return self.get(context, target) };
-        let found = match self.search_from(beginning, block, index, at, target.key)? {
+        let timer = PerfTimer::start(PerfMetric::BlockSeekNanos);
+        let answer = self.search_from(beginning, block, index, at, target.key)?;
+        drop(timer);
+        let found = match answer {
             Answer::Entry(entry) => Some(entry),
             Answer::Absent => None,
             Answer::GoOn => self.get_from(context, index, at + 1, target.key)?,
