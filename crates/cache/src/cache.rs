@@ -349,7 +349,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
         self.shared.get().usage.load(Ordering::Relaxed)
     }
 
-    /// Bytes of the entries that handles pin, and charges from outside. Looks at every entry.
+    /// Bytes of the entries that handles pin, and charges from outside. Looks at every entry, one after the other: while others
+    /// add and remove entries it is an estimate.
     pub fn pinned_usage(&self) -> usize {
         let unpinned: usize = self.shared.get().shards.iter().map(shard::Shard::unpinned_bytes).sum();
         self.usage().saturating_sub(unpinned)
