@@ -277,17 +277,17 @@ impl Db {
     /// options.db.statistics = Some(Arc::new(Statistics::new()));
     /// options.db.stats_persist_period_sec = 60;
     /// let db = Db::open(&options, "/db")?;
-    /// db.put(b"iron", b"Fe")?;
     ///
     /// let woken = WaitForCompactOptions { wait_for_purge: true, ..WaitForCompactOptions::default() };
     /// let period = loop {
+    ///     db.put(b"iron", b"Fe")?;
     ///     clock.advance(Duration::from_secs(60));
     ///     db.wait_for_compact_with(&woken)?; // The thread that looks at the clock is the one that removes files.
     ///     if let Some(period) = db.stats_history(1_800_000_000, u64::MAX)?.next() {
     ///         break period;
     ///     }
     /// };
-    /// assert_eq!(period.ticker(Ticker::NumberKeysWritten), 1);
+    /// assert!(period.ticker(Ticker::NumberKeysWritten) >= 1);
     /// # Ok::<_, ironstone::Error>(())
     /// ```
     pub fn stats_history(&self, from: u64, to: u64) -> Result<StatsHistoryIterator> {
