@@ -6,7 +6,7 @@ use crate::options::TableReadOptions;
 use crate::readahead::Readahead;
 use crate::reader::{BlockBasedReader, IndexCursor};
 use crate::table::BlockBasedRef;
-use ironstone_base::perf::{self, PerfLevel, PerfMetric};
+use ironstone_base::perf::{self, PerfMetric};
 use ironstone_base::prefix_seek::Direction;
 use ironstone_base::{Corrupt, Error, InternalKey, InternalKeyBuf, Result, SequenceNumber};
 use ironstone_iter::InternalIterator;
@@ -234,7 +234,7 @@ impl BlockBasedIter {
 
     #[inline]
     fn seek_entry(&mut self, target: InternalKey<'_>) -> Result<bool> {
-        match perf::level() >= PerfLevel::EnableTimeExceptForMutex {
+        match perf::is_timing() {
             true => self.seek_entry_timed(target),
             false => self.seek_entry_in::<false>(target),
         }

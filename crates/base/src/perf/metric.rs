@@ -8,7 +8,8 @@ named_enum! {
         /// Comparisons of a key with another one by which searches find their way: in blocks of tables, among the tables of a
         /// level, in skip-list and vector memtables, and between the children of a merge. Where the first 8 bytes that tell
         /// keys apart lie beside the keys as a number, looking at that is one, too. But in the steps of a merge only those count
-        /// that go on to the keys, since every step would pay for more. A radix tree compares no keys, so gets and seeks in memtables of that kind add nothing; nor do hints
+        /// that go on to the keys, since every step would pay for more. A radix tree compares no keys, so gets and seeks in
+        /// memtables of that kind add nothing; nor do hints
         /// of data blocks, of which all are looked at, cuckoo tables, range tombstones, bounds of iterators, and sorting.
         UserKeyComparisonCount = "user_key_comparison_count",
         BlockCacheHitCount = "block_cache_hit_count",
@@ -149,8 +150,8 @@ named_enum! {
 named_enum! {
     /// What is counted of the input and output of a thread. Names and order are those of RocksDB 11.8's `IOStatsContext`.
     pub enum IoMetric {
-        /// Which threads of the background the thread is of, by the numbers of RocksDB's `Env::Priority`: 1 those that
-        /// compact, 2 those that flush or remove files, 4 none.
+        /// Which threads of the background the thread is of, by the numbers of RocksDB's `Env::Priority`: 0 those that
+        /// compact into the last level alone, 1 others that compact, 2 those that flush or remove files, 4 none.
         ThreadPoolId = "thread_pool_id",
         BytesWritten = "bytes_written",
         BytesRead = "bytes_read",

@@ -31,7 +31,8 @@ impl Db {
     /// there then. Nothing is written to `path`; LOG files go to `secondary_path`, which is made if it is missing.
     ///
     /// All tables are kept open, so that the primary may remove them: `max_open_files` is -1 and `open_files_async`
-    /// off, whatever `options` say. Snapshots are refused, since the primary would not keep what they see; iterators keep what they see themselves.
+    /// off, whatever `options` say. Snapshots are refused, since the primary would not keep what
+    /// they see; iterators keep what they see themselves.
     ///
     /// ```
     /// use ironstone::{Db, Options};

@@ -74,11 +74,9 @@ pub struct DbIterator {
     refreshes: bool,
     /// Of a tailing iterator: the key that it steps away from.
     left_key: Vec<u8>,
-    /// How many tombstones the last move forward passed, the key of the first, and if there were several, the last key that was
-    /// passed over.
+    /// How many tombstones the last move forward passed, and the key of the first.
     passed: u32,
     first_passed: Vec<u8>,
-    last_passed: Vec<u8>,
     /// What it does, if that is counted.
     counts: Option<Box<IteratorCounts>>,
     /// Its moves are more than steps: it is tailing, refreshes by itself, or is counted.
@@ -199,7 +197,6 @@ impl DbIterator {
             left_key: Vec::new(),
             passed: 0,
             first_passed: Vec::new(),
-            last_passed: Vec::new(),
             is_special: tailing || refreshes || counts.is_some() || max_skipped > 0,
             counts,
             skipped: 0,
@@ -732,17 +729,21 @@ impl DbIterator {
     #[inline]
     fn find_forward(&mut self, skipping: bool) -> Result<Position> {
         self.passed = 0;
-        let found = self.walk_forward(skipping)?;
+        self.walk_forward(skipping)
+    }
+
+    /// A walk forward ends, and `saved_key` is still the last key that it passed over.
+    #[inline]
+    fn end_walk(&self) {
         if self.passed > 1 {
             self.note_passed();
         }
-        Ok(found)
     }
 
     /// After many tombstones in a row: leaves word of them for the iterators to come, where this one sees all that there is.
     /// From the first tombstone to the last key that was passed over there is nothing.
     #[cold]
-    fn note_passed(&mut self) {
+    fn note_passed(&self) {
         let Some(source) = self.source.as_ref().filter(|source| {
             let least = source.cf().settings().noted_tombstone_run();
             let options = &source.options;
@@ -756,7 +757,7 @@ impl DbIterator {
         let Some(engine) = source.engine().filter(|engine| !engine.read_only && !engine.secondary) else {
             return;
         };
-        let (begin, end) = (&self.first_passed, &self.last_passed);
+        let (begin, end) = (&self.first_passed, &self.saved_key);
         let noted = engine.pipeline.add_known_range(&self.view.mem, self.sequence, begin, end);
         engine.count(
             match noted {
@@ -815,26 +816,20 @@ impl DbIterator {
                     self.inner.next()?;
                 }
                 ValueType::Merge => {
-                    if self.passed > 1 {
-                        self.last_passed.clone_from(&self.saved_key);
-                    }
+                    self.end_walk();
                     self.pass_over();
                     self.gather_forward()?;
                     return Ok(Position::Merged);
                 }
                 _ => {
-                    if self.passed > 1 {
-                        std::mem::swap(&mut self.last_passed, &mut self.saved_key);
-                    }
+                    self.end_walk();
                     self.saved_key.clear();
                     self.saved_key.extend_from_slice(user_key);
                     return Ok(Position::Forward);
                 }
             }
         }
-        if self.passed > 1 {
-            self.last_passed.clone_from(&self.saved_key);
-        }
+        self.end_walk();
         Ok(Position::Nowhere)
     }
 
