@@ -43,6 +43,7 @@ impl Stage {
         db.flush().unwrap();
         if !on_level0 {
             rewrite_all(&db);
+            wait_for_purge(&db);
         }
         assert_eq!(shape(&db)[0], usize::from(on_level0));
         db
@@ -59,6 +60,11 @@ impl Stage {
         assert_eq!(count(Ticker::BlockCacheIndexMiss), count(Ticker::BlockCacheFilterMiss));
         count(Ticker::BlockCacheIndexMiss)
     }
+}
+
+/// Until tables that were replaced have taken their blocks out of the cache: that pins blocks, and looks for indexes.
+fn wait_for_purge(db: &Db) {
+    db.wait_for_compact_with(&WaitForCompactOptions { wait_for_purge: true, ..Default::default() }).unwrap();
 }
 
 fn key(number: usize) -> String {
@@ -159,9 +165,6 @@ fn partitions_that_are_held_are_let_go_with_their_table() {
         stage.options.cf.table.metadata_cache_options.partition_pinning = Some(partitions);
         let db = stage.filled(false);
         assert_eq!(get(&db, &key(250)), "value"); // The table is open.
-        // The blocks of the one that it replaced do not leave the cache while that is counted.
-        db.wait_for_compact_with(&WaitForCompactOptions { wait_for_purge: true, ..Default::default() })
-            .unwrap();
         let pinned = stage.cache.pinned_usage();
         drop(db);
         assert_eq!(stage.cache.pinned_usage(), 0);
