@@ -1,13 +1,14 @@
 // RocksDB through its C++ interface: what was found is shown where it is pinned.
 #include "rocksdb/cache.h"
+#include "rocksdb/convenience.h"
 #include "rocksdb/db.h"
 #include "rocksdb/filter_policy.h"
-#include "rocksdb/convenience.h"
 #include "rocksdb/merge_operator.h"
 #include "rocksdb/options.h"
 #include "rocksdb/slice.h"
 #include "rocksdb/slice_transform.h"
 #include "rocksdb/table.h"
+#include "rocksdb/utilities/checkpoint.h"
 #include "rocksdb/version.h"
 #include "rocksdb/write_batch.h"
 #include "rocksdb/write_buffer_manager.h"
@@ -228,6 +229,14 @@ int compact(void* db, char* error) {
   return outcome(database(db)->db->CompactRange(options, nullptr, nullptr), error);
 }
 
+int checkpoint(void* db, const char* path, char* error) {
+  Checkpoint* made = nullptr;
+  Status status = Checkpoint::Create(database(db)->db.get(), &made);
+  std::unique_ptr<Checkpoint> owned(made);
+  if (status.ok()) status = owned->CreateCheckpoint(path);
+  return outcome(status, error);
+}
+
 void statistics(void* db, char* text, size_t size) {
   std::string value;
   database(db)->db->GetProperty("rocksdb.levelstats", &value);
@@ -236,5 +245,5 @@ void statistics(void* db, char* text, size_t size) {
 }  // namespace
 
 extern "C" const peer_api peer_rocksdb;
-const peer_api peer_rocksdb = {version, open,      close, open_session, close_session, put,       put_batch,
-                               get,     multi_get, scan,  settle,       compact,       statistics, merge, remove};
+const peer_api peer_rocksdb = {version, open,      close, open_session, close_session, put,        put_batch, get,
+                               multi_get, scan,    settle, compact,     statistics,    merge,      remove,    checkpoint};

@@ -53,6 +53,8 @@ struct peer_api {
   int (*merge)(void* session, struct peer_bytes key, struct peer_bytes operand, char* error);
   /* Deletes a record. Null: no work needs it. */
   int (*remove)(void* session, struct peer_bytes key, char* error);
+  /* Makes a copy that is a database, of links where it can. Null: no work needs it. */
+  int (*checkpoint)(void* db, const char* path, char* error);
 };
 
 #endif

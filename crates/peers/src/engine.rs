@@ -107,6 +107,10 @@ pub trait Engine: Sync {
     fn settle(&self) -> Result<()>;
     /// Compacts everything once, in the calling thread or in one other.
     fn compact(&self) -> Result<()>;
+    /// Makes a copy of the database in a new directory, of links where it can.
+    fn checkpoint(&self, _path: &Path) -> Result<()> {
+        Err("this engine's checkpoints are not measured".to_owned())
+    }
     /// What the engine says about itself.
     fn statistics(&self) -> Vec<(String, String)>;
 }

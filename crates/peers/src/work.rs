@@ -50,6 +50,8 @@ pub enum Work {
     WriteLatency,
     /// Compact once what was written without compactions, with one thread
     Compact,
+    /// Fill and settle; then write a record each 100 us, through ten checkpoints and as long without
+    Checkpoint,
     /// Open the database and read one record, five times
     Open,
     /// Fill in key order and settle; delete all records but the last from the first on; then find what is left, 20 times
@@ -120,7 +122,8 @@ impl Work {
     /// Whether it begins with an empty database.
     fn fills(self) -> bool {
         use Work::{
-            Compact, DrainQueue, FillRandom, FillSeq, ManyDatabases, MergeCounter, SyncedWrites, WriteLatency,
+            Checkpoint, Compact, DrainQueue, FillRandom, FillSeq, ManyDatabases, MergeCounter, SyncedWrites,
+            WriteLatency,
         };
         matches!(
             self,
@@ -129,6 +132,7 @@ impl Work {
                 | MergeCounter
                 | SyncedWrites
                 | WriteLatency
+                | Checkpoint
                 | Compact
                 | DrainQueue
                 | ManyDatabases
@@ -152,6 +156,7 @@ impl Work {
             | Self::PrefixMissing => read::points(engine, plan),
             Self::ScanForward | Self::ScanReverse => read::scans(engine, plan),
             Self::ReadWhileWriting => read::while_writing(engine, plan, &values),
+            Self::Checkpoint => upkeep::checkpoints(engine, plan, &values),
             Self::Compact => upkeep::compact(engine, plan, &values),
             Self::Open | Self::ManyDatabases => Err("not a work on one open database".to_owned()),
         }

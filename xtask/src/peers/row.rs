@@ -148,6 +148,11 @@ pub fn groups(amounts: &Amounts) -> Vec<Group> {
             "one compaction of everything, values of 800 bytes, 1 thread, LZ4",
             "--work compact --value-bytes 800 --compression lz4",
         )]),
+        cached(&[(
+            "checkpoint",
+            "one write each 100 us, through ten checkpoints of 10 GB",
+            "--work checkpoint --records 2500000 --value-bytes 4000",
+        )]),
         cached(&[("drainqueue", "find the one record behind deleted ones, 20 times", "--work drainqueue")]),
         cached(&[(
             "manydatabases",
@@ -282,6 +287,7 @@ mod tests {
             let fills = [
                 "fillrandom",
                 "fillseq",
+                "checkpoint",
                 "drainqueue",
                 "manydatabases",
                 "mergecounter",

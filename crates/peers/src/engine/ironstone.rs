@@ -112,6 +112,9 @@ impl Engine for Ironstone {
         let cf = self.db.default_column_family();
         self.db.compact_range(&options, cf, None, None).map_err(words)
     }
+    fn checkpoint(&self, path: &Path) -> Result<()> {
+        self.db.checkpoint(path).map(drop).map_err(words)
+    }
     fn statistics(&self) -> Vec<(String, String)> {
         let shape = self.db.level_shape(self.db.default_column_family());
         let level = |(level, (files, bytes)): (usize, (usize, u64))| {

@@ -2,7 +2,7 @@
 //!
 //! # Safety argument
 //! 1. `Api`, `RawSetup`, `RawBytes` and `RawRecord` have the fields of their namesakes in `shim.h`, in that order, with
-//!    C's layout; each table is a constant that a shim defines, and all its functions but three are there.
+//!    C's layout; each table is a constant that a shim defines, and those of its functions that are not in an `Option` are there.
 //! 2. A database or session pointer comes from a successful `open` or `open_session` and goes back once, when its owner
 //!    is dropped. A session borrows its database, so the database is closed after all of its sessions.
 //! 3. Each engine allows its database to be used by many threads at once; a session stays with the thread that has it.
@@ -76,6 +76,7 @@ pub struct Api {
     statistics: unsafe extern "C" fn(*mut c_void, *mut c_char, usize),
     merge: Option<unsafe extern "C" fn(*mut c_void, RawBytes, RawBytes, *mut c_char) -> c_int>,
     remove: Option<unsafe extern "C" fn(*mut c_void, RawBytes, *mut c_char) -> c_int>,
+    checkpoint: Option<unsafe extern "C" fn(*mut c_void, *const c_char, *mut c_char) -> c_int>,
 }
 
 /// The version that the engine says it has.
@@ -86,7 +87,7 @@ pub fn version(api: &Api) -> String {
 
 /// Opens a database.
 pub fn open(api: &'static Api, path: &Path, setup: &Setup) -> Result<Box<dyn Engine>> {
-    let name = CString::new(path.as_os_str().as_encoded_bytes()).map_err(super::words)?;
+    let name = c_path(path)?;
     let options = CString::new(setup.options.as_bytes()).map_err(super::words)?;
     let raw = RawSetup {
         cache_bytes: setup.cache_bytes as u64,
@@ -146,6 +147,14 @@ impl Engine for ShimEngine {
         let mut error = no_error();
         // SAFETY: (2), (6).
         let code = unsafe { compact(self.db, error.as_mut_ptr()) };
+        check(code, &error)
+    }
+    fn checkpoint(&self, path: &Path) -> Result<()> {
+        let checkpoint = self.api.checkpoint.ok_or("this engine's checkpoints are not measured")?;
+        let name = c_path(path)?;
+        let mut error = no_error();
+        // SAFETY: (2), (4), (6).
+        let code = unsafe { checkpoint(self.db, name.as_ptr(), error.as_mut_ptr()) };
         check(code, &error)
     }
     fn statistics(&self) -> Vec<(String, String)> {
@@ -273,6 +282,10 @@ unsafe fn bytes<'a>(raw: RawBytes) -> &'a [u8] {
 
 fn raw(bytes: &[u8]) -> RawBytes {
     RawBytes { data: bytes.as_ptr().cast(), size: bytes.len() }
+}
+
+fn c_path(path: &Path) -> Result<CString> {
+    CString::new(path.as_os_str().as_encoded_bytes()).map_err(super::words)
 }
 
 fn no_error() -> Error {

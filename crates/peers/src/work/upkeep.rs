@@ -6,7 +6,86 @@ use crate::engine::{Direction, Engine, Kind, Result, Scan, Setup, Sink};
 use crate::measure::{Stopwatch, Usage, memory_mib, seconds};
 use serde_json::{Map, json};
 use std::io::Write as _;
-use std::time::Instant;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How many checkpoints are made.
+const CHECKPOINTS: usize = 10;
+/// How long writes go on before and after each.
+const AROUND: Duration = Duration::from_millis(200);
+/// Between two writes.
+const PAUSE: Duration = Duration::from_micros(100);
+
+/// Fills the database and lets it settle. Then writes new records, one each 100 us, through [`CHECKPOINTS`] checkpoints:
+/// the operations are these writes. The extra fields say how long the longest of them took beside each checkpoint, and in
+/// as much time without one after it.
+pub fn checkpoints(engine: &dyn Engine, plan: &Plan, values: &Values) -> Result<Outcome> {
+    fill::load(engine, plan, values)?;
+    engine.settle()?;
+    let (mut watch, mut without) = (Stopwatch::start(), Stopwatch::start());
+    let (mut took, mut next) = (Vec::new(), plan.records);
+    let copy = |number: usize| plan.dir.with_extension(format!("checkpoint{number}"));
+    let ((), usage, seconds) = used(|| {
+        for number in 0..CHECKPOINTS {
+            let path = copy(number);
+            if path.exists() {
+                remove(&path)?;
+            }
+            let beside = writes_beside(engine, values, &mut next, &mut watch, || engine.checkpoint(&path))?;
+            let as_long = || {
+                std::thread::sleep(beside);
+                Ok(())
+            };
+            writes_beside(engine, values, &mut next, &mut without, as_long)?;
+            took.push(beside.as_secs_f64() * 1e3);
+        }
+        Ok(())
+    })?;
+    (0..CHECKPOINTS).try_for_each(|number| remove(&copy(number)))?;
+    let mut extra = Map::new();
+    extra.insert("without_latency_us".to_owned(), without.latencies());
+    extra.insert("checkpoint_ms".to_owned(), json!(took));
+    let longest = watch.latencies()["max"].as_f64().map(|micros| micros / 1e6);
+    extra.insert("longest_stop_seconds".to_owned(), json!(longest));
+    Ok(Outcome { watch, seconds, usage, extra })
+}
+
+fn remove(dir: &Path) -> Result<()> {
+    std::fs::remove_dir_all(dir).map_err(|error| format!("{}: {error}", dir.display()))
+}
+
+/// Writes records from `next` on while `act` goes on, and [`AROUND`] before and after. How long `act` took.
+fn writes_beside(
+    engine: &dyn Engine,
+    values: &Values,
+    next: &mut u64,
+    watch: &mut Stopwatch,
+    act: impl FnOnce() -> Result<()>,
+) -> Result<Duration> {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| -> Result<()> {
+            let mut session = engine.session()?;
+            while !done.load(Ordering::Relaxed) {
+                watch.restart();
+                session.put(&key(*next), values.value(*next, 0))?;
+                watch.lap(1);
+                *next += 1;
+                std::thread::sleep(PAUSE);
+            }
+            Ok(())
+        });
+        std::thread::sleep(AROUND);
+        let start = Instant::now();
+        let acted = act();
+        let took = start.elapsed();
+        std::thread::sleep(AROUND);
+        done.store(true, Ordering::Relaxed);
+        writer.join().unwrap_or_else(|_| Err("the writer panicked".to_owned()))?;
+        acted.map(|()| took)
+    })
+}
 
 /// How often a database is opened.
 const OPENINGS: usize = 5;
