@@ -12,6 +12,7 @@
 mod block_cache;
 mod memtable;
 mod publishing;
+mod syncing;
 mod views;
 
 use loom::model::Builder;
@@ -28,6 +29,8 @@ type Scene = (&'static str, usize, fn());
 const SCENES: &[Scene] = &[
     ("publish", 3, publishing::writers_and_a_reader),
     ("publish-wait", 3, publishing::a_flush_waits),
+    ("sync-group", 4, syncing::writers_that_defer),
+    ("sync-group-three", 3, syncing::one_does_not_defer),
     ("view-flush", 3, views::a_flush_drops_old_versions),
     ("view-switch", 3, views::an_acknowledged_write_is_seen),
     ("view-batch", 3, views::a_batch_over_two_families),

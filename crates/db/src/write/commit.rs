@@ -4,7 +4,7 @@
 //! reserve   (log lock)  hand out sequence numbers, frame the batch into the WAL buffer,
 //!                       take hold of the memtables that it goes to
 //! log       (io lock)   whoever gets the lock writes the buffer for all that wait, and syncs
-//! apply     (no lock)   every writer inserts its own batch
+//! apply     (no lock)   every writer inserts its own batch; who synced inserts small ones of those it synced for
 //! publish               in sequence order
 //! ```
 //! Lock order: database state, io, log. The io lock is held across system calls, the log lock never.
@@ -12,7 +12,7 @@
 
 use super::predecessor;
 use super::publish::Publisher;
-use super::sync_group::SyncGroup;
+use super::sync_group::{Entered, SyncGroup};
 use crate::PinnedValue;
 use crate::empty_ranges::EmptyRange;
 use crate::memtables::{DbMemTable, Merges};
@@ -52,7 +52,7 @@ pub(crate) struct CommitPipeline {
     io: Mutex<LogIo>,
     log: Mutex<LogTail>,
     publisher: Publisher,
-    sync_group: SyncGroup,
+    sync_group: SyncGroup<Deferred, Result<u64>>,
     /// Whether a WAL is synced before the next one begins; see [`rotate`](Self::rotate).
     sync_before_next: bool,
 }
@@ -130,6 +130,7 @@ impl Lost {
 }
 
 /// A place in the order of writes, to be completed exactly once.
+#[derive(Clone)]
 struct Ticket {
     first: SequenceNumber,
     last: SequenceNumber,
@@ -138,6 +139,19 @@ struct Ticket {
     memtables: SmallVec<[Arc<DbMemTable>; 2]>,
     /// Whether one of them overwrites values, which takes the order of the writes.
     in_place: bool,
+}
+
+/// A write that waits for a sync. Whoever syncs applies and completes it: else its thread would be woken to apply it, and
+/// once more when those before it have been applied.
+struct Deferred {
+    data: Vec<u8>,
+    ticket: Ticket,
+}
+
+impl Deferred {
+    /// Larger batches are for their own threads, which apply them at the same time.
+    const MOST_WRITES: u32 = 8;
+    const MOST_BYTES: usize = 16 << 10;
 }
 
 /// Sequence numbers for what enters the database beside the log. No later write is seen until this is dropped.
@@ -282,20 +296,24 @@ impl CommitPipeline {
         let Some(ticket) = self.reserve(batch, &targets, level, ignore_missing)? else { return Ok(None) };
         drop(preparing);
         // From here on the sequence numbers are taken: they are completed whatever happens.
-        let logged = self.log_up_to(ticket.end, level);
-        let merges_now = || targets.merges && ticket.memtables.iter().any(|table| table.bounds_merges());
-        if (ticket.in_place || merges_now()) && logged.is_ok() {
-            // What is merged or overwritten is what all earlier writes have left.
-            self.publisher.wait_for(SequenceNumber(ticket.first.0 - 1));
-        }
-        let applied = logged.and_then(|()| {
+        let merges_now = targets.merges && ticket.memtables.iter().any(|table| table.bounds_merges());
+        let follows_all = ticket.in_place || merges_now;
+        let in_memory = || {
             let _timer = PerfTimer::wait(PerfMetric::WriteMemtableTime); // As RocksDB: it may be a wait for others.
+            if follows_all {
+                // What is merged or overwritten is what all earlier writes have left.
+                self.publisher.wait_for(SequenceNumber(ticket.first.0 - 1));
+            }
             apply(batch.data(), &ticket, protection, earlier)
-        });
-        if ticket.first <= ticket.last {
-            let _timer = PerfTimer::wait(PerfMetric::WriteThreadWaitNanos);
-            self.publisher.complete(ticket.first, ticket.last);
-        }
+        };
+        let applied = if level == LogLevel::Synced {
+            let may_defer = !follows_all && !targets.merges && protection.is_none();
+            self.sync_and_apply(batch, &ticket, may_defer, in_memory)
+        } else {
+            let applied = self.log_up_to(ticket.end, level).and_then(|()| in_memory());
+            self.complete(&ticket);
+            applied
+        };
         let updated = applied?;
         Ok(Some(Committed {
             updated,
@@ -303,6 +321,69 @@ impl CommitPipeline {
             memtable_grown: ticket.memtables.iter().any(|table| table.take_grown()),
             wal_end: ticket.end,
         }))
+    }
+
+    /// Has the log synced up to the ticket's end, applies the batch by `in_memory` and completes it, or lets whoever syncs do
+    /// both, if it `may_defer` that.
+    fn sync_and_apply(
+        &self,
+        batch: &WriteBatch,
+        ticket: &Ticket,
+        may_defer: bool,
+        in_memory: impl Fn() -> Result<u64>,
+    ) -> Result<u64> {
+        let may_defer = may_defer
+            && batch.count() <= Deferred::MOST_WRITES
+            && batch.data().len() <= Deferred::MOST_BYTES
+            && ticket.first <= ticket.last;
+        let waiting = PerfTimer::wait(PerfMetric::WriteThreadWaitNanos);
+        let entered = self.sync_group.enter(ticket.end, || {
+            may_defer.then(|| Deferred { data: batch.data().to_vec(), ticket: ticket.clone() })
+        });
+        drop(waiting);
+        let lead = match entered {
+            Entered::Done(applied) => {
+                LoggedByOther::note();
+                let _timer = PerfTimer::wait(PerfMetric::WriteThreadWaitNanos);
+                self.publisher.wait_for(ticket.last);
+                return applied;
+            }
+            Entered::Durable => {
+                LoggedByOther::note();
+                let applied = in_memory();
+                self.complete(ticket);
+                return applied;
+            }
+            Entered::Leads(lead) => lead,
+        };
+        let logged = self.log_now(ticket.end, LogLevel::Synced);
+        let covered = lead.end(*logged.as_ref().unwrap_or(&0));
+        // Nothing here waits before the others are finished: this one may have to wait for them.
+        let own = may_defer.then(|| {
+            let applied = logged.clone().and_then(|_| in_memory());
+            self.publisher.complete_later(ticket.first, ticket.last);
+            applied
+        });
+        covered.finish(|Deferred { data, ticket }| {
+            let applied = apply(&data, &ticket, None, &NoEarlierWrites);
+            self.publisher.complete_later(ticket.first, ticket.last);
+            applied
+        });
+        let applied = own.unwrap_or_else(|| logged.and_then(|_| in_memory()));
+        if may_defer {
+            self.publisher.wait_for(ticket.last);
+        } else {
+            self.complete(ticket);
+        }
+        applied
+    }
+
+    /// Completes a ticket, and waits until what it stands for is visible.
+    fn complete(&self, ticket: &Ticket) {
+        if ticket.first <= ticket.last {
+            let _timer = PerfTimer::wait(PerfMetric::WriteThreadWaitNanos);
+            self.publisher.complete(ticket.first, ticket.last);
+        }
     }
 
     /// Takes `count` sequence numbers, at least one, for what enters the database beside the log.
@@ -401,18 +482,7 @@ impl CommitPipeline {
                     return Ok(());
                 }
             }
-            LogLevel::Written => {}
-            LogLevel::Synced => {
-                let mut leads = false;
-                let result = self.sync_group.wait_or_lead(end, || {
-                    leads = true;
-                    self.log_now(end, level)
-                });
-                if !leads {
-                    LoggedByOther::note();
-                }
-                return result;
-            }
+            LogLevel::Written | LogLevel::Synced => {}
         }
         self.log_now(end, level).map(drop)
     }
@@ -840,6 +910,18 @@ pub(crate) trait EarlierWrites {
     fn merged(&self, cf: ColumnFamilyId, key: &[u8], operand: &[u8], at: SequenceNumber) -> Option<Vec<u8>>;
     /// The value of a key at a sequence number, for memtables that call back with it.
     fn value(&self, cf: ColumnFamilyId, key: &[u8], at: SequenceNumber) -> Result<Option<PinnedValue>>;
+}
+
+/// For writes that do not ask.
+struct NoEarlierWrites;
+
+impl EarlierWrites for NoEarlierWrites {
+    fn merged(&self, _: ColumnFamilyId, _: &[u8], _: &[u8], _: SequenceNumber) -> Option<Vec<u8>> {
+        None
+    }
+    fn value(&self, _: ColumnFamilyId, _: &[u8], _: SequenceNumber) -> Result<Option<PinnedValue>> {
+        Ok(None)
+    }
 }
 
 /// What a batch writes to.

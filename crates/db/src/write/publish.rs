@@ -2,7 +2,7 @@
 
 use ironstone_base::SequenceNumber;
 use ironstone_base::sync::atomic::{AtomicU64, Ordering};
-use ironstone_base::sync::{Condvar, Mutex};
+use ironstone_base::sync::{Condvar, Mutex, MutexGuard};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -38,15 +38,22 @@ impl Publisher {
     /// Completes `first..=last` and waits until it is visible.
     pub(crate) fn complete(&self, first: SequenceNumber, last: SequenceNumber) {
         let mut queue = self.queue.lock();
+        if !self.note(&mut queue, first, last) {
+            self.wait(&mut queue, last);
+        }
+    }
+
+    /// Completes `first..=last`, which is visible as soon as everything before it is.
+    pub(crate) fn complete_later(&self, first: SequenceNumber, last: SequenceNumber) {
+        self.note(&mut self.queue.lock(), first, last);
+    }
+
+    /// Whether it is visible at once.
+    fn note(&self, queue: &mut Queue, first: SequenceNumber, last: SequenceNumber) -> bool {
         let mut visible = self.visible.load(Ordering::Relaxed); // Only changed under the lock.
         if first.0 != visible + 1 {
             queue.completed.push(Reverse((first.0, last.0)));
-            queue.waiters += 1;
-            while self.visible.load(Ordering::Relaxed) < last.0 {
-                self.moved.wait(&mut queue);
-            }
-            queue.waiters -= 1;
-            return;
+            return false;
         }
         visible = last.0;
         while let Some(&Reverse((next, end))) = queue.completed.peek() {
@@ -60,6 +67,15 @@ impl Publisher {
         if queue.waiters > 0 {
             self.moved.notify_all();
         }
+        true
+    }
+
+    fn wait(&self, queue: &mut MutexGuard<'_, Queue>, sequence: SequenceNumber) {
+        queue.waiters += 1;
+        while self.visible.load(Ordering::Relaxed) < sequence.0 {
+            self.moved.wait(queue);
+        }
+        queue.waiters -= 1;
     }
 
     /// Sets what readers may see, where nobody writes.
@@ -73,12 +89,7 @@ impl Publisher {
         if self.visible() >= sequence {
             return;
         }
-        let mut queue = self.queue.lock();
-        queue.waiters += 1;
-        while self.visible.load(Ordering::Relaxed) < sequence.0 {
-            self.moved.wait(&mut queue);
-        }
-        queue.waiters -= 1;
+        self.wait(&mut self.queue.lock(), sequence);
     }
 }
 

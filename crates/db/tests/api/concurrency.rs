@@ -3,7 +3,9 @@
 use crate::disk::{Disk, get};
 use ironstone::vfs::OpKind;
 use ironstone::vfs::fault::{Fault, FaultRule};
-use ironstone::{CompactRangeOptions, Db, FlushOptions, Options, ReadOptions, WriteBatch, WriteOptions};
+use ironstone::{
+    CompactRangeOptions, Db, FlushOptions, Options, ReadOptions, WriteBatch, WriteOptions, merge_operators,
+};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -147,6 +149,53 @@ fn writers_that_sync_at_once_share_their_syncs() {
     assert!(syncs < 150, "{syncs} syncs for 200 writes");
     let db = disk.lose_power().open();
     assert_eq!(db.iter().unwrap().entries().count(), 200);
+}
+
+/// Whoever syncs applies small batches of those that wait; large ones, merges and writes with checksums of their own are
+/// applied by their threads, in between.
+#[test]
+fn synced_writes_of_all_kinds_are_seen_when_they_return_and_are_applied_once() {
+    let disk = Disk::new();
+    disk.faults.arm();
+    let slow = FaultRule::new(Fault::Delay(Duration::from_micros(300)));
+    disk.faults.add(slow.on(&[OpKind::Sync]).path(".log").forever());
+    let mut options = busy(&disk);
+    options.cf.merge_operator = Some(merge_operators::uint64_add());
+    options.cf.write_buffer_size = 256 << 10;
+    let db = disk.open_with(&options);
+    let synced = WriteOptions::synced();
+    let protected = WriteOptions { protection_bytes_per_key: 8, ..WriteOptions::synced() };
+    let cf = db.default_column_family();
+    std::thread::scope(|scope| {
+        for thread in 0..WRITERS {
+            let (db, synced, protected) = (&db, &synced, &protected);
+            scope.spawn(move || {
+                for count in 0..60 {
+                    let (key, value) = (format!("{thread}"), format!("{count}"));
+                    db.put_cf(if count % 5 == 0 { protected } else { synced }, cf, &key, &value).unwrap();
+                    assert_eq!(get(db, &key), value);
+                    db.merge_cf(synced, cf, "sum", 1_u64.to_le_bytes()).unwrap();
+                    if (thread + count) % 4 == 0 {
+                        let mut many = WriteBatch::new();
+                        (0..20).for_each(|place| many.put(format!("{thread}-{place}"), &value));
+                        db.write(&many, synced).unwrap();
+                        assert_eq!(get(db, &format!("{thread}-19")), value);
+                    }
+                    if count % 7 == 0 {
+                        db.delete_cf(synced, cf, &key).unwrap();
+                        assert_eq!(get(db, &key), "-");
+                    }
+                }
+            });
+        }
+    });
+    let writes = db.latest_sequence();
+    let all = |db: &Db| db.iter().unwrap().entries().collect::<Result<Vec<_>, _>>().unwrap();
+    let before = all(&db);
+    assert_eq!(before.iter().find(|(key, _)| **key == *b"sum").unwrap().1[..], (WRITERS * 60).to_le_bytes());
+    drop(db);
+    let db = disk.lose_power().open_with(&options);
+    assert_eq!((all(&db), db.latest_sequence()), (before, writes));
 }
 
 #[test]
