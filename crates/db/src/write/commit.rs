@@ -28,7 +28,7 @@ use ironstone_vfs::{Directory, PerfTimer, StatsTimer, WritableFile};
 use ironstone_wal::{LogFramer, PredecessorWal, RecordCompressor};
 use smallvec::SmallVec;
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// With manual flushing, the buffer is written without being asked once it is this large.
 const MANUAL_BUFFER_LIMIT: usize = 1 << 20;
@@ -70,8 +70,8 @@ struct LogTail {
     end: u64,
     /// Log bytes framed into the current WAL.
     wal_bytes: u64,
-    /// Where each column family's writes go now.
-    active: HashMap<ColumnFamilyId, Arc<DbMemTable>>,
+    /// Where each column family's writes go now. Each write asks, mostly for one of a few: a tree finds those without hashing.
+    active: BTreeMap<ColumnFamilyId, Arc<DbMemTable>>,
     /// Why no write is taken: a failed log was given up. Until all that it held is in tables, a write
     /// behind it would follow a gap, and recovery would stop there.
     held: Option<Error>,
@@ -224,7 +224,7 @@ impl CommitPipeline {
                 buffer: Vec::new(),
                 end: 0,
                 wal_bytes: 0,
-                active: HashMap::new(),
+                active: BTreeMap::new(),
                 held: None,
                 locked: false,
                 beside_log: SequenceNumber::ZERO,
@@ -661,7 +661,7 @@ impl CommitPipeline {
         recycled: bool,
         give_up: bool,
         reserve: u64,
-        switch: impl FnOnce(&mut HashMap<ColumnFamilyId, Arc<DbMemTable>>, SequenceNumber),
+        switch: impl FnOnce(&mut BTreeMap<ColumnFamilyId, Arc<DbMemTable>>, SequenceNumber),
     ) -> Result<(ClosedLog, Option<Reserved<'_>>)> {
         let mut io = self.io.lock();
         let mut log = self.log.lock();
@@ -970,7 +970,7 @@ fn targets(batch: &WriteBatch) -> Result<Targets> {
 }
 
 /// Checks what depends on the column families: whether they take merges, and the order of ranges.
-fn check_special(batch: &WriteBatch, active: &HashMap<ColumnFamilyId, Arc<DbMemTable>>) -> Result<()> {
+fn check_special(batch: &WriteBatch, active: &BTreeMap<ColumnFamilyId, Arc<DbMemTable>>) -> Result<()> {
     for record in batch.iter() {
         match record? {
             BatchRecord::Merge { cf, .. }
