@@ -108,6 +108,28 @@ pub fn groups(amounts: &Amounts) -> Vec<Group> {
         ]),
         cached(&[("fillseq", "fill in key order", "--work fillseq")]),
         cached(&[(
+            "large-fillseq",
+            "fill in key order, values of 800 bytes",
+            "--work fillseq --records 2000000 --value-bytes 800",
+        )]),
+        cached(&[
+            (
+                "large-fill",
+                "fill in random order, values of 800 bytes",
+                "--work fillrandom --records 2000000 --value-bytes 800",
+            ),
+            (
+                "large-overwrite",
+                "overwrite random records, values of 800 bytes",
+                "--work overwrite --records 2000000 --value-bytes 800",
+            ),
+            (
+                "large-readwhilewriting",
+                "1 reader beside 1 writer, values of 800 bytes",
+                "--work readwhilewriting --records 2000000 --value-bytes 800",
+            ),
+        ]),
+        cached(&[(
             "fillrandom-20m",
             "fill in random order, 20 million records",
             "--work fillrandom --records 20000000",
