@@ -92,9 +92,9 @@ impl StallLimits {
         } else if state.unflushed_memtables > 0
             && state.unflushed_memtables + 1 >= self.max_write_buffer_number
         {
-            // Writers get less than half of the flush's rate, still less if they are ahead of it, more if they are behind. All of the
-            // last memtable would only take memory, and those that hit its end stand still.
-            Some((0.8 + state.active_fill - 0.25 * state.flush_done).clamp(0.3, 0.99))
+            // Writers that fill the memtable as fast as the flush empties the other get two thirds of the flush's rate, those that are
+            // ahead of it less, since they would hit its end and stand still, those behind it as much as they can take.
+            Some((0.65 + 0.8 * (state.active_fill - state.flush_done)).clamp(0.3, 0.99))
         } else {
             None
         };
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_memtable_fills_slower_the_fuller_it_is() {
+    fn the_last_memtable_fills_as_fast_as_the_flush_lets_it() {
         let limits = StallLimits { max_write_buffer_number: 3, ..LIMITS };
         let debt = |unflushed_memtables, active_fill, flush_done| {
             let state = StallState {
@@ -446,10 +446,11 @@ mod tests {
             assert!(!stopped);
             rate >> 20
         };
-        assert_eq!(rate(0.0, 0.0), 130, "not half as fast as the flush");
-        assert_eq!(rate(0.125, 0.5), 130, "as far as it should be");
+        assert_eq!(rate(0.0, 0.0), 197, "two thirds of the flush's");
+        assert_eq!(rate(0.5, 0.5), 197, "as far as the flush");
         assert!((75..80).contains(&rate(0.5, 0.0)), "ahead");
-        assert!(rate(0.0, 0.8) > 220, "behind");
+        assert!(rate(0.3, 0.5) > 300, "behind");
+        assert!(rate(0.0, 0.8) > 500, "far behind");
         assert!((75..80).contains(&rate(1.0, 0.0)), "nearly full");
         controller.set_debts(debt(3, 0.0, 0.0));
         assert!(controller.state().0);
