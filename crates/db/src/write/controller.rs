@@ -92,9 +92,9 @@ impl StallLimits {
         } else if state.unflushed_memtables > 0
             && state.unflushed_memtables + 1 >= self.max_write_buffer_number
         {
-            // Writers that fill the memtable as fast as the flush empties the other get two thirds of the flush's rate, those that are
-            // ahead of it less, since they would hit its end and stand still, those behind it as much as they can take.
-            Some((0.65 + 0.8 * (state.active_fill - state.flush_done)).clamp(0.3, 0.99))
+            // A flush that has read all entries is half done: its sync may take as long. Writers that are as far get two thirds of
+            // its rate, those ahead of it less, since they would hit the end of the memtable and stand still, those behind it more.
+            Some((0.65 + 0.8 * (state.active_fill - 0.5 * state.flush_done)).clamp(0.3, 0.99))
         } else {
             None
         };
@@ -447,10 +447,10 @@ mod tests {
             rate >> 20
         };
         assert_eq!(rate(0.0, 0.0), 197, "two thirds of the flush's");
-        assert_eq!(rate(0.5, 0.5), 197, "as far as the flush");
+        assert_eq!(rate(0.25, 0.5), 197, "as far as the flush");
         assert!((75..80).contains(&rate(0.5, 0.0)), "ahead");
-        assert!(rate(0.3, 0.5) > 300, "behind");
-        assert!(rate(0.0, 0.8) > 500, "far behind");
+        assert!(rate(0.1, 0.8) > 300, "behind");
+        assert!(rate(0.0, 0.9) > 500, "far behind");
         assert!((75..80).contains(&rate(1.0, 0.0)), "nearly full");
         controller.set_debts(debt(3, 0.0, 0.0));
         assert!(controller.state().0);
