@@ -364,7 +364,7 @@ pub(crate) fn open(
     for family in families.values() {
         family.install_view(&versions);
     }
-    memory.pool.release(); // Of what was replayed: a database that is only read needs none.
+    memory.pool.release_when_idle(); // Of what was replayed: a database that is only read needs none.
 
     let directory = env.fs.open_directory(if read_only { path } else { &wal_dir })?;
     // These modes take a gap between two WALs for damage.

@@ -96,14 +96,31 @@ pub(crate) struct Arena {
 /// may have the pages if it needs them.
 #[derive(Default)]
 pub struct BlockPool {
-    free: Mutex<Vec<Block>>,
+    blocks: Mutex<PooledBlocks>,
     /// How many blocks it keeps. Relaxed: only a bound.
     limit: AtomicUsize,
 }
 
+#[derive(Default)]
+struct PooledBlocks {
+    free: Vec<Block>,
+    /// How many arenas have.
+    lent: usize,
+    /// Whether none is worth keeping once no arena has any.
+    unwanted: bool,
+}
+
+impl PooledBlocks {
+    /// What goes back to the system, if none is worth keeping.
+    fn take_unwanted(&mut self) -> Vec<Block> {
+        if self.unwanted && self.lent == 0 { std::mem::take(&mut self.free) } else { Vec::new() }
+    }
+}
+
 impl std::fmt::Debug for BlockPool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "BlockPool({} free blocks)", self.free.lock().len())
+        let blocks = self.blocks.lock();
+        write!(f, "BlockPool({} free blocks, {} lent)", blocks.free.len(), blocks.lent)
     }
 }
 
@@ -116,20 +133,32 @@ impl BlockPool {
     pub(crate) fn make_room_for(&self, write_buffer_size: usize) {
         self.limit.fetch_max(write_buffer_size.div_ceil(BLOCK_SPAN), Relaxed);
     }
-    /// Gives all free blocks back to the system.
-    pub fn release(&self) {
-        self.free.lock().clear();
+    /// Gives all blocks back to the system as soon as no memtable has one, unless one takes another before.
+    pub fn release_when_idle(&self) {
+        let mut blocks = self.blocks.lock();
+        blocks.unwanted = true;
+        let unwanted = blocks.take_unwanted();
+        drop(blocks);
+        drop(unwanted);
     }
+    /// A free block, if there is one; if not, the caller makes one.
     fn take(&self) -> Option<Block> {
-        self.free.lock().pop()
+        let mut blocks = self.blocks.lock();
+        blocks.lent += 1;
+        blocks.unwanted = false;
+        blocks.free.pop()
     }
-    fn give(&self, blocks: impl Iterator<Item = Block>) {
-        for block in blocks.filter(|block| block.size == BLOCK_SPAN) {
+    fn give(&self, given: impl Iterator<Item = Block>) {
+        for block in given.filter(|block| block.size == BLOCK_SPAN) {
             block.let_go();
-            let mut free = self.free.lock();
-            if free.len() < self.limit.load(Relaxed) {
-                free.push(block);
+            let mut blocks = self.blocks.lock();
+            blocks.lent -= 1;
+            if blocks.free.len() < self.limit.load(Relaxed) {
+                blocks.free.push(block);
             }
+            let unwanted = blocks.take_unwanted();
+            drop(blocks);
+            drop(unwanted);
         }
     }
 }
@@ -474,7 +503,18 @@ pub(crate) mod tests {
         drop(again);
         drop(filled(10));
         assert_eq!(held(), 3, "the pool keeps no more than its limit");
-        pool.release();
+        pool.release_when_idle();
+        assert_eq!(held(), 0);
+        let last = filled(1);
+        pool.release_when_idle();
+        drop(filled(2));
+        assert!(held() > 1, "a pool that is asked for more goes on");
+        drop(last);
+        assert!(held() > 1, "and keeps what comes back");
+        let last = filled(1);
+        pool.release_when_idle();
+        assert!(held() > 1, "somebody has a block");
+        drop(last);
         assert_eq!(held(), 0);
         drop(filled(1));
         drop(pool);

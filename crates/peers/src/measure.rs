@@ -103,9 +103,15 @@ fn field(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
 }
 
-/// The most memory that the process has had, in MiB; mapped files that are in memory count.
+/// The most memory that the process has had since its start or [`forget_peak_memory`], in MiB; mapped files that are in
+/// memory count.
 pub fn peak_memory_mib() -> f64 {
     status("VmHWM:")
+}
+
+/// From here on the peak is that of what follows, and what is in memory now.
+pub fn forget_peak_memory() -> Result<(), String> {
+    std::fs::write("/proc/self/clear_refs", "5").map_err(|error| format!("/proc/self/clear_refs: {error}"))
 }
 
 /// The memory of the process, in MiB, now; mapped files that are in memory count.
@@ -160,7 +166,12 @@ mod tests {
         while start.elapsed() < Duration::from_millis(60) || Usage::now().since(before).user == 0.0 {
             x = std::hint::black_box(x.wrapping_mul(3));
         }
-        assert!(peak_memory_mib() > 1.0);
+        let block = std::hint::black_box(vec![1u8; 64 << 20]);
+        let peak = peak_memory_mib();
+        assert!(peak > 64.0);
+        drop(block);
+        forget_peak_memory().unwrap();
+        assert!(peak_memory_mib() < peak - 32.0);
         assert!(anonymous_memory_mib() > 0.1);
     }
 

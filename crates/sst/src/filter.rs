@@ -20,6 +20,7 @@
 mod builder;
 mod false_positive_rate;
 mod fast_local_bloom;
+mod hashes;
 mod legacy_bloom;
 mod policy;
 mod reader;

@@ -22,17 +22,27 @@ impl AppendBuffer {
     #[inline]
     pub(crate) fn append(&mut self, data: &[u8], write: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         if data.len() < self.capacity - self.bytes.len() {
-            self.bytes.extend_from_slice(data);
+            self.gather(data);
             return Ok(());
         }
         self.append_past_end(data, write)
+    }
+
+    /// Adds what fits. The buffer grows with what comes, and to no more than it can hold.
+    #[inline]
+    fn gather(&mut self, data: &[u8]) {
+        let room = self.bytes.capacity();
+        if data.len() > room - self.bytes.len() && 2 * room > self.capacity {
+            self.bytes.reserve_exact(self.capacity - self.bytes.len());
+        }
+        self.bytes.extend_from_slice(data);
     }
 
     fn append_past_end(&mut self, mut data: &[u8], mut write: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         if !self.bytes.is_empty() {
             // Filled up to the brim first, so that writes start and end at multiples of its size.
             let (head, tail) = data.split_at(self.capacity - self.bytes.len());
-            self.bytes.extend_from_slice(head);
+            self.gather(head);
             self.flush(&mut write)?;
             data = tail;
         }
@@ -41,7 +51,7 @@ impl AppendBuffer {
         if !through.is_empty() {
             write(through)?; // Large data does not pass through the buffer.
         }
-        self.bytes.extend_from_slice(kept);
+        self.gather(kept);
         Ok(())
     }
 
@@ -59,6 +69,15 @@ impl AppendBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn it_takes_no_more_memory_than_it_can_hold() {
+        let mut buffer = AppendBuffer::new(1000);
+        for len in (1..300).chain([999, 1000, 1001, 3]) {
+            buffer.append(&[7; 1001][..len], |_| Ok(())).unwrap();
+            assert!(buffer.bytes.capacity() <= 1000, "{} bytes", buffer.bytes.capacity());
+        }
+    }
 
     #[test]
     fn writes_are_whole_multiples_of_the_capacity_and_lose_nothing() {

@@ -23,8 +23,9 @@ one goes first in each pair. Every record of every run, with the load of the mac
 
 Keys have 16 bytes, values are text that compresses to a half. Numbers are medians of the runs; *ratio* is the median of
 the ratios to RocksDB, pair by pair, with its range, above 1 where the engine is faster. CPU is the time of all threads of
-the process, background work and settling included, per operation. Memory is the peak of the process from its start, which
-counts the parts of mapped files that are in memory (LMDB). Latencies are in microseconds; of scans they are left out.
+the process, background work and settling included, per operation. Memory is the peak of the process from its start, of
+compactions from theirs; it counts the parts of mapped files that are in memory (LMDB). Latencies are in microseconds; of
+scans they are left out.
 ";
 
 /// A page and its records. Sets differ in how much is done, so their numbers are not to be mixed.

@@ -584,7 +584,7 @@ pub(crate) fn wait_flushed(engine: &Arc<Engine>, ids: &[ColumnFamilyId]) -> Resu
             }
         }
         if !waiting {
-            return Ok(());
+            break;
         }
         if let Some(error) = &state.background_error {
             return Err(error.clone());
@@ -595,4 +595,8 @@ pub(crate) fn wait_flushed(engine: &Arc<Engine>, ids: &[ColumnFamilyId]) -> Resu
         engine.wake_workers();
         engine.wait_for_progress(&mut state);
     }
+    drop(state);
+    drop(targets); // Without the lock: a memtable takes time to go.
+    engine.memory.pool.release_when_idle(); // Whoever asks for a flush may be done with writing.
+    Ok(())
 }

@@ -256,6 +256,7 @@ impl BlockWriter {
         let modifier = context_modifier(self.base_context_checksum, self.offset);
         let sum = block_checksum(self.table.checksum, block, kind as u8).wrapping_add(modifier);
         self.has_compressed |= kind != CompressionKind::None;
+        block.reserve_exact(BLOCK_TRAILER_LEN); // A filter is long, and no longer than it has to be.
         block.push(kind as u8);
         block.extend_from_slice(&sum.to_le_bytes());
         self.write(block)?;

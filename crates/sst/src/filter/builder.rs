@@ -3,6 +3,7 @@
 use ironstone_base::protection::planted::{self, Place};
 use ironstone_base::{Corrupt, hash};
 
+use super::hashes::Hashes;
 use super::reader::FilterReader;
 use super::{TRAILER_LEN, fast_local_bloom, legacy_bloom, ribbon};
 
@@ -13,7 +14,7 @@ pub(super) const LEGACY_SEED: u32 = 0xbc9f_1d34;
 #[derive(Clone, Debug)]
 pub struct FilterBuilder {
     scheme: Scheme,
-    hashes: Vec<u64>,
+    hashes: Hashes,
     /// Of the last prefix given, whether or not it was added.
     previous_prefix: Option<u64>,
     detect_construct_corruption: bool,
@@ -44,7 +45,7 @@ impl FilterBuilder {
     fn new(scheme: Scheme) -> Self {
         Self {
             scheme,
-            hashes: Vec::new(),
+            hashes: Hashes::default(),
             previous_prefix: None,
             detect_construct_corruption: false,
             checksum: 0,
@@ -74,7 +75,7 @@ impl FilterBuilder {
     /// Like [`Self::add_key`], with a hash that [`Self::hash`] gave.
     #[inline]
     pub fn add_hash(&mut self, hash: u64) {
-        if self.hashes.last() != Some(&hash) {
+        if self.hashes.last() != Some(hash) {
             self.keep(hash);
         }
     }
@@ -91,7 +92,7 @@ impl FilterBuilder {
     /// key may be its own prefix.
     pub fn add_key_and_prefix(&mut self, key: &[u8], prefix: &[u8]) {
         let (key, prefix) = (self.hash(key), self.hash(prefix));
-        let previous_key = self.hashes.last().copied();
+        let previous_key = self.hashes.last();
         let previous_prefix = self.previous_prefix.replace(prefix);
         // The prefix goes first, so that the last entry is always a key: a new prefix implies a new key.
         if ![Some(key), previous_key, previous_prefix].contains(&Some(prefix)) {
@@ -114,15 +115,13 @@ impl FilterBuilder {
 
     /// Bytes that the collected hashes take.
     pub fn memory_usage(&self) -> usize {
-        self.hashes.capacity() * size_of::<u64>()
+        self.hashes.memory_usage()
     }
 
     /// Bytes that [`Self::finish`] takes to solve the equations of a Ribbon filter; 0 for other kinds.
     pub fn solving_memory(&self) -> usize {
         match self.scheme {
-            Scheme::Ribbon(settings) => {
-                settings.solving_memory(self.hashes.len(), self.hashes.first().copied())
-            }
+            Scheme::Ribbon(settings) => settings.solving_memory(self.hashes.len(), self.hashes.first()),
             Scheme::FastLocalBloom { .. } | Scheme::LegacyBloom { .. } => 0,
         }
     }
@@ -141,7 +140,7 @@ impl FilterBuilder {
                 fast_local_bloom::space_for(key_count, millibits_per_key)
             }
             Scheme::LegacyBloom { bits_per_key } => legacy_bloom::space_for(key_count, bits_per_key),
-            Scheme::Ribbon(settings) => settings.space_for(key_count, self.hashes.first().copied()),
+            Scheme::Ribbon(settings) => settings.space_for(key_count, self.hashes.first()),
         }
     }
 
@@ -176,10 +175,10 @@ impl FilterBuilder {
         self.previous_prefix = None;
         let mut hashes = std::mem::take(&mut self.hashes);
         let checksum = std::mem::take(&mut self.checksum);
-        if hashes.is_empty() {
+        let Some(first) = hashes.first_mut() else {
             return Ok(Vec::new());
-        }
-        planted::flip_number(Place::FilterHashes, &mut hashes[0]);
+        };
+        planted::flip_number(Place::FilterHashes, first);
         if self.detect_construct_corruption && hashes.iter().fold(0, |all, hash| all ^ hash) != checksum {
             return Err(Corrupt("filter construction: hashes of keys changed in memory"));
         }
@@ -195,14 +194,15 @@ impl FilterBuilder {
         if self.detect_construct_corruption {
             self.verify(&filter, &hashes)?;
         }
-        self.recycle(hashes);
+        hashes.clear(); // Its memory is for the next partition.
+        self.hashes = hashes;
         Ok(filter)
     }
 
-    fn verify(&self, filter: &[u8], hashes: &[u64]) -> Result<(), Corrupt> {
+    fn verify(&self, filter: &[u8], hashes: &Hashes) -> Result<(), Corrupt> {
         let reader = FilterReader::new(filter);
         let legacy = matches!(self.scheme, Scheme::LegacyBloom { .. });
-        let found = |&hash: &u64| match legacy {
+        let found = |hash| match legacy {
             true => reader.may_match_legacy_hash(filter, hash as u32),
             false => reader.may_match_hash(filter, hash),
         };
@@ -210,11 +210,5 @@ impl FilterBuilder {
             true => Ok(()),
             false => Err(Corrupt("filter construction: a key is missing from its own filter")),
         }
-    }
-
-    /// Keeps the memory for the next partition.
-    fn recycle(&mut self, mut hashes: Vec<u64>) {
-        hashes.clear();
-        self.hashes = hashes;
     }
 }

@@ -11,6 +11,7 @@
 //! The low half of a key's 64-bit hash picks the line. The high half, multiplied once more by the golden
 //! ratio for each probe, gives a bit address within the line in its top 9 bits.
 
+use super::hashes::Hashes;
 use super::{TRAILER_LEN, fast_range_32};
 
 pub(super) const MARKER: u8 = 0xff;
@@ -59,7 +60,7 @@ pub(super) fn keys_for(len: usize, millibits_per_key: u32) -> usize {
 }
 
 /// Builds the filter of `hashes`, which are not empty.
-pub(super) fn build(hashes: &[u64], millibits_per_key: u32) -> Vec<u8> {
+pub(super) fn build(hashes: &Hashes, millibits_per_key: u32) -> Vec<u8> {
     let probes = probes_for(millibits_per_key);
     let mut filter = vec![0; space_for(hashes.len(), millibits_per_key)];
     let body_len = filter.len() - TRAILER_LEN;
@@ -69,15 +70,15 @@ pub(super) fn build(hashes: &[u64], millibits_per_key: u32) -> Vec<u8> {
     filter
 }
 
-fn add_all(lines: &mut [Line], hashes: &[u64], probes: u32) {
+fn add_all(lines: &mut [Line], hashes: &Hashes, probes: u32) {
     let line_count = lines.len() as u32;
-    for &hash in hashes {
+    hashes.iter().for_each(|hash| {
         let line = &mut lines[fast_range_32(hash as u32, line_count) as usize];
         for step in &STEPS[..probes as usize] {
             let (byte, mask) = bit_address((hash >> 32) as u32, *step);
             line[byte] |= mask;
         }
-    }
+    });
 }
 
 fn bit_address(hash: u32, step: u32) -> (usize, u8) {

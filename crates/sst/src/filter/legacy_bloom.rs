@@ -7,6 +7,7 @@
 //! ```
 
 use super::TRAILER_LEN;
+use super::hashes::Hashes;
 
 const LINE_LEN: usize = 64;
 const LINE_BITS: u32 = LINE_LEN as u32 * 8;
@@ -39,18 +40,18 @@ pub(super) fn keys_for(len: usize, bits_per_key: u32) -> usize {
 }
 
 /// Builds the filter of `hashes` (32 bits each), which are not empty.
-pub(super) fn build(hashes: &[u64], bits_per_key: u32) -> Vec<u8> {
+pub(super) fn build(hashes: &Hashes, bits_per_key: u32) -> Vec<u8> {
     let probes = probes_for(bits_per_key);
     let line_count = line_count_for(hashes.len(), bits_per_key);
     let mut filter = vec![0; space_for(hashes.len(), bits_per_key)];
     let (lines, _) = filter.as_chunks_mut::<LINE_LEN>();
-    for &hash in hashes {
+    hashes.iter().for_each(|hash| {
         let hash = hash as u32;
         let line = &mut lines[(hash % line_count) as usize];
         for bit in bits_of(hash, probes, LINE_BITS - 1) {
             line[bit / 8] |= 1 << (bit % 8);
         }
-    }
+    });
     let trailer = filter.len() - TRAILER_LEN;
     filter[trailer] = probes;
     filter[trailer + 1..].copy_from_slice(&line_count.to_le_bytes());

@@ -16,6 +16,7 @@
 //!
 //! Paper: Dillinger and Walzer, "Ribbon filter: practically smaller than Bloom and Xor" (2021).
 
+use super::hashes::Hashes;
 use super::{TRAILER_LEN, fast_local_bloom};
 
 pub(super) const MARKER: u8 = 0xfe;
@@ -130,12 +131,13 @@ impl Settings {
     }
 
     /// Builds the filter of `hashes`, which are not empty.
-    pub(super) fn build(self, hashes: &[u64]) -> Vec<u8> {
-        let first = hashes[0];
-        let solved = match self.plan(hashes.len(), Some(first)) {
+    pub(super) fn build(self, hashes: &Hashes) -> Vec<u8> {
+        let first = hashes.first();
+        let solved = match self.plan(hashes.len(), first) {
             Plan::Bloom => None,
             Plan::Ribbon { slots, body_len } => {
-                Banding::solvable(slots, hashes, first as u32 % SEEDS).map(|banding| (banding, body_len))
+                Banding::solvable(slots, hashes, first.unwrap_or_default() as u32 % SEEDS)
+                    .map(|banding| (banding, body_len))
             }
         };
         match solved {
@@ -308,7 +310,7 @@ struct Banding {
 
 impl Banding {
     /// Tries seed after seed, beginning at `first_seed`. `None` if no seed makes the equations solvable.
-    fn solvable(slots: u32, hashes: &[u64], first_seed: u32) -> Option<Self> {
+    fn solvable(slots: u32, hashes: &Hashes, first_seed: u32) -> Option<Self> {
         let rows = slots as usize;
         let mut banding =
             Self { ordinal_seed: first_seed, coefficients: vec![0; rows], results: vec![0; rows] };
@@ -325,10 +327,10 @@ impl Banding {
         None
     }
 
-    fn add_all(&mut self, hashes: &[u64]) -> bool {
+    fn add_all(&mut self, hashes: &Hashes) -> bool {
         let seed = Seed::new(self.ordinal_seed);
         let starts = starts_of(self.coefficients.len() as u32);
-        let mut equations = hashes.iter().map(|&hash| seed.equation(hash));
+        let mut equations = hashes.iter().map(|hash| seed.equation(hash));
         if starts <= ROWS_IN_CACHE {
             equations.all(|equation| self.add(equation, starts))
         } else {
