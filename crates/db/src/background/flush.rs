@@ -600,3 +600,24 @@ pub(crate) fn wait_flushed(engine: &Arc<Engine>, ids: &[ColumnFamilyId]) -> Resu
     engine.memory.pool.release_when_idle(); // Whoever asks for a flush may be done with writing.
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{Db, Options};
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_flush_that_was_asked_for_leaves_no_memory_behind() {
+        let db = Db::open(&Options::in_memory(), "/db").unwrap();
+        let pool = || format!("{:?}", db.engine().memory.pool);
+        (0..1200u32).for_each(|key| db.put(key.to_be_bytes(), [7; 10_000]).unwrap());
+        assert_eq!(pool(), "BlockPool(0 free blocks, 2 lent)");
+        db.flush().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(30);
+        // The thread that flushed may have the memtable a moment longer.
+        while pool() != "BlockPool(0 free blocks, 0 lent)" {
+            assert!(Instant::now() < deadline, "{}", pool());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
