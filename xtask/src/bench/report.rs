@@ -80,7 +80,7 @@ fn page(rows: &str, machines: &[Value]) -> String {
          those that write a file of 2 GiB comes and goes, so that neither side meets memory that the hypervisor took back.\n\
          Lines with 32 threads do 4 million reads in all. Every number of every run is\n\
          in `benchmarks/*.json`.\n\n\
-         A newer RocksDB, through one driver: [benchmarks/peers-rocksdb.md](benchmarks/peers-rocksdb.md). `cargo xtask peers`\n\
+         What is to be reached, and what is: [benchmarks/targets.md](benchmarks/targets.md). A newer RocksDB, through one driver: [benchmarks/peers-rocksdb.md](benchmarks/peers-rocksdb.md). `cargo xtask peers`\n\
          has six more engines. Single figures: [benchmarks/figures.md](benchmarks/figures.md).\n\n\
          Rates are medians. The ratio is the median of the ratios of the pairs, with their range; it should be at least\n\
          1.4 for writes (Debian builds RocksDB with assertions, which slows writes down by as much) and 1.0 for reads.\n\
