@@ -60,6 +60,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         outcomes.push(outcome);
         if plan.report {
             report::write(&outcomes)?; // After each one, so that an interrupted run leaves its figures.
+            crate::reliability::write()?;
         }
     }
     match outcomes.iter().filter(|outcome| outcome.crashes > 0).count() {

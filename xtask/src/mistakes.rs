@@ -60,6 +60,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     let controls: BTreeMap<String, f64> =
         controlled.iter().map(|(name, (_, seconds))| (name.clone(), *seconds)).collect();
     report::store(root, &all, &outcomes, &controls)?;
+    crate::reliability::write()?;
     if enough { Ok(()) } else { Err("fewer than 95 per cent of the mistakes were caught".to_owned()) }
 }
 
