@@ -2,10 +2,12 @@
 //!
 //! Blocks are read in no order, so each read of one used to wait for the processor's table of pages too: a cache of 1 GiB
 //! has 262,144 small pages and 512 huge ones. Blocks are copied in here when they enter the cache and live in extents of
-//! whole huge pages; an allocator by two-level segregated fit (`rlsf`) divides these.
+//! whole huge pages; an allocator by two-level segregated fit (`rlsf`) divides these. It gets an extent page by page: it
+//! writes to the end of what it has, and a huge page that is written to is there as a whole.
 //!
 //! # Safety argument
-//! 1. An extent is mapped when a part needs it, and unmapped with the `BlockMemory`, which every `Piece` of it holds.
+//! 1. An extent is mapped when a part needs it, and unmapped with the `BlockMemory`, which every `Piece` of it holds. The
+//!    allocator has all of it up to `begun`.
 //! 2. A piece belongs to one `BlockBytes` or arena from its allocation until that is dropped; a `BlockBytes` is written
 //!    before it exists.
 //! 3. A piece goes back to the part that it came from, with the alignment that it was allocated with.
@@ -17,17 +19,19 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
 const HUGE_PAGE: usize = 2 << 20;
-/// Larger extents are no better; their pages come as they are used.
+/// Larger extents are no better.
 const MOST_EXTENT: usize = 64 << 20;
 /// Blocks may begin anywhere; this costs the allocator nothing.
 const BLOCK_ALIGN: usize = 16;
-/// Threads that fill a cache wait for each other less in several parts, but each part has an extent that is not full.
-const MOST_PARTS: usize = 8;
+/// Threads that fill a cache wait for each other less in several parts, but each part has a huge page that is not full.
+const MOST_PARTS: usize = 4;
 /// Smaller caches stay on the heap. Others would leave it full of gaps: blocks that one thread reads are freed by others.
 const FEWEST_BYTES: usize = 8 << 20;
 /// In smaller caches the pages that are not full would weigh too much.
 const FEWEST_ON_HUGE_PAGES: usize = 64 << 20;
 const BYTES_PER_PART: usize = 128 << 20;
+/// Powers of two that the allocator's pieces lie between: so many that it joins pages which follow each other.
+const POWERS: usize = 59;
 /// Size classes of the allocator between two powers of two.
 const CLASSES: usize = 64;
 /// What the allocator keeps in front of a piece.
@@ -40,18 +44,18 @@ pub(crate) struct BlockMemory {
     parts: Box<[Mutex<Part>]>,
     extent: usize,
     /// What all extents take together, and what is charged and lies elsewhere. Relaxed, as the others: a bound that several
-    /// parts may pass by an extent each.
+    /// parts may pass by a page each.
     capacity: AtomicUsize,
-    /// Bytes of all extents.
-    mapped: AtomicUsize,
+    /// Bytes of all extents, as far as they are begun.
+    begun: AtomicUsize,
     /// Bytes of all pieces, with their headers.
     used: AtomicUsize,
-    /// How many of the parts have had an extent that was about full.
+    /// How many of the parts have had as much as an extent in use.
     finished: AtomicUsize,
 }
 
 struct Part {
-    free: rlsf::Tlsf<'static, u32, u64, 22, CLASSES>,
+    free: rlsf::Tlsf<'static, u64, u64, POWERS, CLASSES>,
     extents: Vec<Extent>,
     on_huge_pages: bool,
 }
@@ -73,21 +77,21 @@ impl BlockMemory {
             parts: (0..parts).map(part).collect(),
             extent,
             capacity: AtomicUsize::new(capacity),
-            mapped: AtomicUsize::new(0),
+            begun: AtomicUsize::new(0),
             used: AtomicUsize::new(0),
             finished: AtomicUsize::new(0),
         }))
     }
 
-    /// Changes how much memory there may be in all. What is mapped stays.
+    /// Changes how much memory there may be in all. What is begun stays.
     pub(crate) fn set_capacity(&self, bytes: usize) {
         self.capacity.store(bytes, Relaxed);
     }
 
     /// Whether more than a quarter of it is gaps, which evictions do not close.
     pub(crate) fn is_full_of_gaps(&self) -> bool {
-        let mapped = self.mapped.load(Relaxed);
-        mapped.saturating_sub(self.used.load(Relaxed)) > mapped / 4
+        let begun = self.begun.load(Relaxed);
+        begun.saturating_sub(self.used.load(Relaxed)) > begun / 4
     }
 
     /// Whether a block of so many bytes can be here at all.
@@ -105,7 +109,7 @@ impl BlockMemory {
         Some(BlockBytes { pointer: piece.pointer, len: bytes.len(), owner: Owner::Memory { piece } })
     }
 
-    /// Room for `layout`, whatever is in it: in its part, in a new extent of that, or in another part.
+    /// Room for `layout`, whatever is in it: in its part, in new pages of that, or in another part.
     pub(crate) fn allocate(self: &Arc<Self>, layout: Layout, which: u64, charged: usize) -> Option<Piece> {
         if !self.takes(layout.size()) {
             return None;
@@ -115,10 +119,7 @@ impl BlockMemory {
         for number in (first..self.parts.len()).chain(0..first) {
             let mut part = self.parts[number].lock();
             let pointer = match part.free.allocate(layout) {
-                None if number == first && self.may_map(charged) => part.grow(self.extent).and_then(|()| {
-                    self.mapped.fetch_add(self.extent, Relaxed);
-                    part.free.allocate(layout)
-                }),
+                None if number == first => self.grow(&mut part, layout, charged),
                 pointer => pointer,
             };
             if let Some(pointer) = pointer {
@@ -131,14 +132,27 @@ impl BlockMemory {
         None
     }
 
-    /// Where all new pieces go until each part has an extent full of them: every part that was begun ends in pages that are
+    /// Room for `layout` in new pages of `part`, if there may be more.
+    fn grow(&self, part: &mut Part, layout: Layout, charged: usize) -> Option<NonNull<u8>> {
+        // The allocator looks for more than is asked for, by alignment and size class.
+        let most = layout.size() + layout.size() / CLASSES + 2 * layout.align().max(GRANULE);
+        let pages = most.next_multiple_of(HUGE_PAGE);
+        if !self.may_grow(pages, charged) {
+            return None;
+        }
+        part.grow(pages, self.extent)?;
+        self.begun.fetch_add(pages, Relaxed);
+        part.free.allocate(layout)
+    }
+
+    /// Where all new pieces go until each part has an extent's worth of them: every part that was begun ends in a page that is
     /// not full.
     fn unfinished_part(&self) -> Option<usize> {
         let finished = self.finished.load(Relaxed);
         if finished == self.parts.len() {
             return None;
         }
-        if self.used.load(Relaxed) < (finished + 1) * self.extent * 15 / 16 {
+        if self.used.load(Relaxed) < (finished + 1) * self.extent {
             return Some(finished);
         }
         self.finished.store(finished + 1, Relaxed);
@@ -146,9 +160,9 @@ impl BlockMemory {
     }
 
     /// Pieces that no entry is charged for leave the others as much room as without them.
-    fn may_map(&self, charged: usize) -> bool {
-        let mapped = self.mapped.load(Relaxed) + self.extent;
-        (mapped + charged).saturating_sub(self.used.load(Relaxed)) <= self.capacity.load(Relaxed)
+    fn may_grow(&self, bytes: usize, charged: usize) -> bool {
+        let begun = self.begun.load(Relaxed) + bytes;
+        (begun + charged).saturating_sub(self.used.load(Relaxed)) <= self.capacity.load(Relaxed)
     }
 }
 
@@ -161,21 +175,36 @@ fn fill_class(layout: Layout) -> Option<Layout> {
 }
 
 impl Part {
-    /// Takes another extent from the system. The front of the first is on small pages: a cache that is hardly used takes
-    /// little memory, and its first blocks do not wait for whole huge pages.
-    fn grow(&mut self, extent: usize) -> Option<()> {
-        let on_small_pages = if !self.on_huge_pages {
-            extent
-        } else if self.extents.is_empty() {
-            HUGE_PAGE
-        } else {
-            0
+    /// Gives the allocator so many more bytes in one piece, whole huge pages of an extent; of another one if no extent has as many left.
+    fn grow(&mut self, bytes: usize, extent: usize) -> Option<()> {
+        let has_room = |extent: &Extent| extent.len - extent.begun >= bytes;
+        let at = match self.extents.iter().position(has_room) {
+            Some(at) => at,
+            None => {
+                // The front of the first is on small pages: a cache that is hardly used takes little memory, and its first
+                // blocks do not wait for a whole huge page.
+                let on_small_pages = match (self.on_huge_pages, self.extents.is_empty()) {
+                    (false, _) => extent,
+                    (true, true) => HUGE_PAGE,
+                    (true, false) => 0,
+                };
+                self.extents.push(Extent::map(extent, on_small_pages)?);
+                self.extents.len() - 1
+            }
         };
-        let extent = Extent::map(extent, on_small_pages)?;
-        let all = NonNull::slice_from_raw_parts(extent.start, extent.len);
-        // SAFETY: nobody else uses the extent, and it stays until the part goes (1).
-        unsafe { self.free.insert_free_block_ptr(all) }?;
-        self.extents.push(extent);
+        let extent = &mut self.extents[at];
+        // SAFETY: inside of the extent, which has room for so many bytes behind what is begun.
+        let start = unsafe { extent.start.add(extent.begun) };
+        let pages = NonNull::slice_from_raw_parts(start, bytes);
+        // SAFETY: nobody else uses the extent, and it stays until the part goes (1); all of it before `start` is the
+        // allocator's.
+        unsafe {
+            match extent.begun {
+                0 => _ = self.free.insert_free_block_ptr(pages)?,
+                _ => _ = self.free.append_free_block_ptr(pages),
+            }
+        }
+        extent.begun += bytes;
         Some(())
     }
 }
@@ -280,6 +309,8 @@ impl Drop for BlockBytes {
 struct Extent {
     start: NonNull<u8>,
     len: usize,
+    /// So many bytes of it are the allocator's.
+    begun: usize,
 }
 
 impl Extent {
@@ -308,7 +339,7 @@ impl Extent {
         let _ = unsafe {
             madvise(start.wrapping_add(on_small_pages).cast(), len - on_small_pages, Advice::LinuxHugepage)
         };
-        Some(Self { start: NonNull::new(start)?, len })
+        Some(Self { start: NonNull::new(start)?, len, begun: 0 })
     }
 }
 
@@ -394,7 +425,7 @@ mod tests {
         let memory = BlockMemory::new(256 << 20).unwrap();
         assert_eq!((memory.parts.len(), memory.extent), (2, 16 << 20));
         memory.finished.store(2, Relaxed);
-        memory.set_capacity(40 << 20); // Room for two extents.
+        memory.set_capacity(40 << 20); // Two extents and a half.
         let fill = |which| {
             let mut held = Vec::new();
             while let Some(bytes) = memory.copy(&[7; 4096], which, held.len() * 4096) {
@@ -403,36 +434,56 @@ mod tests {
             held
         };
         let all = fill(0);
-        assert_eq!(memory.mapped.load(Relaxed), 32 << 20);
+        assert_eq!(memory.begun.load(Relaxed), 40 << 20);
         let bytes = all.len() * 4096;
-        assert!(bytes > 31 << 20 && bytes < 32 << 20, "{bytes}");
+        assert!(bytes > 39 << 20 && bytes < 40 << 20, "{bytes}");
         assert!(memory.copy(&[7; 4096], 1, bytes).is_none() && !memory.is_full_of_gaps());
         drop(all);
         assert!(memory.is_full_of_gaps());
         assert_eq!(fill(1).len() * 4096, bytes);
-        assert_eq!(memory.mapped.load(Relaxed), 32 << 20);
+        assert_eq!(memory.begun.load(Relaxed), 40 << 20);
         // What is charged and lies elsewhere takes from the room; what is here and not charged does not.
         memory.set_capacity(64 << 20);
-        assert!(!memory.may_map(20 << 20) && memory.may_map(10 << 20));
+        assert!(!memory.may_grow(HUGE_PAGE, 23 << 20) && memory.may_grow(HUGE_PAGE, 22 << 20));
         let _here = fill(0);
-        assert!(!memory.may_map(50 << 20) && memory.may_map(20 << 20));
+        assert!(!memory.may_grow(HUGE_PAGE, 63 << 20) && memory.may_grow(HUGE_PAGE, 50 << 20));
     }
 
     #[test]
     fn parts_are_filled_one_after_the_other_at_first() {
         let memory = BlockMemory::new(1 << 30).unwrap();
-        assert_eq!((memory.parts.len(), memory.extent), (8, 16 << 20));
+        assert_eq!((memory.parts.len(), memory.extent), (4, 32 << 20));
         let (block, mut held, mut bytes) = (vec![7; 64 << 10], Vec::new(), 0);
-        let mut fill_up_to = |mib: usize| {
-            while bytes < mib << 20 {
+        for parts in 1..=5 {
+            while bytes < (parts * 32 - 4) << 20 {
                 held.push(memory.copy(&block, held.len() as u64, bytes).unwrap());
                 bytes += block.len();
+                let unused = memory.begun.load(Relaxed) - memory.used.load(Relaxed);
+                assert!(unused <= parts * HUGE_PAGE, "{unused} with {parts} parts");
             }
-            memory.mapped.load(Relaxed) >> 20
-        };
-        assert_eq!([1, 14, 29, 44, 59, 119].map(&mut fill_up_to), [16, 16, 32, 48, 64, 128]);
-        assert!(fill_up_to(200) <= 256);
-        assert_eq!(memory.finished.load(Relaxed), 8);
+            let begun = memory.parts.iter().filter(|part| !part.lock().extents.is_empty()).count();
+            assert_eq!(begun, parts.min(4));
+        }
+    }
+
+    /// It writes to the end of what it has, and a huge page that is written to is there as a whole.
+    #[test]
+    fn the_allocator_gets_no_more_pages_than_it_needs_in_a_row() {
+        let memory = BlockMemory::new(1 << 30).unwrap();
+        let piece = |bytes| memory.copy(&vec![7; bytes], 0, 0).unwrap();
+        let begun = || memory.begun.load(Relaxed) / HUGE_PAGE;
+        let small = piece(1000);
+        assert_eq!(begun(), 1);
+        let large = piece(9 << 20); // Not in what is left of the page.
+        assert_eq!(begun(), 6);
+        let larger = piece(memory.extent / 2);
+        assert_eq!(begun(), 6 + 9);
+        let another = piece(memory.extent / 2); // The first extent has no such piece left.
+        assert_eq!(begun(), 6 + 9 + 9);
+        assert_eq!(memory.parts[0].lock().extents.len(), 2);
+        drop([small, large, larger, another]);
+        let _all = piece(memory.extent / 2);
+        assert_eq!(begun(), 24, "pages that follow each other are one piece again");
     }
 
     /// A heap that several threads use would be full of gaps.
@@ -443,7 +494,7 @@ mod tests {
         let held: Vec<_> =
             (0..1800).map_while(|at| memory.copy(&[7; 4096], at, at as usize * 4096)).collect();
         assert!(held.len() * 4096 > FEWEST_BYTES * 3 / 4, "{}", held.len());
-        assert!(memory.mapped.load(Relaxed) <= FEWEST_BYTES);
+        assert!(memory.begun.load(Relaxed) <= FEWEST_BYTES);
         assert!(BlockMemory::new(FEWEST_ON_HUGE_PAGES).unwrap().parts[0].lock().on_huge_pages);
     }
 
