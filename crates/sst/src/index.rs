@@ -1,18 +1,22 @@
 //! Index blocks in memory, decoded for searching.
 //!
 //! ```text
-//! separators   end to end, with an offset for each
-//! prefixes     for each separator 8 bytes, taken after what all of them begin with, as a number that
-//!              orders like the key: the search looks at nothing else unless two are equal
+//! common       what all separators begin with
+//! prefixes     for each separator the 8 bytes after that, as a number that orders like the key: the search
+//!              looks at nothing else unless two are equal
 //! samples      the last of every 32 prefixes: searched first, they stay in the processor's cache, and the
 //!              32 that are left come from memory at once
-//! places       for each block its handle, and where the cache had it last
+//! tails        what is left of the separators, end to end: often nothing
+//! places       for each block its handle, where the cache had it last, and where the tail ends
 //! ```
+//! Orders that we do not know have whole separators as tails, and nothing else.
 
-use crate::block::{Block, common_len, compare_start, entry_at};
-use crate::handle::{BlockHandle, IndexValue};
+mod decoded;
+
+use crate::block::{Block, compare_start};
+use crate::handle::BlockHandle;
 use crate::prefetch::prefetch;
-use ironstone_base::coding::get_varint32;
+use decoded::Decoded;
 use ironstone_base::comparator::big_endian_prefix;
 use ironstone_base::internal_key::TRAILER_LEN;
 use ironstone_base::perf::{self, PerfMetric};
@@ -28,6 +32,9 @@ use std::hint::select_unpredictable;
 /// So many prefixes have one sample: four lines of the processor's cache.
 const RUN: usize = 32;
 
+/// Bytes of a separator in its prefix.
+const PREFIX_LEN: usize = 8;
+
 /// How the values and keys of a table's index blocks are stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IndexFormat {
@@ -41,12 +48,16 @@ pub struct IndexFormat {
 
 /// An index block, decoded: for each block in order a key at or after its last one, and its place.
 pub struct FlatIndex {
-    /// How many bytes every separator begins with alike.
-    common_len: usize,
+    common: Vec<u8>,
     prefixes: Vec<u64>,
     samples: Vec<u64>,
-    separators: Vec<u8>,
+    /// Where some prefix is that of a shorter key, each begins with how many of the prefix's bytes are the key's.
+    tails: Vec<u8>,
+    has_short_keys: bool,
     places: Vec<Place>,
+    /// The offsets of the first of each `1 << base_shift` blocks.
+    bases: Vec<u64>,
+    base_shift: u32,
     first_keys: Option<FirstKeys>,
     user_keys: bool,
     /// What the prefixes can tell: nothing for orders that we do not know.
@@ -58,14 +69,14 @@ pub struct FlatIndex {
 
 /// What a read needs to know about a block, together in memory.
 struct Place {
-    /// Low half, high half: 20 bytes in all, and not 24.
-    offset: [u32; 2],
+    /// How far behind the base it begins.
+    offset: u32,
     /// Written with what [`ironstone_cache::Handle::hint`] says, read as a guess: a stale value costs a
     /// search, nothing more, so `Relaxed` is enough.
     slot: AtomicU32,
     size: u32,
-    /// Where the separator after the block ends in `separators`.
-    separator_end: u32,
+    /// Where the tail of the separator after the block ends in `tails`.
+    tail_end: u32,
 }
 
 #[derive(Default)]
@@ -89,10 +100,9 @@ impl FlatIndex {
         order: &UserComparator,
         data_end: u64,
     ) -> Result<Self, Corrupt> {
-        let mut index = Self::empty(format, order);
-        index.append(block, format, data_end)?;
-        index.complete();
-        Ok(index)
+        let mut decoded = Decoded::new(format);
+        decoded.append(block, data_end)?;
+        Self::new(decoded, order)
     }
 
     /// One index of the partitions of a two-level index, which come in order.
@@ -102,98 +112,65 @@ impl FlatIndex {
         order: &UserComparator,
         data_end: u64,
     ) -> Result<Self, E> {
-        let mut index = Self::empty(format, order);
+        let mut decoded = Decoded::new(format);
         for block in partitions {
-            index.append(&block?, format, data_end)?;
+            decoded.append(&block?, data_end)?;
         }
-        index.complete();
-        Ok(index)
+        Ok(Self::new(decoded, order)?)
     }
 
-    fn empty(format: IndexFormat, order: &UserComparator) -> Self {
-        Self {
-            common_len: 0,
-            prefixes: Vec::new(),
-            samples: Vec::new(),
-            separators: Vec::new(),
-            places: Vec::new(),
-            first_keys: format.first_keys.then(FirstKeys::default),
+    fn new(decoded: Decoded, order: &UserComparator) -> Result<Self, Corrupt> {
+        let order = match order {
+            UserComparator::Bytewise => PrefixOrder::Ascending,
+            UserComparator::ReverseBytewise => PrefixOrder::Descending,
+            UserComparator::Custom(_) => PrefixOrder::Unknown,
+        };
+        let Decoded { format, handles, .. } = &decoded;
+        let (bases, base_shift) = decoded.bases();
+        let has_prefixes = order != PrefixOrder::Unknown;
+        let common: &[u8] = if has_prefixes { decoded.common() } else { &[] };
+        let in_prefix = if has_prefixes { common.len() + PREFIX_LEN } else { 0 };
+        let keys = || (0..handles.len()).map(|at| decoded.separator(at));
+        let has_short_keys = keys().any(|(key, _)| key.len() < in_prefix);
+        let tail_len = |(key, trailer): (&[u8], &[u8])| {
+            usize::from(has_short_keys) + key.len().saturating_sub(in_prefix) + trailer.len()
+        };
+        let mut tails = Vec::with_capacity(keys().map(tail_len).sum());
+        let mut prefixes = Vec::with_capacity(if has_prefixes { handles.len() } else { 0 });
+        let mut places = Vec::with_capacity(handles.len());
+        for ((key, trailer), handle) in keys().zip(handles) {
+            let rest = key.strip_prefix(common).ok_or(Corrupt("index: its keys are not in order"))?;
+            if has_prefixes {
+                prefixes.push(order.number(rest));
+            }
+            if has_short_keys {
+                tails.push(rest.len().min(PREFIX_LEN) as u8);
+            }
+            tails.extend_from_slice(key.get(in_prefix..).unwrap_or_default());
+            tails.extend_from_slice(trailer);
+            places.push(Place {
+                // `push` and `bases` saw to it that these fit.
+                offset: (handle.offset - bases[places.len() >> base_shift]) as u32,
+                slot: AtomicU32::new(0),
+                size: handle.size as u32,
+                tail_end: tails.len() as u32,
+            });
+        }
+        Ok(Self {
+            common: common.to_vec(),
+            samples: prefixes.chunks_exact(RUN).map(|run| run[RUN - 1]).collect(),
+            prefixes,
+            tails,
+            has_short_keys,
+            places,
+            bases,
+            base_shift,
+            user_keys: format.user_keys,
+            first_keys: format.first_keys.then_some(decoded.first_keys),
+            order,
             checksums: Vec::new(),
             checksum_len: 0,
-            user_keys: format.user_keys,
-            order: match order {
-                UserComparator::Bytewise => PrefixOrder::Ascending,
-                UserComparator::ReverseBytewise => PrefixOrder::Descending,
-                UserComparator::Custom(_) => PrefixOrder::Unknown,
-            },
-        }
-    }
-
-    fn append(&mut self, block: &Block, format: IndexFormat, data_end: u64) -> Result<(), Corrupt> {
-        let entries = block.entries();
-        // As much as is needed where every entry has its restart, and keys as long as what they are stored in:
-        // growing by doubling would leave holes in the allocator as large as the index.
-        if self.places.is_empty() {
-            self.places.reserve_exact(block.restart_count() as usize);
-            self.separators.reserve_exact(entries.len());
-        }
-        let mut at = 0;
-        let mut key = Vec::new();
-        let mut previous = None;
-        while at < entries.len() {
-            let (value, next_at) = match format.delta_values {
-                true => read_delta_entry(entries, at, &mut key, format, previous)?,
-                false => read_whole_entry(entries, at, &mut key, format)?,
-            };
-            self.push(&key, value, data_end)?;
-            previous = Some(value.handle);
-            at = next_at;
-        }
-        Ok(())
-    }
-
-    fn push(&mut self, key: &[u8], value: IndexValue<'_>, data_end: u64) -> Result<(), Corrupt> {
-        const BAD: Corrupt = Corrupt("index: a block lies outside of the file");
-        if !self.user_keys && key.len() < TRAILER_LEN {
-            return Err(Corrupt("index: a key is shorter than its 8-byte trailer"));
-        }
-        if value.handle.end() > data_end {
-            return Err(BAD);
-        }
-        let size =
-            u32::try_from(value.handle.size).map_err(|_| Corrupt("index: a block of 4 GiB or more"))?;
-        self.separators.extend_from_slice(key);
-        let separator_end = offset32(self.separators.len())?;
-        let offset = [value.handle.offset as u32, (value.handle.offset >> 32) as u32];
-        self.places.push(Place { offset, slot: AtomicU32::new(0), size, separator_end });
-        if let Some(first_keys) = &mut self.first_keys {
-            first_keys.bytes.extend_from_slice(value.first_key);
-            first_keys.ends.push(offset32(first_keys.bytes.len())?);
-        }
-        Ok(())
-    }
-
-    /// Computes what the search needs once all entries are there.
-    fn complete(&mut self) {
-        let count = self.len();
-        self.separators.shrink_to_fit();
-        self.places.shrink_to_fit();
-        if self.order == PrefixOrder::Unknown || count == 0 {
-            return;
-        }
-        let (first, last) = (self.separator_user_key(0), self.separator_user_key(count - 1));
-        self.common_len = common_len(first, last);
-        self.prefixes = (0..count).map(|at| self.prefix(self.separator_user_key(at))).collect();
-        self.samples = self.prefixes.chunks_exact(RUN).map(|run| run[RUN - 1]).collect();
-        // Damage that a checksum did not catch could break the order; searches then only miss keys.
-    }
-
-    /// A number that orders like `user_key` among keys that begin with the common bytes.
-    #[inline]
-    fn prefix(&self, user_key: &[u8]) -> u64 {
-        let rest = user_key.get(self.common_len..).unwrap_or_default();
-        let number = big_endian_prefix(rest);
-        if self.order == PrefixOrder::Descending { !number } else { number }
+        })
     }
 
     /// Gives each separator with its handle a checksum of so many bytes; 0: none.
@@ -201,13 +178,16 @@ impl FlatIndex {
         self.checksum_len = usize::from(bytes);
         if bytes > 0 {
             self.checksums = (0..self.len()).flat_map(|at| self.checksum(at)).collect();
-            planted::flip(Planted::IndexBlock, &mut self.separators);
+            match self.prefixes.first_mut() {
+                Some(prefix) => planted::flip_number(Planted::IndexBlock, prefix),
+                None => planted::flip(Planted::IndexBlock, &mut self.tails),
+            }
         }
     }
     fn checksum(&self, at: usize) -> SmallVec<[u8; PROTECTION_LEN]> {
         let BlockHandle { offset, size } = self.handle(at);
         let place = u128::from(offset) << 64 | u128::from(size);
-        let whole = Protection::new(ValueType::Noop, self.separator(at), &place.to_le_bytes());
+        let whole = Protection::new(ValueType::Noop, &self.separator(at), &place.to_le_bytes());
         SmallVec::from_slice(&whole.to_bytes()[..self.checksum_len])
     }
     /// Whether separator `at` and its handle are as they were when they got their checksum, if they did.
@@ -230,22 +210,39 @@ impl FlatIndex {
     #[inline]
     pub fn handle(&self, at: usize) -> BlockHandle {
         let place = &self.places[at];
-        BlockHandle {
-            offset: u64::from(place.offset[1]) << 32 | u64::from(place.offset[0]),
-            size: u64::from(place.size),
+        let base = self.bases[at >> self.base_shift];
+        BlockHandle { offset: base + u64::from(place.offset), size: u64::from(place.size) }
+    }
+    /// What follows the prefix of separator `at`, and how many bytes of the prefix are of its key.
+    #[inline]
+    fn tail(&self, at: usize) -> (usize, &[u8]) {
+        let start = at.checked_sub(1).map_or(0, |before| self.places[before].tail_end) as usize;
+        let tail = &self.tails[start..self.places[at].tail_end as usize];
+        match (self.has_short_keys, tail.split_first()) {
+            (true, Some((&len, tail))) => (usize::from(len), tail),
+            _ => (if self.order == PrefixOrder::Unknown { 0 } else { PREFIX_LEN }, tail),
         }
     }
     /// The separator after block `at`: a user key or an internal key.
-    #[inline]
-    pub fn separator(&self, at: usize) -> &[u8] {
-        let start = at.checked_sub(1).map_or(0, |before| self.places[before].separator_end) as usize;
-        &self.separators[start..self.places[at].separator_end as usize]
+    fn separator(&self, at: usize) -> SmallVec<[u8; 64]> {
+        let (in_prefix, tail) = self.tail(at);
+        let mut key = SmallVec::from_slice(&self.common);
+        if let Some(&prefix) = self.prefixes.get(at) {
+            key.extend_from_slice(&self.order.bytes(prefix)[..in_prefix]);
+        }
+        key.extend_from_slice(tail);
+        key
     }
     /// The user key of the separator after block `at`.
+    pub fn separator_user_key(&self, at: usize) -> SmallVec<[u8; 64]> {
+        let mut key = self.separator(at);
+        key.truncate(key.len() - if self.user_keys { 0 } else { TRAILER_LEN });
+        key
+    }
+    /// Whether the separator after block `at` has this user key.
     #[inline]
-    pub fn separator_user_key(&self, at: usize) -> &[u8] {
-        let separator = self.separator(at);
-        if self.user_keys { separator } else { &separator[..separator.len() - TRAILER_LEN] }
+    pub(crate) fn ends_with(&self, order: &UserComparator, at: usize, user_key: &[u8]) -> bool {
+        self.compare(order, at, user_key).0.is_eq()
     }
     /// Whether separators are user keys.
     pub fn has_user_keys(&self) -> bool {
@@ -274,7 +271,9 @@ impl FlatIndex {
         let first_keys = self.first_keys.as_ref();
         size_of::<Self>()
             + (self.prefixes.capacity() + self.samples.capacity()) * 8
-            + self.separators.capacity()
+            + self.bases.capacity() * 8
+            + self.common.capacity()
+            + self.tails.capacity()
             + self.places.capacity() * size_of::<Place>()
             + self.checksums.capacity()
             + first_keys.map_or(0, |keys| keys.ends.capacity() * 4 + keys.bytes.capacity())
@@ -294,7 +293,7 @@ impl FlatIndex {
                     return if order.is_lt() { 0 } else { high };
                 }
             }
-            let prefix = self.prefix(user_key);
+            let prefix = self.order.number(&user_key[self.common.len()..]);
             low = self.first_prefix_from(prefix);
             // Almost always there is at most one that is equal.
             high = low + self.prefixes[low..].iter().take_while(|&&other| other == prefix).take(8).count();
@@ -306,7 +305,7 @@ impl FlatIndex {
         while low < high {
             let middle = low + (high - low) / 2;
             separators += 1;
-            if self.is_before(order, middle, target, user_key) {
+            if self.is_before(order, middle, target) {
                 low = middle + 1;
             } else {
                 high = middle;
@@ -332,7 +331,7 @@ impl FlatIndex {
 
     /// Whether `at` is what [`find`](Self::find) answers, by what is there of the two separators beside it.
     pub(crate) fn is_found(&self, order: &UserComparator, target: InternalKey<'_>, at: usize) -> bool {
-        let is_before = |at: usize| self.is_before(order, at, target, target.user_key());
+        let is_before = |at: usize| self.is_before(order, at, target);
         let after_last = at.checked_sub(1).is_none_or(|last| self.is_intact(last) && is_before(last));
         after_last && (at >= self.len() || self.is_intact(at) && !is_before(at))
     }
@@ -340,28 +339,56 @@ impl FlatIndex {
     /// Whether `user_key` comes before, among or after the keys that begin with the common bytes.
     #[inline]
     fn compare_common(&self, user_key: &[u8]) -> Ordering {
-        if self.common_len == 0 {
+        if self.common.is_empty() {
             return Ordering::Equal;
         }
-        let descending = self.order == PrefixOrder::Descending;
-        compare_start(user_key, &self.separators[..self.common_len], descending)
+        compare_start(user_key, &self.common, self.order == PrefixOrder::Descending)
+    }
+
+    /// How the user key of separator `at` compares to `user_key`; and the separator's trailer, if it has one.
+    #[inline]
+    fn compare(&self, order: &UserComparator, at: usize, user_key: &[u8]) -> (Ordering, &[u8]) {
+        let (in_prefix, tail) = self.tail(at);
+        let (tail, trailer) = tail.split_at(tail.len() - if self.user_keys { 0 } else { TRAILER_LEN });
+        let Some(&prefix) = self.prefixes.get(at) else { return (order.compare(tail, user_key), trailer) };
+        let compared = self.compare_common(user_key).reverse().then_with(|| {
+            let rest = &user_key[self.common.len()..];
+            prefix.cmp(&self.order.number(rest)).then_with(|| {
+                // So far one of them is what the other begins with, or zeros follow it there.
+                let ascending = match rest.get(PREFIX_LEN..) {
+                    Some(rest) if in_prefix == PREFIX_LEN => tail.cmp(rest),
+                    _ => (in_prefix + tail.len()).cmp(&rest.len()),
+                };
+                if self.order == PrefixOrder::Descending { ascending.reverse() } else { ascending }
+            })
+        });
+        (compared, trailer)
     }
 
     /// Whether separator `at` comes before `target`.
     #[inline]
-    fn is_before(&self, order: &UserComparator, at: usize, target: InternalKey<'_>, user_key: &[u8]) -> bool {
-        let separator = self.separator(at);
-        if self.user_keys {
-            return order.compare(separator, user_key).is_lt();
-        }
-        let (key, trailer) = separator.split_at(separator.len() - TRAILER_LEN);
-        match order.compare(key, user_key) {
-            Ordering::Equal => {
+    fn is_before(&self, order: &UserComparator, at: usize, target: InternalKey<'_>) -> bool {
+        let (compared, trailer) = self.compare(order, at, target.user_key());
+        match compared {
+            Ordering::Equal if !self.user_keys => {
                 let trailer = trailer.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
                 trailer > target.trailer()
             }
             other => other.is_lt(),
         }
+    }
+}
+
+impl PrefixOrder {
+    /// A number that orders like what follows the common bytes of keys.
+    #[inline]
+    fn number(self, rest: &[u8]) -> u64 {
+        let number = big_endian_prefix(rest);
+        if self == Self::Descending { !number } else { number }
+    }
+    /// The bytes that have this number, and zeros behind them if there are fewer.
+    fn bytes(self, number: u64) -> [u8; PREFIX_LEN] {
+        (if self == Self::Descending { !number } else { number }).to_be_bytes()
     }
 }
 
@@ -376,50 +403,6 @@ fn lower_bound(numbers: &[u64], wanted: u64) -> usize {
         len -= half;
     }
     base + usize::from(len == 1 && numbers[base] < wanted)
-}
-
-fn offset32(offset: usize) -> Result<u32, Corrupt> {
-    u32::try_from(offset).map_err(|_| Corrupt("index: the keys of an index exceed 4 GiB"))
-}
-
-fn read_whole_entry<'a>(
-    entries: &'a [u8],
-    at: usize,
-    key: &mut Vec<u8>,
-    format: IndexFormat,
-) -> Result<(IndexValue<'a>, usize), Corrupt> {
-    let entry = entry_at(entries, at as u32)?;
-    let (key_at, value_at, end) = (entry.key_at as usize, entry.value_at() as usize, entry.end() as usize);
-    join_key(key, entry.shared as usize, &entries[key_at..value_at])?;
-    let value = IndexValue::decode(&mut &entries[value_at..end], format.first_keys, None)?;
-    Ok((value, end))
-}
-
-fn read_delta_entry<'a>(
-    entries: &'a [u8],
-    at: usize,
-    key: &mut Vec<u8>,
-    format: IndexFormat,
-    previous: Option<BlockHandle>,
-) -> Result<(IndexValue<'a>, usize), Corrupt> {
-    const BAD: Corrupt = Corrupt("index: an entry reaches beyond the end of the entries");
-    let mut rest = &entries[at..];
-    let shared = get_varint32(&mut rest).ok_or(BAD)? as usize;
-    let unshared = get_varint32(&mut rest).ok_or(BAD)? as usize;
-    let (tail, mut rest) = rest.split_at_checked(unshared).ok_or(BAD)?;
-    join_key(key, shared, tail)?;
-    let previous = if shared == 0 { None } else { Some(previous.ok_or(BAD)?) };
-    let value = IndexValue::decode(&mut rest, format.first_keys, previous)?;
-    Ok((value, entries.len() - rest.len()))
-}
-
-fn join_key(key: &mut Vec<u8>, shared: usize, tail: &[u8]) -> Result<(), Corrupt> {
-    if shared > key.len() {
-        return Err(Corrupt("index: a key shares more than the key before it has"));
-    }
-    key.truncate(shared);
-    key.extend_from_slice(tail);
-    Ok(())
 }
 
 #[cfg(test)]

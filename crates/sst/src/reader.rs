@@ -241,7 +241,7 @@ impl BlockBasedReader {
         let mut more = cursor.seek_to_first(self, &context)?;
         while let (true, Some((index, at))) = (more, cursor.current(self)) {
             let end = index.handle(at).end();
-            let user_key = index.separator_user_key(at).to_vec();
+            let user_key = index.separator_user_key(at);
             more = cursor.next(self, &context)?;
             if end.saturating_sub(begun_at) >= step || !more {
                 let key = InternalKeyBuf::new(&user_key, SequenceNumber::ZERO, ValueType::FOR_SEEK_FOR_PREV);

@@ -1,6 +1,8 @@
 use super::*;
+use crate::handle::IndexValue;
 use crate::index_builder::IndexBlockBuilder;
-use ironstone_base::{InternalKeyBuf, InternalKeyComparator, SequenceNumber, ValueType};
+use ironstone_base::sync::Arc;
+use ironstone_base::{Comparator, InternalKeyBuf, InternalKeyComparator, SequenceNumber, ValueType};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -24,12 +26,26 @@ fn separators(rng: &mut SmallRng, order: &InternalKeyComparator, user_keys: bool
     keys
 }
 
+/// An order that prefixes cannot tell.
+struct ShortFirst;
+
+impl Comparator for ShortFirst {
+    fn name(&self) -> &str {
+        "short-first"
+    }
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        a.len().cmp(&b.len()).then_with(|| a.cmp(b))
+    }
+}
+
 #[test]
 fn find_agrees_with_a_linear_search() {
     let mut rng = SmallRng::seed_from_u64(5);
     for _ in 0..300 {
-        let user =
-            [UserComparator::Bytewise, UserComparator::ReverseBytewise][rng.random_range(0..2)].clone();
+        let custom = UserComparator::Custom(Arc::new(ShortFirst));
+        let user = [UserComparator::Bytewise, UserComparator::ReverseBytewise, custom]
+            [rng.random_range(0..3)]
+        .clone();
         let order = InternalKeyComparator::new(user.clone());
         let format =
             IndexFormat { user_keys: rng.random(), delta_values: rng.random(), first_keys: rng.random() };
@@ -38,8 +54,9 @@ fn find_agrees_with_a_linear_search() {
             IndexBlockBuilder::new(rng.random_range(1..5), format.delta_values, !format.user_keys);
         let mut handles = Vec::new();
         let mut offset = 0;
+        let largest = [5000, u64::from(u32::MAX)][rng.random_range(0..2)];
         for key in &keys {
-            let handle = BlockHandle { offset, size: rng.random_range(0..5000) };
+            let handle = BlockHandle { offset, size: rng.random_range(0..largest) };
             offset = handle.end();
             handles.push(handle);
             block
@@ -51,7 +68,9 @@ fn find_agrees_with_a_linear_search() {
         assert_eq!(index.len(), keys.len());
         for (at, key) in keys.iter().enumerate() {
             assert_eq!(index.handle(at), handles[at]);
-            assert_eq!(index.separator_user_key(at), key.user_key());
+            assert_eq!(*index.separator_user_key(at), *key.user_key());
+            assert!(format.user_keys || *index.separator(at) == *key.as_bytes());
+            assert!(index.ends_with(&user, at, key.user_key()));
             assert_eq!(index.first_key(at).is_some(), format.first_keys);
         }
         for _ in 0..50 {
@@ -87,6 +106,45 @@ fn blocks_outside_of_the_file_are_refused() {
         |end| FlatIndex::decode(&block, format, &UserComparator::Bytewise, end).map(|index| index.len());
     assert_eq!(decode(155), Ok(1));
     assert!(decode(154).is_err());
+}
+
+#[test]
+fn separators_out_of_order_are_refused() {
+    let index = |keys: &[&str]| {
+        let mut block = IndexBlockBuilder::new(1, false, false);
+        for key in keys {
+            let key = InternalKeyBuf::new(key.as_bytes(), SequenceNumber(1), ValueType::Value);
+            let handle = BlockHandle { offset: 100, size: 50 };
+            block.add(key.as_bytes(), &IndexValue { handle, first_key: &[] }, false).unwrap();
+        }
+        let block = Block::new(block.finish()).unwrap();
+        let format = IndexFormat { user_keys: true, delta_values: false, first_keys: false };
+        FlatIndex::decode(&block, format, &UserComparator::Bytewise, DATA_END).map(|index| index.len())
+    };
+    assert_eq!(index(&["key1", "key2", "key3"]), Ok(3));
+    assert_eq!(index(&["key1", "another", "key3"]), Err(Corrupt("index: its keys are not in order")));
+}
+
+/// 4 KiB of data have 24 bytes of index where keys are numbers.
+#[test]
+fn an_index_takes_little_memory() {
+    let mut block = IndexBlockBuilder::new(1, true, false);
+    let count = 10_000;
+    for number in 0..count {
+        let key = InternalKeyBuf::new(
+            format!("{:016}", number * 35).as_bytes(),
+            SequenceNumber(1),
+            ValueType::Value,
+        );
+        let handle = BlockHandle { offset: number * 4096, size: 4091 };
+        block.add(key.as_bytes(), &IndexValue { handle, first_key: &[] }, false).unwrap();
+    }
+    let format = IndexFormat { user_keys: true, delta_values: true, first_keys: false };
+    let index =
+        FlatIndex::decode(&Block::new(block.finish()).unwrap(), format, &UserComparator::Bytewise, DATA_END)
+            .unwrap();
+    let bytes = index.memory_usage() as u64;
+    assert!(bytes < 25 * count, "{bytes} bytes for {count} blocks");
 }
 
 #[test]

@@ -91,7 +91,7 @@ impl BlockBasedReader {
             let block = self.parse_data_block(context, handle, raw)?;
             entries += self.verify_order(&block, handle, &mut last)?;
             let limit = index.separator_user_key(at);
-            if last.as_ref().is_some_and(|last| self.order.user.compare(last.user_key(), limit).is_gt()) {
+            if last.as_ref().is_some_and(|last| self.order.user.compare(last.user_key(), &limit).is_gt()) {
                 let what = "a key comes after the index's separator";
                 return Err(self.format().corrupt(BlockRole::Data, handle.offset, what));
             }

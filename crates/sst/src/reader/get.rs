@@ -194,9 +194,7 @@ impl BlockBasedReader {
             Lookup::Absent => Ok(Answer::Absent),
             // The next block begins with a key after the separator: only if that is the very key that
             // we look for can more of its entries follow.
-            Lookup::Beyond if self.order.user.equal(index.separator_user_key(at), target.user_key()) => {
-                Ok(Answer::GoOn)
-            }
+            Lookup::Beyond if index.ends_with(&self.order.user, at, target.user_key()) => Ok(Answer::GoOn),
             Lookup::Beyond => Ok(Answer::Absent),
         }
     }
@@ -224,7 +222,7 @@ impl BlockBasedReader {
             let block = self.data_block(context, index, at)?;
             drop(timer);
             let offset = index.handle(at).offset;
-            let may_go_on = self.order.user.equal(index.separator_user_key(at), target.user_key());
+            let may_go_on = index.ends_with(&self.order.user, at, target.user_key());
             let ended = self.visit_block(&block, offset, target, &mut |entry| {
                 found = true;
                 visit(entry)
