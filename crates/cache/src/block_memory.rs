@@ -15,6 +15,7 @@
 use ironstone_base::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use ironstone_base::sync::{Arc, Mutex};
 use std::alloc::Layout;
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
@@ -106,7 +107,7 @@ impl BlockMemory {
         let piece = self.allocate(layout, which, charged)?;
         // SAFETY: the piece is that long, ours alone (2), and new.
         unsafe { piece.pointer.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
-        Some(BlockBytes { pointer: piece.pointer, len: bytes.len(), owner: Owner::Memory { piece } })
+        Some(BlockBytes::in_piece(piece, bytes.len()))
     }
 
     /// Room for `layout`, whatever is in it: in its part, in new pages of that, or in another part.
@@ -123,10 +124,8 @@ impl BlockMemory {
                 pointer => pointer,
             };
             if let Some(pointer) = pointer {
-                let len = layout.size() + PIECE_HEADER;
-                self.used.fetch_add(len, Relaxed);
-                let (len, align, part) = (len as u32, layout.align() as u8, number as u8);
-                return Some(Piece { pointer, len, align, memory: Arc::clone(self), part });
+                self.used.fetch_add(layout.size() + PIECE_HEADER, Relaxed);
+                return Some(Piece { pointer, memory: Arc::clone(self), layout, part: number as u8 });
             }
         }
         None
@@ -213,10 +212,9 @@ impl Part {
 pub(crate) struct Piece {
     pub(crate) pointer: NonNull<u8>,
     memory: Arc<BlockMemory>,
-    /// With its header. At most an extent.
-    len: u32,
+    /// As it was allocated: filling its class.
+    layout: Layout,
     part: u8,
-    align: u8,
 }
 
 // SAFETY: owns plain bytes, and what they are part of may be used from any thread.
@@ -224,59 +222,96 @@ unsafe impl Send for Piece {}
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        self.memory.used.fetch_sub(self.len as usize, Relaxed);
+        self.memory.used.fetch_sub(self.layout.size() + PIECE_HEADER, Relaxed);
         let mut part = self.memory.parts[usize::from(self.part)].lock();
         // SAFETY: allocated there with this alignment, and not used any more (2, 3).
-        unsafe { part.free.deallocate(self.pointer, usize::from(self.align)) };
+        unsafe { part.free.deallocate(self.pointer, self.layout.align()) };
     }
 }
 
-/// The bytes of a block: in a [`BlockMemory`], or on the heap.
+/// The bytes of a block: in a [`BlockMemory`], or on the heap. There are many, so this is small.
+///
+/// # Safety argument
+/// `home` tells what `owner` is. A part: an `Arc` of the memory made a pointer, and the bytes are a piece of that part,
+/// allocated for a block of so many bytes ([`block_layout`]). [`HEAP`]: no pointer but the capacity of a vector, whose bytes
+/// they are.
 pub struct BlockBytes {
     pointer: NonNull<u8>,
-    len: usize,
-    owner: Owner,
+    owner: *const BlockMemory,
+    /// The length in the low [`LEN_BITS`], the home above them.
+    len_and_home: u64,
 }
 
-enum Owner {
-    Memory { piece: Piece },
-    Heap { capacity: usize },
-}
+/// More than a process can address.
+const LEN_BITS: u32 = 48;
+/// Where bytes are that are in no part.
+const HEAP: u8 = u8::MAX;
 
 // SAFETY: plain bytes of its own (2), and what owns them may be used from any thread.
 unsafe impl Send for BlockBytes {}
 // SAFETY: as above.
 unsafe impl Sync for BlockBytes {}
 
+/// What is allocated for a block of so many bytes.
+fn block_layout(len: usize) -> Option<Layout> {
+    fill_class(Layout::from_size_align(len, BLOCK_ALIGN).ok()?)
+}
+
 impl BlockBytes {
+    fn new(pointer: NonNull<u8>, owner: *const BlockMemory, len: usize, home: u8) -> Self {
+        Self { pointer, owner, len_and_home: len as u64 | u64::from(home) << LEN_BITS }
+    }
+    fn home(&self) -> u8 {
+        (self.len_and_home >> LEN_BITS) as u8
+    }
+
+    /// The first `len` bytes of `piece`, which was allocated for a block of that length.
+    fn in_piece(piece: Piece, len: usize) -> Self {
+        let piece = ManuallyDrop::new(piece);
+        // SAFETY: taken out of what is not dropped.
+        let memory = unsafe { std::ptr::read(&raw const piece.memory) };
+        Self::new(piece.pointer, Arc::into_raw(memory), len, piece.part)
+    }
+
+    /// What it owns: a piece or a vector.
+    fn into_owned(self) -> Result<Piece, Vec<u8>> {
+        let this = ManuallyDrop::new(self);
+        let (pointer, len) = (this.pointer, this.len());
+        match this.home() {
+            // SAFETY: made from such a vector, which is not freed elsewhere.
+            HEAP => Err(unsafe { Vec::from_raw_parts(pointer.as_ptr(), len, this.owner.addr()) }),
+            part => {
+                // SAFETY: made from an `Arc`, which is not dropped elsewhere.
+                let memory = unsafe { Arc::from_raw(this.owner) };
+                let layout = block_layout(len).expect("it was allocated");
+                Ok(Piece { pointer, memory, layout, part })
+            }
+        }
+    }
+
     /// About how many bytes it takes.
     pub fn memory_usage(&self) -> usize {
-        match &self.owner {
-            Owner::Memory { piece } => piece.len as usize,
-            Owner::Heap { capacity } => *capacity,
+        match self.home() {
+            HEAP => self.owner.addr(),
+            _ => block_layout(self.len()).map_or(0, |layout| layout.size() + PIECE_HEADER),
         }
     }
 
     /// The bytes on the heap: as they are, or a copy.
     pub fn into_vec(self) -> Vec<u8> {
-        match self.owner {
-            Owner::Memory { .. } => self.to_vec(),
-            Owner::Heap { capacity } => {
-                let this = std::mem::ManuallyDrop::new(self);
-                // SAFETY: made from such a vector, which is not freed elsewhere.
-                unsafe { Vec::from_raw_parts(this.pointer.as_ptr(), this.len, capacity) }
-            }
+        if self.home() != HEAP {
+            return self.to_vec();
         }
+        self.into_owned().err().unwrap_or_default()
     }
 }
 
 impl From<Vec<u8>> for BlockBytes {
     fn from(bytes: Vec<u8>) -> Self {
-        let mut bytes = std::mem::ManuallyDrop::new(bytes);
-        let (len, capacity) = (bytes.len(), bytes.capacity());
+        let mut bytes = ManuallyDrop::new(bytes);
         // SAFETY: the pointer of a vector is not null.
         let pointer = unsafe { NonNull::new_unchecked(bytes.as_mut_ptr()) };
-        Self { pointer, len, owner: Owner::Heap { capacity } }
+        Self::new(pointer, std::ptr::without_provenance(bytes.capacity()), bytes.len(), HEAP)
     }
 }
 
@@ -284,24 +319,23 @@ impl Deref for BlockBytes {
     type Target = [u8];
     #[inline]
     fn deref(&self) -> &[u8] {
+        let len = (self.len_and_home & ((1 << LEN_BITS) - 1)) as usize;
         // SAFETY: so many bytes, written before (2).
-        unsafe { std::slice::from_raw_parts(self.pointer.as_ptr(), self.len) }
+        unsafe { std::slice::from_raw_parts(self.pointer.as_ptr(), len) }
     }
 }
 
 impl DerefMut for BlockBytes {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: so many bytes, written before, and ours alone (2).
-        unsafe { std::slice::from_raw_parts_mut(self.pointer.as_ptr(), self.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.pointer.as_ptr(), self.len()) }
     }
 }
 
 impl Drop for BlockBytes {
     fn drop(&mut self) {
-        if let Owner::Heap { capacity } = self.owner {
-            // SAFETY: made from such a vector.
-            drop(unsafe { Vec::from_raw_parts(self.pointer.as_ptr(), self.len, capacity) });
-        }
+        let owned = Self { pointer: self.pointer, owner: self.owner, len_and_home: self.len_and_home };
+        drop(owned.into_owned()); // What it owned goes once: `self` is not looked at again.
     }
 }
 

@@ -246,7 +246,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
         self.let_go(shard.erase(&key, hash));
         self.count_past_capacity(charge);
         Anchored::add(self.shared.pointer());
-        Ok(Handle(shard.insert_detached(key, hash, value, charge)))
+        Ok(Handle(shard.insert_detached(key, value, charge)))
     }
 
     #[cold]

@@ -51,21 +51,23 @@ pub(crate) const BUCKET_HASH_SEED: u32 = 397;
 /// The bytes of an uncompressed block, their ends checked.
 pub struct Block {
     bytes: BlockBytes,
+    hints: SearchHints,
     /// Where the entries end and the restart points begin.
     entries_end: u32,
-    restart_count: u32,
-    hash_index: Option<HashIndex>,
-    hints: SearchHints,
-    /// Of all bytes, if it was asked for.
-    checksum: Option<u64>,
-    /// What was looked at, if it was asked for.
-    read_amp: Option<Box<ReadAmp>>,
+    /// [`HASH_INDEX_BIT`] and the number of restart points.
+    footer: u32,
+    extras: Option<Box<Extras>>,
 }
+// The block cache has one for every few KiB of blocks, each in so many lines of the processor's cache.
+const _: () = assert!(size_of::<Block>() <= 2 * 64);
 
-#[derive(Clone, Copy)]
-struct HashIndex {
-    at: u32,
-    buckets: u32,
+/// What is seldom asked for.
+#[derive(Default)]
+struct Extras {
+    /// Of all bytes and the hints.
+    checksum: Option<u64>,
+    /// What was looked at.
+    read_amp: Option<ReadAmp>,
 }
 
 /// Where the parts of one entry are.
@@ -107,14 +109,11 @@ impl Block {
         }
         let restart_count = packed & !(HASH_INDEX_BIT | UNIFORM_KEYS_BIT);
         let mut restarts_end = body.len();
-        let mut hash_index = None;
         if packed & HASH_INDEX_BIT != 0 {
             let (rest, count) = body.split_last_chunk::<2>().ok_or(SHORT)?;
             let buckets = usize::from(u16::from_le_bytes(*count));
             let at = rest.len().checked_sub(buckets).filter(|_| buckets > 0);
-            let at = at.ok_or(Corrupt("block: the hash index is larger than the block"))?;
-            hash_index = Some(HashIndex { at: at as u32, buckets: buckets as u32 });
-            restarts_end = at;
+            restarts_end = at.ok_or(Corrupt("block: the hash index is larger than the block"))?;
         }
         let restarts_len = (restart_count as usize).checked_mul(4).ok_or(SHORT)?;
         let entries_end = restarts_end.checked_sub(restarts_len).ok_or(SHORT)? as u32;
@@ -123,12 +122,10 @@ impl Block {
         }
         Ok(Self {
             bytes: bytes.into(),
-            entries_end,
-            restart_count,
-            hash_index,
             hints: SearchHints::default(),
-            checksum: None,
-            read_amp: None,
+            entries_end,
+            footer: packed & !UNIFORM_KEYS_BIT,
+            extras: None,
         })
     }
 
@@ -141,12 +138,14 @@ impl Block {
 
     /// Lets [`is_intact`](Self::is_intact) find out what changes from now on.
     pub(crate) fn protect(&mut self) {
-        self.checksum = Some(self.checksum_now());
+        let checksum = Some(self.checksum_now());
+        self.extras.get_or_insert_default().checksum = checksum;
         planted::flip(Place::DataBlock, &mut self.bytes);
     }
     /// Whether bytes and hints are those that were there when it was protected, if it was.
     pub(crate) fn is_intact(&self) -> bool {
-        self.checksum.is_none_or(|checksum| checksum == self.checksum_now())
+        let checksum = self.extras.as_ref().and_then(|extras| extras.checksum);
+        checksum.is_none_or(|checksum| checksum == self.checksum_now())
     }
     fn checksum_now(&self) -> u64 {
         xxh3_64(&self.bytes) ^ self.hints.checksum()
@@ -154,14 +153,20 @@ impl Block {
 
     /// Counts the block as read, and what [`note_read`](Self::note_read) is told of as useful.
     pub(crate) fn count_read_amp(&mut self, bytes_per_bit: u32, salt: u64, statistics: &Arc<Statistics>) {
-        self.read_amp = Some(Box::new(ReadAmp::new(self.bytes.len(), bytes_per_bit, salt, statistics)));
+        let read_amp = ReadAmp::new(self.bytes.len(), bytes_per_bit, salt, statistics);
+        self.extras.get_or_insert_default().read_amp = Some(read_amp);
     }
     /// Bytes `start..end` are handed to a reader.
     #[inline]
     pub(crate) fn note_read(&self, start: u32, end: u32) {
-        if let Some(read_amp) = &self.read_amp {
+        if let Some(read_amp) = self.read_amp() {
             read_amp.mark(start, end);
         }
+    }
+
+    #[inline]
+    fn read_amp(&self) -> Option<&ReadAmp> {
+        self.extras.as_ref()?.read_amp.as_ref()
     }
 
     /// All bytes of the block.
@@ -171,8 +176,9 @@ impl Block {
     }
     /// About how many bytes this takes in memory.
     pub fn memory_usage(&self) -> usize {
-        let read_amp = self.read_amp.as_ref().map_or(0, |read_amp| read_amp.memory_usage());
-        size_of::<Self>() + self.bytes.memory_usage() + self.hints.memory_usage() + read_amp
+        let extras = self.extras.as_ref().map_or(0, |_| size_of::<Extras>());
+        let read_amp = self.read_amp().map_or(0, ReadAmp::memory_usage);
+        size_of::<Self>() + self.bytes.memory_usage() + self.hints.memory_usage() + extras + read_amp
     }
     /// Gives the memory back for another block.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
@@ -188,7 +194,7 @@ impl Block {
     }
     /// How many restart points there are.
     pub fn restart_count(&self) -> u32 {
-        self.restart_count
+        self.footer & !HASH_INDEX_BIT
     }
     /// The bytes of the entries.
     #[inline(always)]
@@ -203,7 +209,7 @@ impl Block {
         let at = self.entries_end as usize + 4 * index as usize;
         let point = self.bytes.get(at..).and_then(|tail| tail.first_chunk::<4>());
         let point = point.map_or(u32::MAX, |point| u32::from_le_bytes(*point));
-        if point >= self.entries_end || index >= self.restart_count {
+        if point >= self.entries_end || index >= self.restart_count() {
             return Err(Corrupt("block: a restart point lies outside of the entries"));
         }
         Ok(point)
@@ -224,13 +230,18 @@ impl Block {
     /// hash index cannot tell.
     #[inline]
     pub(crate) fn hashed_restart(&self, user_key: &[u8]) -> Option<HashedRestart> {
-        let index = self.hash_index?;
+        if self.footer & HASH_INDEX_BIT == 0 {
+            return None;
+        }
+        let start = self.entries_end as usize + 4 * self.restart_count() as usize;
+        let buckets = self.bytes.get(start..)?.split_last_chunk::<6>()?.0;
         let hash = ironstone_base::hash::hash32(user_key, BUCKET_HASH_SEED);
-        let at = index.at + hash % index.buckets;
-        match *self.bytes.get(at as usize)? {
+        match buckets[hash as usize % buckets.len()] {
             BUCKET_COLLISION => None,
             BUCKET_EMPTY => Some(HashedRestart::Absent),
-            restart if u32::from(restart) < self.restart_count => Some(HashedRestart::At(u32::from(restart))),
+            restart if u32::from(restart) < self.restart_count() => {
+                Some(HashedRestart::At(u32::from(restart)))
+            }
             _ => None,
         }
     }

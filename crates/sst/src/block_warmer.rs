@@ -91,7 +91,7 @@ impl BlockWarmer {
         let index = Block::new(raw).and_then(|block| FlatIndex::decode(&block, format, self.order(), end));
         let block = index.map(|mut index| {
             index.protect(self.table.block_protection_bytes_per_key);
-            CachedBlock::Index(index)
+            CachedBlock::Index(Box::new(index))
         });
         self.keep(role, handle, block);
     }

@@ -17,10 +17,14 @@ pub enum CachedBlock {
     /// Entries: a data block.
     Data(Block),
     /// An index block or partition, decoded.
-    Index(FlatIndex),
+    /// There are few, and they are larger than the others.
+    Index(Box<FlatIndex>),
     /// A filter block or partition.
     Filter(ParsedFilter),
 }
+
+// The block cache has one behind each line of an entry (see `Block`).
+const _: () = assert!(size_of::<CachedBlock>() == 2 * 64);
 
 impl CachedBlock {
     /// About how many bytes it takes in memory.

@@ -90,7 +90,7 @@ struct IndexHome {
 enum FilterHome {
     None,
     Full(Home<ParsedFilter>),
-    Partitioned { top: Home<FlatIndex>, partitions: FilterPartitions },
+    Partitioned { top: Box<Home<FlatIndex>>, partitions: FilterPartitions },
 }
 
 /// Where the partitions of a filter are.

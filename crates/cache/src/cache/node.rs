@@ -72,22 +72,23 @@ fn is_invisible(word: u64) -> bool {
 pub struct Links<V> {
     pub previous: *mut Node<V>,
     pub next: *mut Node<V>,
-    pub queue: u8,
 }
 
-/// Room for one entry.
+/// Room for one entry: a line of the processor's cache, and the value behind it.
 #[repr(C, align(64))]
 pub struct Node<V> {
     word: AtomicU64,
     key: UnsafeCell<CacheKey>,
-    value: UnsafeCell<MaybeUninit<V>>,
     charge: UnsafeCell<usize>,
-    hash: UnsafeCell<u64>,
-    /// Set once, before the node is first used.
+    pub links: UnsafeCell<Links<V>>,
+    /// Set once, before the node is first used, as `number` is.
     shard: UnsafeCell<*const Shard<V>>,
     number: UnsafeCell<u32>,
-    pub links: UnsafeCell<Links<V>>,
+    /// Which queue it is in: as the links.
+    pub queue: UnsafeCell<u8>,
+    value: UnsafeCell<MaybeUninit<V>>,
 }
+const _: () = assert!(std::mem::offset_of!(Node<u8>, value) < 64);
 
 /// Asks for the cache line at an address, which may be any: it is a hint.
 #[inline]
@@ -100,10 +101,9 @@ pub fn fetch_line<T>(at: *const T) {
     let _ = at; // Elsewhere nothing is asked for.
 }
 
-/// Asks for the word and the links of a node.
+/// Asks for all of a node but its value.
 pub fn fetch<V>(node: *const Node<V>) {
     fetch_line(node);
-    fetch_line(node.wrapping_byte_add(std::mem::offset_of!(Node<V>, links)));
 }
 
 /// Asks for the whole of a node.
@@ -127,12 +127,11 @@ impl<V> Node<V> {
     ///
     /// # Safety
     /// The node is FREE, and the caller took it off the free list.
-    pub unsafe fn fill(&self, key: CacheKey, hash: u64, value: V, charge: usize, visible: Option<u64>) {
+    pub unsafe fn fill(&self, key: CacheKey, value: V, charge: usize, visible: Option<u64>) {
         plain::wrote(self);
         // SAFETY: FREE, and ours alone (caller); nobody reads these fields of a FREE node (2).
         unsafe {
             *self.key.get() = key;
-            *self.hash.get() = hash;
             *self.charge.get() = charge;
             (*self.value.get()).write(value);
         }
@@ -296,7 +295,7 @@ impl<V> Node<V> {
     /// As [`Node::value`].
     pub unsafe fn hash(&self) -> u64 {
         // SAFETY: as `value`.
-        unsafe { *self.hash.get() }
+        unsafe { *self.key.get() }.hash()
     }
     /// # Safety
     /// As [`Node::value`].

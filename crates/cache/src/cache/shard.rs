@@ -116,7 +116,7 @@ impl<V> State<V> {
         // SAFETY: nodes in queues and the one that goes in are VISIBLE and the lock is ours (1).
         unsafe {
             let links = &mut *node.as_ref().links.get();
-            links.queue = which;
+            *node.as_ref().queue.get() = which;
             (links.previous, links.next) = if evict_first { (null, queue.first) } else { (queue.last, null) };
             let (previous, next) = (links.previous, links.next);
             match NonNull::new(previous) {
@@ -137,8 +137,8 @@ impl<V> State<V> {
         // SAFETY: nodes in queues are VISIBLE and the lock is ours (1).
         unsafe {
             let links = &*node.as_ref().links.get();
-            let (previous, next, which) = (links.previous, links.next, links.queue);
-            let queue = self.queue(which);
+            let (previous, next) = (links.previous, links.next);
+            let queue = self.queue(*node.as_ref().queue.get());
             match NonNull::new(previous) {
                 Some(previous) => (*previous.as_ref().links.get()).next = next,
                 None => queue.first = next,
@@ -229,8 +229,8 @@ impl<V> State<V> {
     fn evict_or_requeue(&mut self, node: NonNull<Node<V>>, dropped: &mut Dropped<V>) -> Option<usize> {
         // SAFETY: VISIBLE, and the lock is ours (1).
         let (entry, hash, charge) = unsafe { (node.as_ref(), node.as_ref().hash(), node.as_ref().charge()) };
-        // SAFETY: links are ours under the lock.
-        let was_small = unsafe { (*entry.links.get()).queue } == SMALL;
+        // SAFETY: as the links it is ours under the lock.
+        let was_small = unsafe { *entry.queue.get() } == SMALL;
         let word = entry.word();
         self.unlink(node);
         if references(word) == 0 && found(word) == 0 {
@@ -335,7 +335,7 @@ impl<V> Shard<V> {
         let node = self.free_node(&mut state);
         let finds = if priority == Priority::High { FOUND_MAX - 1 } else { 0 };
         // SAFETY: FREE, and off the free list.
-        unsafe { node.as_ref().fill(key, hash, value, charge, Some(finds)) };
+        unsafe { node.as_ref().fill(key, value, charge, Some(finds)) };
         let queue = if priority == Priority::High || came_back { MAIN } else { SMALL };
         state.push(queue, node, priority == Priority::Bottom);
         state.index.insert(hash, node);
@@ -343,10 +343,10 @@ impl<V> Shard<V> {
     }
 
     /// Makes an entry with one reference that nobody can find. The caller has added an anchor for it.
-    pub fn insert_detached(&self, key: CacheKey, hash: u64, value: V, charge: usize) -> NonNull<Node<V>> {
+    pub fn insert_detached(&self, key: CacheKey, value: V, charge: usize) -> NonNull<Node<V>> {
         let node = self.free_node(&mut self.state.lock());
         // SAFETY: FREE, and off the free list.
-        unsafe { node.as_ref().fill(key, hash, value, charge, None) };
+        unsafe { node.as_ref().fill(key, value, charge, None) };
         node
     }
 

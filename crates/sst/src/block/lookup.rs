@@ -58,7 +58,7 @@ impl Block {
     pub(crate) fn begin_lookup(&self, order: &InternalKeyComparator, target: InternalKey<'_>) -> Beginning {
         let beginning = match order.user {
             UserComparator::Custom(_) => Beginning::Unknown,
-            _ => self.hints.begin(target.user_key()),
+            _ => self.begin_search(target.user_key()),
         };
         let end = if let Beginning::After { end, .. } = beginning { end } else { 0 };
         prefetch(self.entries().get(end as usize..).unwrap_or_default(), SCAN_AHEAD);
@@ -96,8 +96,9 @@ impl Block {
             Search::<REVERSE> { user_key: target.user_key(), trailer: target.trailer(), global_sequence };
         let found = match beginning {
             Beginning::First => self.scan(&search, Passed { end: 0, matched: 0, user_len: 0 })?,
-            Beginning::After { end, matched, user_len, .. } => {
-                self.scan(&search, Passed { end, matched, user_len })?
+            // The entry that follows shares no more than the user key: the hints saw to it.
+            Beginning::After { end, matched, .. } => {
+                self.scan(&search, Passed { end, matched, user_len: usize::MAX })?
             }
             Beginning::Unknown => self.scan_interval(&search)?,
         };
@@ -120,7 +121,7 @@ impl Block {
         let restart = match self.hashed_restart(search.user_key) {
             // The key would come after the block's entries or between them; what comes next can only be
             // told by looking at the last interval.
-            Some(HashedRestart::Absent) => self.restart_count - 1,
+            Some(HashedRestart::Absent) => self.restart_count() - 1,
             Some(HashedRestart::At(restart)) => restart,
             None => self.last_restart_before(|key| Ok(search.is_before_target(key)))?,
         };
@@ -132,7 +133,7 @@ impl Block {
         &self,
         is_before: impl Fn(InternalKey<'_>) -> Result<bool, Corrupt>,
     ) -> Result<u32, Corrupt> {
-        let (mut low, mut high) = (0, self.restart_count.saturating_sub(1));
+        let (mut low, mut high) = (0, self.restart_count().saturating_sub(1));
         let mut compared = 0;
         while low < high {
             let middle = low + (high - low).div_ceil(2);
@@ -270,7 +271,7 @@ struct Passed {
     end: u32,
     /// It begins with this many bytes of the target.
     matched: usize,
-    /// How long its user key is.
+    /// How long its user key is, at most.
     user_len: usize,
 }
 

@@ -9,29 +9,35 @@ use ironstone_base::{Corrupt, UserComparator};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 
-/// The beginnings of the user keys of a few entries, evenly spread.
-#[derive(Default)]
-pub(super) struct SearchHints {
-    /// What all of them begin with, as far as there is room.
-    common: [u8; COMMON_ROOM],
-    common_len: u8,
-    descending: bool,
-    /// First for each hint the 8 bytes that follow, as a number that orders like the key, then for each its [`Place`].
-    words: SmallVec<[u64; 2 * INLINE]>,
+/// The beginnings of the user keys of a few entries, evenly spread. A [`Hint`] each, in order.
+pub(super) enum SearchHints {
+    Few { common: Common, count: u8, hints: [u64; FEW] },
+    Many { common: Common, hints: Box<[u64]> },
 }
 
-/// So many bytes of entries lie between two hints. The search goes through half of them on average.
+/// What all user keys begin with.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Common {
+    /// As far as there is room; if there is not, the block's first key begins with it as well.
+    bytes: [u8; COMMON_ROOM],
+    len: u8,
+    descending: bool,
+}
+
+/// So many bytes of entries lie between two hints, where there are many. The search goes through half of them on average.
 const SPACING: u32 = 448;
-/// Blocks of 4 KiB rarely have more hints.
-const INLINE: usize = 8;
-const COMMON_ROOM: usize = 22;
+/// Blocks of 4 KiB have no more hints.
+const FEW: usize = 8;
+/// The entries of such blocks.
+const FEW_BYTES: u32 = 4608;
+const COMMON_ROOM: usize = 19;
 
 /// How a search for a user key begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Beginning {
     /// At the first entry.
     First,
-    /// After an entry whose user key comes before the one that is searched.
+    /// After an entry whose user key comes before the one that is searched. What follows it shares nothing of its trailer.
     After {
         /// Where the entry ends.
         end: u32,
@@ -39,126 +45,166 @@ pub(crate) enum Beginning {
         interval: u32,
         /// How many bytes it has in common with the user key that is searched.
         matched: usize,
-        /// How long its user key is.
-        user_len: usize,
     },
     /// With the restart points: the hints do not tell.
     Unknown,
 }
 
-/// Where the entry of a hint is, in a word.
+/// The entry of a hint, in a word: the 4 bytes of its user key that follow the common ones, as a number that orders like
+/// the key, then 16 bits for each place.
 #[derive(Clone, Copy)]
-struct Place {
-    /// Below [`MOST_BYTES`], as `interval` is.
-    end: u32,
-    interval: u32,
-    user_len: u16,
+struct Hint {
+    prefix: u32,
+    /// Where the entry ends.
+    end: u16,
+    /// Where the restart interval begins that it is in.
+    interval: u16,
 }
 
-/// Entries behind so many bytes of a block get no hints: the bits of a place are counted.
-const MOST_BYTES: u32 = 1 << 24;
+/// Bytes of a user key in its hint.
+const PREFIX_LEN: usize = 4;
 
-impl Place {
+impl Hint {
     fn to_bits(self) -> u64 {
-        u64::from(self.end) | u64::from(self.interval) << 24 | u64::from(self.user_len) << 48
+        u64::from(self.prefix) << 32 | u64::from(self.end) << 16 | u64::from(self.interval)
     }
     #[inline]
     fn from_bits(bits: u64) -> Self {
-        let offset = |bits: u64| bits as u32 & (MOST_BYTES - 1);
-        Self { end: offset(bits), interval: offset(bits >> 24), user_len: (bits >> 48) as u16 }
+        Self { prefix: (bits >> 32) as u32, end: (bits >> 16) as u16, interval: bits as u16 }
+    }
+}
+
+impl Default for SearchHints {
+    fn default() -> Self {
+        Self::Few { common: Common::default(), count: 0, hints: [0; FEW] }
     }
 }
 
 impl SearchHints {
-    /// Looks at every entry once. Orders that we do not know get no hints, nor do entries from the first on that makes
-    /// no sense: whoever reads that one finds it out.
+    /// Looks at every entry once. Orders that we do not know get no hints, nor do entries behind the first 64 KiB, nor
+    /// those from the first on that makes no sense: whoever reads that one finds it out.
     pub fn of(block: &Block, order: &UserComparator) -> Result<Self, Corrupt> {
         let descending = match order {
             UserComparator::Bytewise => false,
             UserComparator::ReverseBytewise => true,
             UserComparator::Custom(_) => return Ok(Self::default()),
         };
-        let mut hints = Self { descending, ..Self::default() };
         if block.is_empty() {
-            return Ok(hints);
+            return Ok(Self::default());
         }
-        let (first, last) =
-            (restart_user_key(block, 0)?, restart_user_key(block, block.restart_count() - 1)?);
-        let len = common_len(first, last).min(COMMON_ROOM);
-        hints.common[..len].copy_from_slice(&first[..len]);
-        hints.common_len = len as u8;
-        let mut places: SmallVec<[u64; INLINE]> = SmallVec::new();
-        let mut walk = Walk::new(block);
-        let mut covered = 0;
-        while let Some(place) = walk.next(&hints.common[..len]) {
-            if place.end - covered >= SPACING {
-                hints.words.push(if descending { !walk.prefix } else { walk.prefix });
-                places.push(place.to_bits());
-                covered = place.end;
+        let first = restart_user_key(block, 0)?;
+        let last = restart_user_key(block, block.restart_count() - 1)?;
+        // Of keys of one length it leaves as much as fills a hint.
+        let most = first.len().min(last.len()).saturating_sub(PREFIX_LEN).min(usize::from(u8::MAX));
+        let len = common_len(first, last).min(most);
+        let mut common = Common { bytes: [0; COMMON_ROOM], len: len as u8, descending };
+        let inline = len.min(COMMON_ROOM);
+        common.bytes[..inline].copy_from_slice(&first[..inline]);
+        let hints = collect(block, &first[..len], descending);
+        Ok(match *hints {
+            ref few if few.len() <= FEW => {
+                let mut hints = [0; FEW];
+                hints[..few.len()].copy_from_slice(few);
+                Self::Few { common, count: few.len() as u8, hints }
             }
+            ref many => Self::Many { common, hints: many.into() },
+        })
+    }
+
+    #[inline]
+    fn parts(&self) -> (&Common, &[u64]) {
+        match self {
+            Self::Few { common, count, hints } => (common, &hints[..usize::from(*count).min(FEW)]),
+            Self::Many { common, hints } => (common, hints),
         }
-        hints.words.extend_from_slice(&places);
-        Ok(hints)
     }
 
     pub fn memory_usage(&self) -> usize {
-        if self.words.spilled() { self.words.capacity() * 8 } else { 0 }
+        if let Self::Many { hints, .. } = self { size_of_val(&**hints) } else { 0 }
     }
 
     /// Changes if any of the hints does.
     pub fn checksum(&self) -> u64 {
-        let common = xxh3_64(&self.common) ^ u64::from(self.common_len) ^ u64::from(self.descending) << 8;
-        self.words
-            .iter()
-            .fold(common, |sum, word| (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29))
+        let (common, hints) = self.parts();
+        let sum = xxh3_64(&common.bytes) ^ u64::from(common.len) ^ u64::from(common.descending) << 8;
+        hints.iter().fold(sum, |sum, hint| (sum ^ hint).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29))
     }
+}
 
-    #[inline]
-    fn prefix(&self, user_key: &[u8]) -> u64 {
-        let rest = user_key.get(usize::from(self.common_len)..).unwrap_or_default();
-        let number = big_endian_prefix(rest);
-        if self.descending { !number } else { number }
+/// The hints of a block whose user keys begin with `common`.
+fn collect(block: &Block, common: &[u8], descending: bool) -> SmallVec<[u64; 4 * FEW]> {
+    let entries_end = block.entries().len() as u32;
+    // Few hints are evenly spread, however many bytes there are exactly.
+    let spacing =
+        if entries_end <= FEW_BYTES { (entries_end / (FEW as u32 + 1) + 1).max(SPACING) } else { SPACING };
+    let mut hints = SmallVec::new();
+    let mut walk = Walk::new(block);
+    let mut covered = 0;
+    // The last one waits for the entry that follows to make sense.
+    let mut last = None;
+    while let Some(place) = walk.next(common) {
+        hints.extend(last.take());
+        if place.end - covered < spacing || walk.user_len < common.len() + PREFIX_LEN {
+            continue;
+        }
+        let (Ok(end), Ok(interval)) = (u16::try_from(place.end), u16::try_from(place.interval)) else {
+            break;
+        };
+        let prefix = (if descending { !walk.prefix } else { walk.prefix } >> 32) as u32;
+        last = Some(Hint { prefix, end, interval }.to_bits());
+        covered = place.end;
     }
+    hints
+}
 
+impl Block {
     /// Where to begin a search for the entries of `user_key`.
     #[inline]
-    pub fn begin(&self, user_key: &[u8]) -> Beginning {
-        let (prefixes, places) = self.words.split_at(self.words.len() / 2);
-        if prefixes.is_empty() {
+    pub(super) fn begin_search(&self, user_key: &[u8]) -> Beginning {
+        let (common, hints) = self.hints.parts();
+        if hints.is_empty() {
             return Beginning::Unknown;
         }
-        let common = usize::from(self.common_len);
-        let after = |index: usize, matched: usize| {
-            let Place { end, interval, user_len } = Place::from_bits(places[index]);
-            Beginning::After { end, interval, matched, user_len: usize::from(user_len) }
+        let len = usize::from(common.len);
+        let Some(start) = common.bytes.get(..len).or_else(|| self.restart_key(0).ok()?.get(..len)) else {
+            return Beginning::Unknown;
         };
-        match compare_start(user_key, &self.common[..common], self.descending) {
-            Ordering::Less => return Beginning::First,
-            Ordering::Greater => {
-                return after(prefixes.len() - 1, common_len(user_key, &self.common[..common]));
+        let after = |index: usize, matched: usize| {
+            let Hint { end, interval, .. } = Hint::from_bits(hints[index]);
+            if index == hints.len() - 1 && self.entries_end > LARGEST {
+                return Beginning::Unknown; // Entries have no hints from somewhere on.
             }
+            Beginning::After { end: u32::from(end), interval: u32::from(interval), matched }
+        };
+        match compare_start(user_key, start, common.descending) {
+            Ordering::Less => return Beginning::First,
+            Ordering::Greater => return after(hints.len() - 1, common_len(user_key, start)),
             Ordering::Equal => {}
         }
-        let prefix = self.prefix(user_key);
+        let number = big_endian_prefix(&user_key[len..]);
+        let prefix = (if common.descending { !number } else { number } >> 32) as u32;
+        let prefix_of = |hint: u64| Hint::from_bits(hint).prefix;
         let (mut before, mut not_after) = (0, 0);
-        if prefixes.len() <= 2 * INLINE {
-            for &other in prefixes {
-                before += usize::from(other < prefix);
-                not_after += usize::from(other <= prefix);
+        if hints.len() <= 2 * FEW {
+            for &hint in hints {
+                before += usize::from(prefix_of(hint) < prefix);
+                not_after += usize::from(prefix_of(hint) <= prefix);
             }
         } else {
-            before = prefixes.partition_point(|&other| other < prefix);
-            not_after = prefixes.partition_point(|&other| other <= prefix);
+            before = hints.partition_point(|&hint| prefix_of(hint) < prefix);
+            not_after = hints.partition_point(|&hint| prefix_of(hint) <= prefix);
         }
         if not_after - before > 1 {
             return Beginning::Unknown; // Long ways through keys that all begin like this one.
         }
         let Some(index) = before.checked_sub(1) else { return Beginning::First };
-        let same = ((prefixes[index] ^ prefix).leading_zeros() / 8) as usize;
-        let longest = user_key.len().min(usize::from(Place::from_bits(places[index]).user_len));
-        after(index, (common + same).min(longest))
+        let same = ((prefix_of(hints[index]) ^ prefix).leading_zeros() / 8) as usize;
+        after(index, (len + same).min(user_key.len()))
     }
 }
+
+/// Blocks with more bytes of entries have some without hints.
+const LARGEST: u32 = u16::MAX as u32;
 
 /// Goes through the entries of a block, keeping of each key no more than its prefix.
 struct Walk<'a> {
@@ -174,6 +220,11 @@ struct Walk<'a> {
     prefix: u64,
 }
 
+/// Where an entry ends, and where its restart interval begins.
+struct Place {
+    end: u32,
+    interval: u32,
+}
 impl<'a> Walk<'a> {
     fn new(block: &'a Block) -> Self {
         let next_interval = block.restart(1).unwrap_or(u32::MAX);
@@ -210,8 +261,7 @@ impl<'a> Walk<'a> {
         }
         self.user_len = user_len;
         self.at = entry.end();
-        let user_len = u16::try_from(user_len).ok()?;
-        (self.at < MOST_BYTES).then_some(Place { end: self.at, interval: self.interval, user_len })
+        Some(Place { end: self.at, interval: self.interval })
     }
 }
 

@@ -552,7 +552,7 @@ impl BlockBasedReader {
             let mut index = FlatIndex::decode(&block, format, &self.order.user, self.file_size)
                 .map_err(|bad| corrupt(bad.0))?;
             index.protect(self.table.block_protection_bytes_per_key);
-            Ok(CachedBlock::Index(index))
+            Ok(CachedBlock::Index(Box::new(index)))
         })
     }
 

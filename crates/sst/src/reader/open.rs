@@ -551,7 +551,7 @@ impl BlockBasedReader {
                     home = Home::Pinned(top);
                 }
             }
-            return Ok(FilterHome::Partitioned { top: home, partitions });
+            return Ok(FilterHome::Partitioned { top: Box::new(home), partitions });
         }
         let top = self.decode_index(&self.tail_block(BlockRole::Filter, at, tail, tail_at)?, at)?;
         let read = |i| {
@@ -560,7 +560,7 @@ impl BlockBasedReader {
         };
         let partitions: Result<Vec<ParsedFilter>> = (0..top.len()).map(read).collect();
         let partitions = FilterPartitions::Resident(partitions?);
-        Ok(FilterHome::Partitioned { partitions, top: Home::Resident(top) })
+        Ok(FilterHome::Partitioned { partitions, top: Box::new(Home::Resident(top)) })
     }
 
     /// Whether the table is one of `tier`.

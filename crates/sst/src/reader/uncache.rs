@@ -57,7 +57,7 @@ impl BlockBasedReader {
                 self.uncache_home(top);
             }
             FilterHome::Partitioned { top, partitions: FilterPartitions::Cached } => {
-                let block = match top {
+                let block = match &**top {
                     Home::Resident(_) => return Ok(()),
                     Home::Pinned(block) => block.clone(),
                     Home::Cached(handle) => self.filter_index_block(context, *handle)?,
