@@ -117,12 +117,10 @@ pub(super) fn merged_inputs<'a>(
     range: &KeyRange,
 ) -> Result<MergingIterator<RunIterator<'a>>> {
     let end = range.end.as_deref();
-    let runs = plan
-        .inputs
-        .iter()
-        .flat_map(sorted_runs)
-        .map(|(level, files)| RunIterator::new(*context, level, files, end))
-        .collect();
+    let runs = || plan.inputs.iter().flat_map(sorted_runs);
+    let context =
+        JobContext { readahead_size: readahead_of_each(runs().count(), context.readahead_size), ..*context };
+    let runs = runs().map(|(level, files)| RunIterator::new(context, level, files, end)).collect();
     let mut merged = MergingIterator::new(context.comparator.clone(), runs);
     match &range.begin {
         None => merged.seek_to_first()?,
@@ -131,8 +129,40 @@ pub(super) fn merged_inputs<'a>(
     Ok(merged)
 }
 
+/// More runs share what so many would read ahead: else a compaction of many tables of level 0 takes as much memory as it
+/// writes at once.
+const MOST_WITH_ALL: usize = 16;
+
+/// The system reads whole pages.
+const PAGE: usize = 4 << 10;
+
+/// How much is read ahead of each of so many runs.
+fn readahead_of_each(runs: usize, all: usize) -> usize {
+    if runs <= MOST_WITH_ALL {
+        return all;
+    }
+    all.div_ceil(runs).saturating_mul(MOST_WITH_ALL).next_multiple_of(PAGE)
+}
+
 /// The inputs of a level, as sorted runs.
 fn sorted_runs(inputs: &LevelInputs) -> impl Iterator<Item = (usize, &[Arc<FileMetaData>])> {
     let per_run = if inputs.level == 0 { 1 } else { inputs.files.len().max(1) };
     inputs.files.chunks(per_run).map(|files| (inputs.level, files))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_runs_share_what_is_read_ahead() {
+        let all = 256 << 10;
+        assert_eq!([1, 4, 16].map(|runs| readahead_of_each(runs, all)), [all; 3]);
+        for runs in [17, 27, 100, 1000] {
+            let each = readahead_of_each(runs, all);
+            assert!(each < all && each % PAGE == 0, "{each}");
+            assert!(runs * each < 16 * all + runs * PAGE + 16 * runs, "{runs} of {each}");
+        }
+        assert_eq!([1, 100].map(|runs| readahead_of_each(runs, 0)), [0; 2]);
+    }
 }

@@ -63,8 +63,8 @@ option_struct! {
         bytes_per_sync: u64 = 256 << 10, Mutable, V7;
         /// The same for WALs.
         wal_bytes_per_sync: u64 = 0, Mutable, V7;
-        /// Compactions read so many bytes of each table ahead. The larger, the longer other reads wait behind a piece; a disk
-        /// that takes milliseconds for one needs more.
+        /// Compactions read so many bytes of each table ahead; those of more than 16 tables that overlap share what 16 would. The
+        /// larger, the longer other reads wait behind a piece; a disk that takes milliseconds for one needs more.
         compaction_readahead_size: usize = 256 << 10, Mutable, V7;
         /// A MANIFEST of so many bytes is replaced by a new one, unless `max_manifest_space_amp_pct` lets it grow further.
         max_manifest_file_size: u64 = 1 << 30, Mutable, V7;
