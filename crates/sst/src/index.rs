@@ -11,12 +11,12 @@
 //! ```
 //! Orders that we do not know have whole separators as tails, and nothing else.
 
-mod decoded;
+mod decode;
 
 use crate::block::{Block, compare_start};
 use crate::handle::BlockHandle;
 use crate::prefetch::prefetch;
-use decoded::Decoded;
+use decode::{Entries, Survey};
 use ironstone_base::comparator::big_endian_prefix;
 use ironstone_base::internal_key::TRAILER_LEN;
 use ironstone_base::perf::{self, PerfMetric};
@@ -79,7 +79,6 @@ struct Place {
     tail_end: u32,
 }
 
-#[derive(Default)]
 struct FirstKeys {
     ends: Vec<u32>,
     bytes: Vec<u8>,
@@ -100,9 +99,7 @@ impl FlatIndex {
         order: &UserComparator,
         data_end: u64,
     ) -> Result<Self, Corrupt> {
-        let mut decoded = Decoded::new(format);
-        decoded.append(block, data_end)?;
-        Self::new(decoded, order)
+        Self::of(Entries { blocks: std::slice::from_ref(block), format, data_end }, order)
     }
 
     /// One index of the partitions of a two-level index, which come in order.
@@ -112,52 +109,61 @@ impl FlatIndex {
         order: &UserComparator,
         data_end: u64,
     ) -> Result<Self, E> {
-        let mut decoded = Decoded::new(format);
-        for block in partitions {
-            decoded.append(&block?, data_end)?;
-        }
-        Ok(Self::new(decoded, order)?)
+        let blocks = partitions.collect::<Result<Vec<_>, E>>()?;
+        Ok(Self::of(Entries { blocks: &blocks, format, data_end }, order)?)
     }
 
-    fn new(decoded: Decoded, order: &UserComparator) -> Result<Self, Corrupt> {
+    fn of(entries: Entries<'_>, order: &UserComparator) -> Result<Self, Corrupt> {
         let order = match order {
             UserComparator::Bytewise => PrefixOrder::Ascending,
             UserComparator::ReverseBytewise => PrefixOrder::Descending,
             UserComparator::Custom(_) => PrefixOrder::Unknown,
         };
-        let Decoded { format, handles, .. } = &decoded;
-        let (bases, base_shift) = decoded.bases();
+        let survey = Survey::of(entries)?;
         let has_prefixes = order != PrefixOrder::Unknown;
-        let common: &[u8] = if has_prefixes { decoded.common() } else { &[] };
-        let in_prefix = if has_prefixes { common.len() + PREFIX_LEN } else { 0 };
-        let keys = || (0..handles.len()).map(|at| decoded.separator(at));
-        let has_short_keys = keys().any(|(key, _)| key.len() < in_prefix);
-        let tail_len = |(key, trailer): (&[u8], &[u8])| {
-            usize::from(has_short_keys) + key.len().saturating_sub(in_prefix) + trailer.len()
-        };
-        let mut tails = Vec::with_capacity(keys().map(tail_len).sum());
-        let mut prefixes = Vec::with_capacity(if has_prefixes { handles.len() } else { 0 });
-        let mut places = Vec::with_capacity(handles.len());
-        for ((key, trailer), handle) in keys().zip(handles) {
-            let rest = key.strip_prefix(common).ok_or(Corrupt("index: its keys are not in order"))?;
+        let survey = if has_prefixes { survey } else { survey.without_prefixes() };
+        let Survey { count, common, has_short_keys, base_shift, .. } = survey;
+        let in_prefixes = if has_prefixes && !has_short_keys { count * PREFIX_LEN } else { 0 };
+        let mut prefixes = Vec::with_capacity(if has_prefixes { count } else { 0 });
+        let mut tails = Vec::with_capacity(survey.rest_bytes - in_prefixes);
+        let mut places = Vec::with_capacity(count);
+        let mut bases = Vec::with_capacity(count.div_ceil(1 << base_shift));
+        let mut first_keys = entries.format.first_keys.then(|| FirstKeys {
+            ends: Vec::with_capacity(count),
+            bytes: Vec::with_capacity(survey.first_key_bytes),
+        });
+        entries.visit(|user_key, trailer, value| {
+            let mut rest = &user_key[common.len()..];
             if has_prefixes {
                 prefixes.push(order.number(rest));
+                let in_prefix = rest.len().min(PREFIX_LEN);
+                rest = &rest[in_prefix..];
+                if has_short_keys {
+                    tails.push(in_prefix as u8);
+                }
             }
-            if has_short_keys {
-                tails.push(rest.len().min(PREFIX_LEN) as u8);
-            }
-            tails.extend_from_slice(key.get(in_prefix..).unwrap_or_default());
+            tails.extend_from_slice(rest);
             tails.extend_from_slice(trailer);
+            if places.len().is_multiple_of(1 << base_shift) {
+                bases.push(value.handle.offset);
+            }
+            // The survey and `visit` saw to it that all of these fit.
+            let base = bases.last().copied().unwrap_or_default();
             places.push(Place {
-                // `push` and `bases` saw to it that these fit.
-                offset: (handle.offset - bases[places.len() >> base_shift]) as u32,
+                offset: (value.handle.offset - base) as u32,
                 slot: AtomicU32::new(0),
-                size: handle.size as u32,
+                size: value.handle.size as u32,
                 tail_end: tails.len() as u32,
             });
-        }
+            if let Some(first_keys) = &mut first_keys {
+                first_keys.bytes.extend_from_slice(value.first_key);
+                first_keys.ends.push(first_keys.bytes.len() as u32);
+            }
+            Ok(())
+        })?;
+        tails.shrink_to_fit();
         Ok(Self {
-            common: common.to_vec(),
+            common,
             samples: prefixes.chunks_exact(RUN).map(|run| run[RUN - 1]).collect(),
             prefixes,
             tails,
@@ -165,8 +171,8 @@ impl FlatIndex {
             places,
             bases,
             base_shift,
-            user_keys: format.user_keys,
-            first_keys: format.first_keys.then_some(decoded.first_keys),
+            first_keys,
+            user_keys: entries.format.user_keys,
             order,
             checksums: Vec::new(),
             checksum_len: 0,

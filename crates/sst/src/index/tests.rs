@@ -108,23 +108,6 @@ fn blocks_outside_of_the_file_are_refused() {
     assert!(decode(154).is_err());
 }
 
-#[test]
-fn separators_out_of_order_are_refused() {
-    let index = |keys: &[&str]| {
-        let mut block = IndexBlockBuilder::new(1, false, false);
-        for key in keys {
-            let key = InternalKeyBuf::new(key.as_bytes(), SequenceNumber(1), ValueType::Value);
-            let handle = BlockHandle { offset: 100, size: 50 };
-            block.add(key.as_bytes(), &IndexValue { handle, first_key: &[] }, false).unwrap();
-        }
-        let block = Block::new(block.finish()).unwrap();
-        let format = IndexFormat { user_keys: true, delta_values: false, first_keys: false };
-        FlatIndex::decode(&block, format, &UserComparator::Bytewise, DATA_END).map(|index| index.len())
-    };
-    assert_eq!(index(&["key1", "key2", "key3"]), Ok(3));
-    assert_eq!(index(&["key1", "another", "key3"]), Err(Corrupt("index: its keys are not in order")));
-}
-
 /// 4 KiB of data have 24 bytes of index where keys are numbers.
 #[test]
 fn an_index_takes_little_memory() {
