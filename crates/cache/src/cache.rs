@@ -31,6 +31,7 @@ use ironstone_base::{Code, Error, Result, SubCode};
 use node::Node;
 use shard::Dropped;
 use shared::{Anchored, MAX_SHARDS, Shared};
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -182,9 +183,9 @@ impl<V: Send + Sync + 'static> Cache<V> {
     }
 
     /// `bytes` there for somebody who keeps them outside of the cache, and in no entry's stead.
-    pub fn hold_outside(&self, bytes: Vec<u8>, which: u64) -> BlockBytes {
+    pub fn hold_outside(&self, bytes: Cow<'_, [u8]>, which: u64) -> BlockBytes {
         let held = self.memory.as_ref().and_then(|memory| memory.copy(&bytes, which, self.usage()));
-        held.unwrap_or_else(|| bytes.into())
+        held.unwrap_or_else(|| bytes.into_owned().into())
     }
 
     #[inline]

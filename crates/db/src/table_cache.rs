@@ -190,8 +190,9 @@ pub(crate) fn open_all(slots: &[Arc<TableSlot>]) -> Result<()> {
     let activity = IoActivity::current();
     let open = || {
         let _opening = activity.begin();
+        let mut buffer = Vec::new();
         while let Some(slot) = slots.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if let Err(error) = slot.reader() {
+            if let Err(error) = slot.reader_with(&mut buffer) {
                 failure.lock().get_or_insert(error);
                 return;
             }
@@ -213,8 +214,9 @@ pub(crate) fn open_in_turn(
     stop: impl Fn() -> bool,
     failed: impl Fn(FileNumber, Error),
 ) {
+    let mut buffer = Vec::new();
     for slot in slots.into_iter().take_while(|_| !stop()) {
-        if let Err(error) = slot.reader() {
+        if let Err(error) = slot.reader_with(&mut buffer) {
             failed(slot.meta.number, error);
         }
     }
@@ -294,6 +296,11 @@ impl TableSlot {
 
     /// The table, opened if need be.
     pub(crate) fn reader(self: &Arc<Self>) -> Result<Arc<TableReader>> {
+        self.reader_with(&mut Vec::new())
+    }
+
+    /// The same, where many are opened: `buffer` is for their ends, whatever it has.
+    fn reader_with(self: &Arc<Self>, buffer: &mut Vec<u8>) -> Result<Arc<TableReader>> {
         if let Some(reader) = self.reader.load_full() {
             self.touched.store(true, Ordering::Relaxed);
             return Ok(reader);
@@ -303,7 +310,7 @@ impl TableSlot {
         if let Some(reader) = self.reader.load_full() {
             return Ok(reader);
         }
-        let reader = Arc::new(self.opener.open(&self.meta, self.level)?);
+        let reader = Arc::new(self.opener.open(&self.meta, self.level, buffer)?);
         self.reader.store(Some(Arc::clone(&reader)));
         self.opener.cache.opened(self);
         Ok(reader)
@@ -323,27 +330,39 @@ impl Drop for TableSlot {
 impl TableOpener {
     /// Whether the file is there and is the table that `meta` describes, as far as opening it tells.
     pub(crate) fn check(&self, meta: &FileMetaData, level: u32) -> Result<()> {
-        self.open(meta, level).map(drop)
+        self.open(meta, level, &mut Vec::new()).map(drop)
     }
 
-    fn open(&self, meta: &FileMetaData, level: u32) -> Result<TableReader> {
-        self.open_with(meta, level, OpenHints { direct: self.direct, sequential: false })
+    fn open(&self, meta: &FileMetaData, level: u32, buffer: &mut Vec<u8>) -> Result<TableReader> {
+        self.open_with(meta, level, OpenHints { direct: self.direct, sequential: false }, buffer)
     }
 
     /// Opens a table for a job of its own that reads it front to back past the page cache.
     pub(crate) fn open_direct(&self, meta: &FileMetaData, level: u32) -> Result<TableReader> {
-        self.open_with(meta, level, OpenHints { direct: true, sequential: true })
+        self.open_with(meta, level, OpenHints { direct: true, sequential: true }, &mut Vec::new())
     }
 
-    fn open_with(&self, meta: &FileMetaData, level: u32, hints: OpenHints) -> Result<TableReader> {
-        let opened = self.open_counted(meta, level, hints);
+    fn open_with(
+        &self,
+        meta: &FileMetaData,
+        level: u32,
+        hints: OpenHints,
+        buffer: &mut Vec<u8>,
+    ) -> Result<TableReader> {
+        let opened = self.open_counted(meta, level, hints, buffer);
         if let (Err(_), Some(statistics)) = (&opened, &self.table.statistics) {
             statistics.record(Ticker::NoFileErrors, 1);
         }
         opened
     }
 
-    fn open_counted(&self, meta: &FileMetaData, level: u32, hints: OpenHints) -> Result<TableReader> {
+    fn open_counted(
+        &self,
+        meta: &FileMetaData,
+        level: u32,
+        hints: OpenHints,
+        buffer: &mut Vec<u8>,
+    ) -> Result<TableReader> {
         let file = self.open_file(meta, hints)?;
         let statistics = self.table.statistics.as_deref();
         if let Some(statistics) = statistics {
@@ -358,7 +377,7 @@ impl TableOpener {
         // Whoever wrote the table may have given it a filter nevertheless.
         options.skip_filters = self.table.comparator.different_bytes_may_be_equal();
         options.expected_unique_id = self.verify_unique_id.then_some(meta.unique_id);
-        TableReader::open(file, meta.file_size, options)
+        TableReader::open_with(file, meta.file_size, options, buffer)
     }
 
     /// Whether the file is there in its size.

@@ -230,7 +230,7 @@ impl FlatIndex {
         }
     }
     /// The separator after block `at`: a user key or an internal key.
-    fn separator(&self, at: usize) -> SmallVec<[u8; 64]> {
+    pub fn separator(&self, at: usize) -> SmallVec<[u8; 64]> {
         let (in_prefix, tail) = self.tail(at);
         let mut key = SmallVec::from_slice(&self.common);
         if let Some(&prefix) = self.prefixes.get(at) {

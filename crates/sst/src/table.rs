@@ -111,6 +111,16 @@ impl TableReader {
     /// Opens the table in `file`, which is `file_size` bytes long, whatever its format. Reads what says where everything is;
     /// a table without blocks is read whole.
     pub fn open(file: Box<dyn RandomAccessFile>, file_size: u64, options: OpenOptions) -> Result<Self> {
+        Self::open_with(file, file_size, options, &mut Vec::new())
+    }
+
+    /// As [`TableReader::open`], for who opens many: reads into `buffer`, whatever it has.
+    pub fn open_with(
+        file: Box<dyn RandomAccessFile>,
+        file_size: u64,
+        options: OpenOptions,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Self> {
         let table = &options.table;
         let timed =
             table.read_latencies.is_some() || table.statistics.is_some() || table.disk_share.is_some();
@@ -126,8 +136,8 @@ impl TableReader {
             }),
             false => file,
         };
-        let tail = reader::read_tail(&*file, file_size, options.tail_size)?;
-        let format = match TableFormat::of_tail(&tail.0) {
+        let tail = reader::read_tail(&*file, file_size, options.tail_size, buffer)?;
+        let format = match TableFormat::of_tail(tail.bytes) {
             TableFormat::BlockBased => Format::BlockBased(reader::open(file, file_size, &options, tail)?),
             TableFormat::Plain => {
                 let file = FlatFile::open(&*file, file_size, &options, TableFormat::Plain)?;

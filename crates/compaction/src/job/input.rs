@@ -160,7 +160,7 @@ mod tests {
         assert_eq!([1, 4, 16].map(|runs| readahead_of_each(runs, all)), [all; 3]);
         for runs in [17, 27, 100, 1000] {
             let each = readahead_of_each(runs, all);
-            assert!(each < all && each % PAGE == 0, "{each}");
+            assert!(each < all && each.is_multiple_of(PAGE), "{each}");
             assert!(runs * each < 16 * all + runs * PAGE + 16 * runs, "{runs} of {each}");
         }
         assert_eq!([1, 100].map(|runs| readahead_of_each(runs, 0)), [0; 2]);

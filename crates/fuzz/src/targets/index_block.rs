@@ -65,14 +65,14 @@ fn run(bytes: &[u8]) {
 fn check_search(index: &FlatIndex, order: &UserComparator) {
     let count = index.len();
     if !(1..count)
-        .all(|at| order.compare(index.separator_user_key(at - 1), index.separator_user_key(at)).is_lt())
+        .all(|at| order.compare(&index.separator_user_key(at - 1), &index.separator_user_key(at)).is_lt())
     {
         return;
     }
     for at in 0..count.min(32) {
-        let target = InternalKeyBuf::new(index.separator_user_key(at), SequenceNumber(5), ValueType::Value);
+        let target = InternalKeyBuf::new(&index.separator_user_key(at), SequenceNumber(5), ValueType::Value);
         // Of one user key, the larger trailer comes first.
-        let trailer = InternalKey::from_bytes(index.separator(at)).map(InternalKey::trailer);
+        let trailer = InternalKey::from_bytes(&index.separator(at)).map(InternalKey::trailer);
         let is_before =
             !index.has_user_keys() && trailer.is_ok_and(|trailer| trailer > target.as_key().trailer());
         let expected = at + usize::from(is_before);

@@ -27,6 +27,7 @@ use ironstone_base::{Error, InternalKey, Result, Statistics};
 use ironstone_cache::{CacheKey, Priority};
 use ironstone_compress::{CompressionKind, Decompressor};
 use ironstone_vfs::{PerfCpuTimer, PerfTimer, RandomAccessFile, StatsTimer};
+use std::borrow::Cow;
 use std::path::Path;
 
 /// What a block is, for messages and for choosing how to read it.
@@ -173,19 +174,19 @@ impl BlockFormat<'_> {
         self.decompress(role, offset, payload, kind, decompressor)
     }
 
-    /// The same from borrowed bytes.
-    pub fn unpack(
+    /// The same of borrowed bytes: a part of them where they are not compressed.
+    pub fn unpack<'s>(
         &self,
         role: BlockRole,
         offset: u64,
-        stored: &[u8],
+        stored: &'s [u8],
         decompressor: &Decompressor,
-    ) -> Result<Vec<u8>> {
+    ) -> Result<Cow<'s, [u8]>> {
         let (payload, kind, _) = split_trailer(stored).ok_or_else(|| self.too_short(role, offset))?;
         if kind == CompressionKind::None as u8 {
-            return Ok(payload.to_vec());
+            return Ok(Cow::Borrowed(payload));
         }
-        self.decompress(role, offset, payload, kind, decompressor)
+        self.decompress(role, offset, payload, kind, decompressor).map(Cow::Owned)
     }
 
     fn decompress(
@@ -515,7 +516,7 @@ impl BlockBasedReader {
         if context.verify_checksums {
             format.verify(role, handle.offset, stored)?;
         }
-        format.unpack(role, handle.offset, stored, self.decompressor(role))
+        format.unpack(role, handle.offset, stored, self.decompressor(role)).map(Cow::into_owned)
     }
 
     /// The file, within the limits of `context`.
@@ -530,7 +531,7 @@ impl BlockBasedReader {
         }
     }
 
-    fn decompressor(&self, role: BlockRole) -> &Decompressor {
+    pub(super) fn decompressor(&self, role: BlockRole) -> &Decompressor {
         if role == BlockRole::Data { &self.data_decompressor } else { &self.meta_decompressor }
     }
 
@@ -573,10 +574,10 @@ impl BlockBasedReader {
     }
 
     /// The filter in `raw`, for the table to keep, with its bytes where those of cached blocks are.
-    pub(super) fn own_filter(&self, handle: BlockHandle, raw: Vec<u8>) -> ParsedFilter {
+    pub(super) fn own_filter(&self, handle: BlockHandle, raw: Cow<'_, [u8]>) -> ParsedFilter {
         ParsedFilter::new(match &self.cache {
             Some(cache) => cache.hold_outside(raw, handle.offset),
-            None => raw.into(),
+            None => raw.into_owned().into(),
         })
     }
 

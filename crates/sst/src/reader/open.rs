@@ -23,34 +23,42 @@ use ironstone_base::{
 };
 use ironstone_compress::Decompressor;
 use ironstone_vfs::RandomAccessFile;
+use std::borrow::Cow;
 
 /// How much of the end of the file is read at once if nobody says how much there is.
 const TAIL_GUESS: u64 = 64 << 10;
 const EMBEDDED_BLOBS: &str = "rocksdb.embedded.blob.stats";
 
 /// The end of the file, read in one go.
-struct Tail<'a> {
-    file: &'a dyn RandomAccessFile,
-    format: BlockFormat<'a>,
-    bytes: Vec<u8>,
-    bytes_at: u64,
+#[derive(Clone, Copy)]
+pub(crate) struct Tail<'a> {
+    pub bytes: &'a [u8],
+    /// Where it begins.
+    at: u64,
 }
 
-/// Opens the block-based table in `file`, which is `file_size` bytes long, and whose end was read already: `tail`, and where
-/// that begins. Reads footer, metaindex, properties and, unless they live in the block cache, index and filter.
+/// Blocks of a file whose reader is not there yet.
+struct TailBlocks<'a> {
+    file: &'a dyn RandomAccessFile,
+    format: BlockFormat<'a>,
+    tail: Tail<'a>,
+}
+
+/// Opens the block-based table in `file`, which is `file_size` bytes long, and whose end was read already. Reads footer,
+/// metaindex, properties and, unless they live in the block cache, index and filter.
 pub(crate) fn open(
     file: Box<dyn RandomAccessFile>,
     file_size: u64,
     options: &OpenOptions,
-    (bytes, bytes_at): (Vec<u8>, u64),
+    tail: Tail<'_>,
 ) -> Result<BlockBasedReader> {
     let table = Arc::clone(&options.table);
     let statistics = table.statistics.as_deref();
     if let Some(statistics) = statistics {
-        statistics.measure(Histogram::TableOpenPrefetchTailReadBytes, bytes.len() as u64);
+        statistics.measure(Histogram::TableOpenPrefetchTailReadBytes, tail.bytes.len() as u64);
     }
     let footer_at = file_size.saturating_sub(FOOTER_LEN as u64);
-    let footer = Footer::decode(&bytes, file_size).map_err(|bad| {
+    let footer = Footer::decode(tail.bytes, file_size).map_err(|bad| {
         if let Some(statistics) = statistics {
             statistics.record(Ticker::SstFooterCorruptionCount, 1);
         }
@@ -59,18 +67,18 @@ pub(crate) fn open(
     let path = file.path();
     let max_block_size = table.max_block_size;
     let format = BlockFormat { path, footer: &footer, file_size, max_block_size, statistics };
-    let tail = Tail { file: &*file, format, bytes, bytes_at };
+    let blocks = TailBlocks { file: &*file, format, tail };
 
-    let metaindex = tail.metaindex()?;
-    let properties = tail.properties(&metaindex)?;
+    let metaindex = blocks.metaindex()?;
+    let properties = blocks.properties(&metaindex)?;
     check_supported(path, &properties, options)?;
     let global_sequence = global_sequence(&properties, options.largest_sequence).map_err(|what| {
         Error::corruption_at(path, metaindex_offset(&metaindex, "rocksdb.properties"), what)
     })?;
-    let dictionary = tail.dictionary(&metaindex)?;
-    let range_tombstones = tail.range_tombstones(&metaindex, global_sequence)?;
+    let dictionary = blocks.dictionary(&metaindex)?;
+    let range_tombstones = blocks.range_tombstones(&metaindex, global_sequence)?;
     let range_fragments = Arc::new(FragmentedTombstones::new(&table.comparator, range_tombstones.clone()));
-    let (index_type, index_at) = tail.index_place(&metaindex, &properties)?;
+    let (index_type, index_at) = blocks.index_place(&metaindex, &properties)?;
     let index_format = IndexFormat {
         user_keys: properties.index_key_is_user_key != 0,
         delta_values: properties.index_value_is_delta_encoded != 0,
@@ -82,7 +90,6 @@ pub(crate) fn open(
     let persistent = table.persistent_cache.as_ref().map(|cache| cache.new_id());
     let persistent_id = cache_file_id(&properties, &footer, file_size, persistent);
     let cache_file_id = cache_file_id(&properties, &footer, file_size, unused);
-    let Tail { bytes, .. } = tail;
 
     let mut reader = BlockBasedReader {
         order: InternalKeyComparator::new(table.comparator.clone()),
@@ -120,27 +127,43 @@ pub(crate) fn open(
         file,
     };
     let _call = reader.traced_call(TableReaderCaller::Prefetch);
-    reader.settle_index(options, index_at, &bytes, bytes_at)?;
-    reader.settle_filter(options, &bytes, bytes_at)?;
+    reader.settle_index(options, index_at, tail)?;
+    reader.settle_filter(options, tail)?;
     reader.charge_memory()?;
     Ok(reader)
 }
 
-/// The last `hint` bytes of the file, or what is likely enough, and where they begin.
-pub(crate) fn read_tail(file: &dyn RandomAccessFile, file_size: u64, hint: u64) -> Result<(Vec<u8>, u64)> {
+/// The last `hint` bytes of the file, or what is likely enough, read into `buffer`.
+pub(crate) fn read_tail<'a>(
+    file: &dyn RandomAccessFile,
+    file_size: u64,
+    hint: u64,
+    buffer: &'a mut Vec<u8>,
+) -> Result<Tail<'a>> {
     let wanted = if hint > 0 { hint } else { TAIL_GUESS };
     let len = wanted.max(FOOTER_LEN as u64).min(file_size);
     let at = file_size - len;
-    let mut bytes = vec![0; len as usize];
-    let count = file.read_at(at, &mut bytes)?;
+    if buffer.len() < len as usize {
+        buffer.resize(len as usize, 0);
+    }
+    let bytes = &mut buffer[..len as usize];
+    let count = file.read_at(at, bytes)?;
     if count < bytes.len() {
         let what = format!("the file should be {file_size} bytes long, but ends at {}", at + count as u64);
         return Err(Error::corruption_at(file.path(), at + count as u64, what));
     }
-    Ok((bytes, at))
+    Ok(Tail { bytes, at })
 }
 
-impl Tail<'_> {
+impl<'a> Tail<'a> {
+    /// The `len` bytes at `offset` of the file, if they are here.
+    fn slice(self, offset: u64, len: usize) -> Option<&'a [u8]> {
+        let start = usize::try_from(offset.checked_sub(self.at)?).ok()?;
+        self.bytes.get(start..start.checked_add(len)?)
+    }
+}
+
+impl TailBlocks<'_> {
     /// Reads a block, from memory if it is there, and checks it.
     fn stored(&self, role: BlockRole, handle: BlockHandle) -> Result<Vec<u8>> {
         let stored = self.stored_unchecked(role, handle)?;
@@ -150,7 +173,7 @@ impl Tail<'_> {
 
     fn stored_unchecked(&self, role: BlockRole, handle: BlockHandle) -> Result<Vec<u8>> {
         let len = self.format.stored_len(role, handle)?;
-        let stored = slice_of(&self.bytes, self.bytes_at, handle.offset, len);
+        let stored = self.tail.slice(handle.offset, len);
         self.format.count(tail_ticker(stored.is_some()), 1);
         match stored {
             Some(stored) => Ok(stored.to_vec()),
@@ -285,11 +308,6 @@ fn tail_ticker(is_there: bool) -> Ticker {
     if is_there { Ticker::TableOpenPrefetchTailHit } else { Ticker::TableOpenPrefetchTailMiss }
 }
 
-fn slice_of(bytes: &[u8], bytes_at: u64, offset: u64, len: usize) -> Option<&[u8]> {
-    let start = usize::try_from(offset.checked_sub(bytes_at)?).ok()?;
-    bytes.get(start..start.checked_add(len)?)
-}
-
 fn find(metaindex: &[(String, BlockHandle)], name: &str) -> Option<BlockHandle> {
     metaindex.iter().find(|(other, _)| other == name).map(|(_, handle)| *handle)
 }
@@ -404,13 +422,7 @@ fn cache_file_id(properties: &TableProperties, footer: &Footer, file_size: u64, 
 }
 
 impl BlockBasedReader {
-    fn settle_index(
-        &mut self,
-        options: &OpenOptions,
-        at: BlockHandle,
-        tail: &[u8],
-        tail_at: u64,
-    ) -> Result<()> {
+    fn settle_index(&mut self, options: &OpenOptions, at: BlockHandle, tail: Tail<'_>) -> Result<()> {
         let context = ReadContext::default();
         if self.cache.is_some() && self.table.cache_index_and_filter_blocks {
             let (is_two_level, pinning) = (self.index.is_two_level, self.table.pinning);
@@ -429,14 +441,14 @@ impl BlockBasedReader {
             }
             return Ok(());
         }
-        let block = self.tail_block(BlockRole::Index, at, tail, tail_at)?;
+        let block = self.tail_block(BlockRole::Index, at, tail)?;
         let top = self.decode_index(&block, at)?;
         if !self.index.is_two_level {
             self.index.top = Home::Resident(top);
             return Ok(());
         }
         let places: Vec<BlockHandle> = (0..top.len()).map(|i| top.handle(i)).collect();
-        let partitions = places.into_iter().map(|at| self.tail_block(BlockRole::Index, at, tail, tail_at));
+        let partitions = places.into_iter().map(|at| self.tail_block(BlockRole::Index, at, tail));
         let index = self.decode_partitions(partitions, at)?;
         self.index = IndexHome { top: Home::Resident(index), is_two_level: false, pinned: Vec::new() };
         Ok(())
@@ -489,7 +501,7 @@ impl BlockBasedReader {
         }
     }
 
-    fn settle_filter(&mut self, options: &OpenOptions, tail: &[u8], tail_at: u64) -> Result<()> {
+    fn settle_filter(&mut self, options: &OpenOptions, tail: Tail<'_>) -> Result<()> {
         let named = |prefix: &str| {
             self.metaindex.iter().find(|(name, _)| name.starts_with(prefix)).map(|(_, handle)| *handle)
         };
@@ -499,8 +511,8 @@ impl BlockBasedReader {
         }
         let in_cache = self.cache.is_some() && self.table.cache_index_and_filter_blocks;
         self.filter = match (full, partitioned) {
-            (Some(at), _) => FilterHome::Full(self.settle_full_filter(options, at, in_cache, tail, tail_at)?),
-            (None, Some(at)) => self.settle_partitioned_filter(options, at, in_cache, tail, tail_at)?,
+            (Some(at), _) => FilterHome::Full(self.settle_full_filter(options, at, in_cache, tail)?),
+            (None, Some(at)) => self.settle_partitioned_filter(options, at, in_cache, tail)?,
             (None, None) => FilterHome::None,
         };
         Ok(())
@@ -511,13 +523,11 @@ impl BlockBasedReader {
         options: &OpenOptions,
         at: BlockHandle,
         in_cache: bool,
-        tail: &[u8],
-        tail_at: u64,
+        tail: Tail<'_>,
     ) -> Result<Home<ParsedFilter>> {
         let context = ReadContext::default();
         if !in_cache {
-            let raw = self.tail_raw(BlockRole::Filter, at, tail, tail_at)?;
-            return Ok(Home::Resident(self.own_filter(at, raw)));
+            return Ok(Home::Resident(self.tail_filter(at, tail)?));
         }
         if self.is_pinned(options, self.table.pinning.unpartitioned) {
             return Ok(Home::Pinned(self.filter_block(&context, at)?));
@@ -533,8 +543,7 @@ impl BlockBasedReader {
         options: &OpenOptions,
         at: BlockHandle,
         in_cache: bool,
-        tail: &[u8],
-        tail_at: u64,
+        tail: Tail<'_>,
     ) -> Result<FilterHome> {
         if in_cache {
             let (context, pinning) = (ReadContext::default(), self.table.pinning);
@@ -553,11 +562,8 @@ impl BlockBasedReader {
             }
             return Ok(FilterHome::Partitioned { top: Box::new(home), partitions });
         }
-        let top = self.decode_index(&self.tail_block(BlockRole::Filter, at, tail, tail_at)?, at)?;
-        let read = |i| {
-            let raw = self.tail_raw(BlockRole::Filter, top.handle(i), tail, tail_at)?;
-            Ok(self.own_filter(top.handle(i), raw))
-        };
+        let top = self.decode_index(&self.tail_block(BlockRole::Filter, at, tail)?, at)?;
+        let read = |i| self.tail_filter(top.handle(i), tail);
         let partitions: Result<Vec<ParsedFilter>> = (0..top.len()).map(read).collect();
         let partitions = FilterPartitions::Resident(partitions?);
         Ok(FilterHome::Partitioned { partitions, top: Box::new(Home::Resident(top)) })
@@ -574,21 +580,33 @@ impl BlockBasedReader {
         }
     }
 
-    fn tail_raw(&self, role: BlockRole, at: BlockHandle, tail: &[u8], tail_at: u64) -> Result<Vec<u8>> {
+    /// The uncompressed block at `at`: a part of `tail`, if it can be.
+    fn tail_raw<'a>(&self, role: BlockRole, at: BlockHandle, tail: Tail<'a>) -> Result<Cow<'a, [u8]>> {
         let format = self.format();
         let len = format.stored_len(role, at)?;
         debug_assert!(len >= BLOCK_TRAILER_LEN);
-        let stored = slice_of(tail, tail_at, at.offset, len);
+        let stored = tail.slice(at.offset, len);
         format.count(tail_ticker(stored.is_some()), 1);
-        let stored = match stored {
-            Some(stored) => stored.to_vec(),
-            None => format.read(&*self.file, role, at)?,
-        };
-        self.unpack_read(&ReadContext::default(), role, at, stored)
+        let context = ReadContext::default();
+        match stored {
+            Some(stored) if self.table.persistent_cache.is_none() => {
+                format.verify(role, at.offset, stored)?;
+                format.unpack(role, at.offset, stored, self.decompressor(role))
+            }
+            Some(stored) => self.unpack_read(&context, role, at, stored.to_vec()).map(Cow::Owned),
+            None => {
+                let stored = format.read(&*self.file, role, at)?;
+                self.unpack_read(&context, role, at, stored).map(Cow::Owned)
+            }
+        }
     }
 
-    fn tail_block(&self, role: BlockRole, at: BlockHandle, tail: &[u8], tail_at: u64) -> Result<Block> {
-        let raw = self.tail_raw(role, at, tail, tail_at)?;
-        Block::new(raw).map_err(|bad| self.format().corrupt(role, at.offset, bad.0))
+    fn tail_filter(&self, at: BlockHandle, tail: Tail<'_>) -> Result<ParsedFilter> {
+        Ok(self.own_filter(at, self.tail_raw(BlockRole::Filter, at, tail)?))
+    }
+
+    fn tail_block(&self, role: BlockRole, at: BlockHandle, tail: Tail<'_>) -> Result<Block> {
+        let raw = self.tail_raw(role, at, tail)?;
+        Block::new(raw.into_owned()).map_err(|bad| self.format().corrupt(role, at.offset, bad.0))
     }
 }
