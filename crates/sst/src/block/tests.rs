@@ -17,10 +17,12 @@ type Entries = Vec<(InternalKeyBuf, Vec<u8>)>;
 fn entries(rng: &mut SmallRng, order: &InternalKeyComparator) -> Entries {
     let longest = [3, 8, 20, 300][rng.random_range(0..4)];
     let alphabet = [1u8, 3, 255][rng.random_range(0..3)];
-    let mut entries: Entries = (0..rng.random_range(0..80))
+    let common = vec![2; [0, 0, 7, 19, 20, 300][rng.random_range(0..6)]];
+    let most = if rng.random_bool(0.05) { 1500 } else { 80 };
+    let mut entries: Entries = (0..rng.random_range(0..most))
         .map(|_| {
-            let len = rng.random_range(0..longest);
-            let key: Vec<u8> = (0..len).map(|_| rng.random_range(0..=alphabet)).collect();
+            let mut key = common.clone();
+            key.extend((0..rng.random_range(0..longest)).map(|_| rng.random_range(0..=alphabet)));
             let sequence = SequenceNumber(rng.random_range(0..300));
             let value = vec![7; rng.random_range(0..150)];
             (InternalKeyBuf::new(&key, sequence, ValueType::Value), value)
@@ -100,6 +102,56 @@ fn lookup_finds_what_the_entries_say() {
     }
 }
 
+/// How searches for the keys of a block of so many bytes begin: (at the first entry, after one, unknown).
+fn beginnings(common: usize, key: impl Fn(u32) -> String, bytes: usize) -> [u32; 3] {
+    let mut builder = BlockBuilder::new(16, true);
+    let mut keys = Vec::new();
+    while builder.len() < bytes {
+        let user_key = "k".repeat(common) + &key(keys.len() as u32);
+        builder.add(value_key(user_key.as_bytes()).as_bytes(), &[7; 100]);
+        keys.push(user_key);
+    }
+    let block = Block::with_hints(builder.finish().clone(), &UserComparator::Bytewise).unwrap();
+    let mut counts = [0; 3];
+    for key in &keys {
+        match block.begin_search(key.as_bytes()) {
+            Beginning::First => counts[0] += 1,
+            Beginning::After { end, interval, matched } => {
+                assert!(end > interval && matched <= key.len());
+                counts[1] += 1;
+            }
+            Beginning::Unknown => counts[2] += 1,
+        }
+    }
+    counts
+}
+
+#[test]
+fn searches_in_blocks_of_4_kib_begin_at_hints() {
+    let number = |number| format!("{number:016}");
+    for common in [0, 5, 19, 20, 100, 235] {
+        let [first, after, unknown] = beginnings(common, number, 4096);
+        assert!((2..=6).contains(&first) && after > 25 && unknown == 0, "{common}: {first} {after}");
+    }
+    // More than is known of what keys begin with.
+    let [first, after, unknown] = beginnings(300, number, 4096);
+    assert!(first + after == 0 && unknown > 20);
+    // Keys that are too short for a hint have none; the others do.
+    let some_short =
+        |number: u32| if number % 2 == 0 { format!("{number:02}") } else { format!("{number:02}long") };
+    let [_, after, unknown] = beginnings(3, some_short, 4096);
+    assert!(after > 20 && unknown == 0, "{after} {unknown}");
+}
+
+#[test]
+fn hints_reach_as_far_as_their_bits() {
+    let number = |number| format!("{number:08}");
+    let [_, after, unknown] = beginnings(0, number, 60_000);
+    assert!(after > 400 && unknown == 0, "{after} {unknown}");
+    let [_, after, unknown] = beginnings(0, number, 120_000);
+    assert!(after > 500 && unknown > 400, "{after} {unknown}");
+}
+
 #[test]
 fn a_global_sequence_number_replaces_the_stored_ones() {
     let mut builder = BlockBuilder::new(2, true);
@@ -145,10 +197,11 @@ fn damaged_blocks_never_panic() {
 }
 
 fn wander(rng: &mut SmallRng, bytes: &[u8], order: &InternalKeyComparator, entries: &Entries) {
-    let _ = Block::with_hints(bytes.to_vec(), &order.user);
-    let Ok(block) = Block::new(bytes.to_vec()) else {
-        return;
+    let block = match rng.random_bool(0.5) {
+        true => Block::with_hints(bytes.to_vec(), &order.user),
+        false => Block::new(bytes.to_vec()),
     };
+    let Ok(block) = block else { return };
     let mut meta = MetaCursor::new(&block);
     while let Ok(Some(_)) = meta.next() {}
     let mut cursor = Cursor::default();
