@@ -138,7 +138,7 @@ fn searches_in_blocks_of_4_kib_begin_at_hints() {
     assert!(first + after == 0 && unknown > 20);
     // Keys that are too short for a hint have none; the others do.
     let some_short =
-        |number: u32| if number % 2 == 0 { format!("{number:02}") } else { format!("{number:02}long") };
+        |number: u32| if number.is_multiple_of(2) { format!("{number:02}") } else { format!("{number:02}long") };
     let [_, after, unknown] = beginnings(3, some_short, 4096);
     assert!(after > 20 && unknown == 0, "{after} {unknown}");
 }
