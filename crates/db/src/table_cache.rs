@@ -271,6 +271,14 @@ impl TableSlot {
         self.reader.load_full()
     }
 
+    /// It was used: it is not among the next that are closed where few may be open.
+    #[inline]
+    pub(crate) fn touch(&self) {
+        if self.opener.cache.is_bounded() {
+            self.touched.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Runs `read` on the table, opening it first if need be.
     #[inline]
     pub(crate) fn with_reader<T>(
@@ -278,9 +286,7 @@ impl TableSlot {
         read: impl FnOnce(&Arc<TableReader>) -> Result<T>,
     ) -> Result<T> {
         if let Some(reader) = &*self.reader.load() {
-            if self.opener.cache.is_bounded() {
-                self.touched.store(true, Ordering::Relaxed);
-            }
+            self.touch();
             return read(reader);
         }
         read(&self.reader()?)

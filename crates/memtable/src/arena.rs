@@ -135,8 +135,12 @@ impl BlockPool {
     }
     /// Gives all blocks back to the system as soon as no memtable has one, unless one takes another before.
     pub fn release_when_idle(&self) {
+        self.change(|blocks| blocks.unwanted = true);
+    }
+    /// Changes what there is, and gives back what nobody wants then: not behind the lock.
+    fn change(&self, change: impl FnOnce(&mut PooledBlocks)) {
         let mut blocks = self.blocks.lock();
-        blocks.unwanted = true;
+        change(&mut blocks);
         let unwanted = blocks.take_unwanted();
         drop(blocks);
         drop(unwanted);
@@ -151,14 +155,13 @@ impl BlockPool {
     fn give(&self, given: impl Iterator<Item = Block>) {
         for block in given.filter(|block| block.size == BLOCK_SPAN) {
             block.let_go();
-            let mut blocks = self.blocks.lock();
-            blocks.lent -= 1;
-            if blocks.free.len() < self.limit.load(Relaxed) {
-                blocks.free.push(block);
-            }
-            let unwanted = blocks.take_unwanted();
-            drop(blocks);
-            drop(unwanted);
+            let mut block = Some(block); // What there is no room for goes here.
+            self.change(|blocks| {
+                blocks.lent -= 1;
+                if blocks.free.len() < self.limit.load(Relaxed) {
+                    blocks.free.extend(block.take());
+                }
+            });
         }
     }
 }

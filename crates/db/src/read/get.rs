@@ -220,6 +220,38 @@ impl SuperVersion {
         std::iter::once(&self.mem).chain(&self.imm)
     }
 
+    /// Hands `add` the tables that may hold `target`'s user key, by their places in their levels, from the newest to the oldest.
+    #[inline(always)]
+    pub(super) fn candidates<'a>(
+        &'a self,
+        target: InternalKey<'_>,
+        mut add: impl FnMut(&'a LevelView, usize),
+    ) {
+        let user_key = target.user_key();
+        for (level, view) in self.levels.iter().enumerate() {
+            let files = &view.files;
+            if files.is_empty() {
+                continue;
+            }
+            if level == 0 {
+                let holds = |&index: &usize| files.may_hold(index, &self.comparator.user, user_key);
+                (0..files.len()).filter(holds).for_each(|index| add(view, index));
+                continue;
+            }
+            let mut holder = files.find_holder(&self.comparator, target);
+            while let Some(index) = holder {
+                add(view, index);
+                // Only versions of one key that RocksDB put into two tables lead on to the next one.
+                let next = index + 1;
+                let leads_on = next < files.len() && files.may_hold(next, &self.comparator.user, user_key);
+                holder = leads_on.then_some(next);
+            }
+        }
+        if perf::is_counting() {
+            self.count_search_of_tables(target);
+        }
+    }
+
     /// Asks the tables that may hold `user_key`, from the newest to the oldest, until one breaks.
     fn for_each_table<B>(
         &self,
@@ -228,29 +260,8 @@ impl SuperVersion {
         mut ask: impl FnMut(Candidate<'_>) -> Result<ControlFlow<B>>,
     ) -> Result<Option<B>> {
         let target = InternalKeyBuf::for_seek(user_key, at);
-        let mut candidates: SmallVec<[(&Arc<LevelView>, usize); 16]> = SmallVec::new();
-        for (level, view) in self.levels.iter().enumerate() {
-            let files = &view.files;
-            if files.is_empty() {
-                continue;
-            }
-            if level == 0 {
-                let holds = |&index: &usize| files.may_hold(index, &self.comparator.user, user_key);
-                candidates.extend((0..files.len()).filter(holds).map(|index| (view, index)));
-                continue;
-            }
-            let mut holder = files.find_holder(&self.comparator, target.as_key());
-            while let Some(index) = holder {
-                candidates.push((view, index));
-                // Only versions of one key that RocksDB put into two tables lead on to the next one.
-                let next = index + 1;
-                let leads_on = next < files.len() && files.may_hold(next, &self.comparator.user, user_key);
-                holder = leads_on.then_some(next);
-            }
-        }
-        if perf::is_counting() {
-            self.count_search_of_tables(target.as_key());
-        }
+        let mut candidates: SmallVec<[(&LevelView, usize); 16]> = SmallVec::new();
+        self.candidates(target.as_key(), |view, index| candidates.push((view, index)));
         let target = PointTarget::from(target.as_key());
         candidates.iter().for_each(|(view, index)| view.tables[*index].prefetch(target.hash));
         for (place, (view, index)) in candidates.iter().enumerate() {

@@ -1,33 +1,37 @@
-//! Many point lookups at once: tables are asked in steps for all keys that they may hold, so that what one key waits for
-//! (memory, blocks of the file) is on its way while the others go on.
+//! Many point lookups at once, in steps that each go over all keys, so that what one key waits for (memory, blocks of the
+//! file) is on its way while the others go on.
+//!
+//! ```text
+//! candidates   for each key the tables of all levels that may hold it; their filters are asked for
+//! a round      each key goes on to the first table whose filter lets it pass; the blocks that they want come from the
+//!              cache or, all together, from the files; each is searched
+//! ```
+//! Keys that were not found there go on in the next round. There seldom is one: filters are seldom wrong.
 
 use super::get::{Found, count_hit, from_table, in_memtable, not_in_memtables};
 use super::pinned_value::PinnedValue;
 use super::read_options::ReadOptions;
-use super::view::{LevelView, SuperVersion};
+use super::view::SuperVersion;
 use crate::table_cache::TableSlot;
 use ironstone_base::perf::{self, LevelMetric, PerfMetric};
 use ironstone_base::statistics::{BlocksRead, Histogram, Ticker};
 use ironstone_base::sync::Arc;
-use ironstone_base::{Error, InternalKeyBuf, Result, SequenceNumber};
+use ironstone_base::{Error, InternalKeyBuf, Result, SequenceNumber, Statistics};
 use ironstone_sst::block_trace;
 use ironstone_sst::{
     KeyHash, MissingBlock, PendingGet, PointTarget, ReadContext, ReadTier, TableEntry, TableReader,
     read_blocks,
 };
 use ironstone_vfs::{Clock, PerfTimer};
-use std::borrow::Cow;
 use std::ops::Range;
 
-/// A key that has not been found yet.
+/// A key that is not in the memtables.
 struct Pending<'a> {
     /// Its place among the keys that were asked for.
     index: usize,
     user_key: &'a [u8],
     target: InternalKeyBuf,
     hash: KeyHash,
-    /// The answer is there.
-    is_settled: bool,
 }
 
 impl Pending<'_> {
@@ -36,21 +40,64 @@ impl Pending<'_> {
     }
 }
 
-/// Keys, by their places among the pending ones, that one table may hold.
-struct Asked {
-    table: usize,
-    keys: Vec<usize>,
-}
-
-/// What the keys of one table have come to.
-struct Group<'a> {
-    reader: Arc<TableReader>,
-    keys: Cow<'a, [usize]>,
+/// A table that may hold some key, and the gets that wait there for their blocks.
+struct Group<'a, 'k> {
     slot: &'a Arc<TableSlot>,
-    /// Where their gets are.
-    gets: Range<usize>,
+    /// Once it is open.
+    reader: Option<Arc<TableReader>>,
+    /// By their places among the pending ones.
+    keys: Vec<usize>,
+    gets: Vec<PendingGet<'k>>,
     /// Blocks that are not in the cache.
     missing: Vec<MissingBlock>,
+}
+
+/// Blocks read from files of each level, where statistics are kept.
+struct LevelsRead<'a> {
+    statistics: Option<&'a Statistics>,
+    levels: Vec<BlocksRead>,
+}
+
+impl<'a> LevelsRead<'a> {
+    fn new(statistics: Option<&'a Statistics>, levels: usize) -> Self {
+        BlocksRead::take();
+        Self {
+            statistics,
+            levels: vec![BlocksRead::default(); if statistics.is_some() { levels } else { 0 }],
+        }
+    }
+    /// What the thread has read since the last time was of `level`.
+    #[inline]
+    fn note(&mut self, level: u32) {
+        if let Some(sum) = self.levels.get_mut(level as usize) {
+            let BlocksRead { meta, data } = BlocksRead::take();
+            (sum.meta, sum.data) = (sum.meta + meta, sum.data + data);
+        }
+    }
+    /// What it has read since then were these, of several levels.
+    fn note_groups(&mut self, groups: &[Group<'_, '_>]) {
+        for Group { slot, missing, .. } in groups {
+            if let Some(sum) = self.levels.get_mut(slot.level() as usize) {
+                sum.data += missing.len() as u64;
+            }
+        }
+        BlocksRead::take();
+    }
+    fn measure(self) {
+        let Some(statistics) = self.statistics else { return };
+        for BlocksRead { meta, data } in &self.levels {
+            if *meta > 0 {
+                statistics.measure(Histogram::NumIndexAndFilterBlocksReadPerLevel, *meta);
+            }
+            if *data > 0 {
+                statistics.measure(Histogram::NumSstReadPerLevel, *data);
+            }
+        }
+        let levels_read = self.levels.iter().filter(|level| level.data > 0).count() as u64;
+        if levels_read > 0 {
+            statistics.measure(Histogram::NumLevelReadPerMultiget, levels_read);
+        }
+    }
 }
 
 /// How many keys are looked for between two looks at what a read may still do. RocksDB's number.
@@ -142,42 +189,71 @@ impl SuperVersion {
         let _timer = PerfTimer::start(PerfMetric::GetFromOutputFilesTime);
         let order = &self.comparator.user;
         left.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| order.compare(keys[a.1], keys[b.1])));
-        let mut pending: Vec<Pending<'_>> = Vec::with_capacity(left.len());
-        pending.extend(left.into_iter().map(|(_, index)| Pending {
+        let pending = left.into_iter().map(|(_, index)| Pending {
             index,
             user_key: keys[index],
             target: InternalKeyBuf::for_seek(keys[index], at),
             hash: KeyHash::of(keys[index]),
-            is_settled: false,
-        }));
-        let mut levels_read = 0;
-        for (level, view) in self.levels.iter().enumerate().filter(|(_, view)| !view.files.is_empty()) {
-            if pending.is_empty() {
+        });
+        self.in_tables_together(&pending.collect::<Vec<_>>(), context, &mut results);
+        results
+    }
+
+    /// Looks for `pending`, which ascend, in the tables.
+    fn in_tables_together(
+        &self,
+        pending: &[Pending<'_>],
+        context: &ReadContext,
+        results: &mut [Result<Option<PinnedValue>>],
+    ) {
+        let mut groups: Vec<Group<'_, '_>> = Vec::new();
+        // The groups that each key may be in, from the newest table to the oldest, end to end.
+        let mut candidates: Vec<usize> = Vec::with_capacity(4 * pending.len());
+        let mut ways: Vec<Range<usize>> = Vec::with_capacity(pending.len());
+        let mut before = 0;
+        for key in pending {
+            let start = candidates.len();
+            self.candidates(key.target.as_key(), |view, index| {
+                let slot = &view.tables[index];
+                // Keys that follow each other are mostly held by the same tables.
+                let alike = candidates[before..start].get(candidates.len() - start).copied();
+                let group = alike.filter(|&group| Arc::ptr_eq(groups[group].slot, slot));
+                let group = group.unwrap_or_else(|| group_of(&mut groups, slot));
+                if let Some(reader) = &groups[group].reader {
+                    reader.prefetch(key.hash);
+                }
+                candidates.push(group);
+            });
+            ways.push(start..candidates.len());
+            before = start;
+        }
+        let mut levels_read = LevelsRead::new(self.statistics.as_deref(), self.levels.len());
+        let mut answers: Vec<(usize, Result<Found>)> = Vec::with_capacity(pending.len());
+        loop {
+            let mut some_wait = false;
+            for (at, way) in ways.iter_mut().enumerate() {
+                for place in way.by_ref() {
+                    let group = &mut groups[candidates[place]];
+                    match self.ask(group, at, &pending[at], context, &mut levels_read).transpose() {
+                        Some(Ok(Found::Nothing)) => continue,
+                        Some(answer) => answers.push((at, answer)),
+                        None => some_wait = true,
+                    }
+                    break;
+                }
+            }
+            self.finish_together(&mut groups, pending, context, &mut levels_read, &mut answers);
+            for (at, answer) in answers.drain(..) {
+                let key = &pending[at];
+                let at_sequence = key.target.as_key().sequence();
+                results[key.index] = self.settle(answer, key.user_key, at_sequence, context);
+                ways[at] = 0..0;
+            }
+            if !some_wait {
                 break;
             }
-            if self.statistics.is_some() {
-                BlocksRead::take();
-            }
-            match level {
-                0 => self.ask_level0(view, context, &mut pending, &mut results),
-                _ => self.ask_level(view, context, &mut pending, &mut results),
-            }
-            pending.retain(|key| !key.is_settled);
-            if let Some(statistics) = &self.statistics {
-                let BlocksRead { meta, data } = BlocksRead::take();
-                if meta > 0 {
-                    statistics.measure(Histogram::NumIndexAndFilterBlocksReadPerLevel, meta);
-                }
-                if data > 0 {
-                    statistics.measure(Histogram::NumSstReadPerLevel, data);
-                    levels_read += 1;
-                }
-            }
         }
-        if let Some(statistics) = self.statistics.as_ref().filter(|_| levels_read > 0) {
-            statistics.measure(Histogram::NumLevelReadPerMultiget, levels_read);
-        }
-        results
+        levels_read.measure();
     }
 
     /// Answers what the memtables know. For the other keys: something that orders like them, and their places.
@@ -225,158 +301,113 @@ impl SuperVersion {
         }
     }
 
-    fn covers(&self, view: &LevelView, table: usize, key: &Pending<'_>) -> bool {
-        view.files.may_hold(table, &self.comparator.user, key.user_key)
-    }
-
-    /// Asks the tables of level 0, from the newest to the oldest.
-    fn ask_level0(
+    /// Asks the filter of a table for a key. What the table has of it, if that is known; if not, the get waits in the table's
+    /// group, and what will be looked at is asked for.
+    fn ask<'k>(
         &self,
-        view: &LevelView,
+        group: &mut Group<'_, 'k>,
+        at: usize,
+        key: &'k Pending<'_>,
         context: &ReadContext,
-        pending: &mut [Pending<'_>],
-        results: &mut [Result<Option<PinnedValue>>],
-    ) {
-        for (table, slot) in view.tables.iter().enumerate() {
-            let covered = |&at: &usize| !pending[at].is_settled && self.covers(view, table, &pending[at]);
-            let keys: Vec<usize> = (0..pending.len()).filter(covered).collect();
-            perf::count(PerfMetric::UserKeyComparisonCount, pending.len() as u64);
-            if !keys.is_empty() {
-                keys.iter().for_each(|&at| slot.prefetch(pending[at].hash));
-                self.ask(view, &[Asked { table, keys }], context, pending, results);
+        levels_read: &mut LevelsRead<'_>,
+    ) -> Result<Option<Found>> {
+        let slot = group.slot;
+        if let Some(row) = slot.rows().and_then(|rows| rows.find(key.target())) {
+            let found = row.newest();
+            self.count_found(&found, slot.level());
+            return Ok(Some(found));
+        }
+        let reader = match &group.reader {
+            Some(reader) => reader,
+            None => group.reader.insert(slot.reader()?),
+        };
+        let mut get = PendingGet::new(key.target());
+        reader.begin_get(context, &mut get);
+        levels_read.note(slot.level());
+        if get.is_absent() {
+            return match block_trace::is_traced() {
+                false => self.found(slot, reader, key, None),
+                true => self.finish(slot, reader, key, get, context),
             }
+            .map(Some);
         }
+        group.keys.push(at);
+        group.gets.push(get);
+        Ok(None)
     }
 
-    /// Asks the tables of a sorted level, all at once.
-    fn ask_level(
+    /// Brings the blocks that gets wait for, all together, and searches them. Adds what was found to `answers`.
+    fn finish_together(
         &self,
-        view: &LevelView,
+        groups: &mut [Group<'_, '_>],
+        pending: &[Pending<'_>],
         context: &ReadContext,
-        pending: &mut [Pending<'_>],
-        results: &mut [Result<Option<PinnedValue>>],
+        levels_read: &mut LevelsRead<'_>,
+        answers: &mut Vec<(usize, Result<Found>)>,
     ) {
-        if perf::is_counting() {
-            self.count_search_of_level(view, pending);
-        }
-        let mut asked: Vec<Asked> = Vec::new();
-        for (at, key) in pending.iter().enumerate() {
-            let Some(table) = view.files.find_holder(&self.comparator, key.target.as_key()) else { continue };
-            view.tables[table].prefetch(key.hash);
-            match asked.last_mut().filter(|last| last.table == table) {
-                Some(last) => last.keys.push(at),
-                None => asked.push(Asked { table, keys: vec![at] }),
-            }
-        }
-        while !asked.is_empty() {
-            self.ask(view, &asked, context, pending, results);
-            asked.retain_mut(|Asked { table, keys }| {
-                // Only versions of one key that RocksDB put into two tables lead on to the next one.
-                *table += 1;
-                keys.drain(..keys.len() - 1);
-                let last = &pending[keys[0]];
-                !last.is_settled && *table < view.tables.len() && self.covers(view, *table, last)
-            });
-        }
-    }
-
-    /// Counts what finding the tables of a sorted level took that may hold the keys.
-    #[inline(never)] // Whoever wants no counts does without it.
-    fn count_search_of_level(&self, view: &LevelView, pending: &[Pending<'_>]) {
-        let compared =
-            |key: &Pending<'_>| view.files.compared_by_find_holder(&self.comparator, key.target.as_key());
-        perf::count(PerfMetric::UserKeyComparisonCount, pending.iter().map(compared).sum());
-    }
-
-    /// Asks tables for different keys, none of which is settled.
-    fn ask(
-        &self,
-        view: &LevelView,
-        asked: &[Asked],
-        context: &ReadContext,
-        pending: &mut [Pending<'_>],
-        results: &mut [Result<Option<PinnedValue>>],
-    ) {
-        let mut groups: Vec<Group<'_>> = Vec::with_capacity(asked.len());
-        let mut gets: Vec<PendingGet<'_>> = Vec::with_capacity(pending.len());
-        let mut answers: Vec<(usize, Result<Found>)> = Vec::with_capacity(pending.len());
-        for Asked { table, keys } in asked {
+        let mut some_are_missing = false;
+        for Group { slot, reader, gets, missing, .. } in groups.iter_mut() {
+            let Some(reader) = reader.as_ref().filter(|_| !gets.is_empty()) else { continue };
+            slot.touch();
             if let Some(statistics) = &self.statistics {
-                statistics.measure(Histogram::SstBatchSize, keys.len() as u64);
+                statistics.measure(Histogram::SstBatchSize, gets.len() as u64);
             }
-            let slot = &view.tables[*table];
-            let keys = match slot.rows() {
-                Some(rows) => {
-                    let mut left = keys.clone();
-                    left.retain(|&at| match rows.find(pending[at].target()) {
-                        Some(row) => {
-                            let found = row.newest();
-                            self.count_found(&found, slot.level());
-                            answers.push((at, Ok(found)));
-                            false
-                        }
-                        None => true,
-                    });
-                    Cow::Owned(left)
+            *missing = reader.cached_blocks(context, gets);
+            some_are_missing |= !missing.is_empty();
+        }
+        if some_are_missing {
+            fetch_missing(context, groups, levels_read);
+        }
+        for Group { slot, reader, keys, gets, .. } in groups {
+            let Some(reader) = reader else { continue };
+            for (at, get) in keys.drain(..).zip(gets.drain(..)) {
+                let answer = self.finish(slot, reader, &pending[at], get, context);
+                levels_read.note(slot.level());
+                if !matches!(answer, Ok(Found::Nothing)) {
+                    answers.push((at, answer));
                 }
-                None => Cow::Borrowed(&**keys),
-            };
-            if keys.is_empty() {
-                continue;
-            }
-            match slot.reader() {
-                Ok(reader) => {
-                    let start = gets.len();
-                    for &at in &*keys {
-                        let mut get = PendingGet::new(pending[at].target());
-                        reader.begin_get(context, &mut get);
-                        gets.push(get);
-                    }
-                    groups.push(Group { reader, keys, slot, gets: start..gets.len(), missing: Vec::new() });
-                }
-                Err(error) => answers.extend(keys.iter().map(|&at| (at, Err(error.clone())))),
             }
         }
-        for group in &mut groups {
-            group.missing = group.reader.cached_blocks(context, &mut gets[group.gets.clone()]);
+    }
+
+    /// What a table has of a key.
+    #[inline]
+    fn finish(
+        &self,
+        slot: &Arc<TableSlot>,
+        reader: &Arc<TableReader>,
+        key: &Pending<'_>,
+        get: PendingGet<'_>,
+        context: &ReadContext,
+    ) -> Result<Found> {
+        let entry = match block_trace::is_traced() {
+            false => reader.finish_get(context, get),
+            true => finish_traced(reader, context, get),
+        }?;
+        if let (Some(rows), Some(entry)) = (slot.rows(), &entry) {
+            rows.keep_newest(context, reader, key.target(), entry);
         }
-        fetch_missing(context, &mut groups, &mut gets);
-        let is_traced = block_trace::is_traced();
-        let mut gets = gets.into_iter();
-        for Group { reader, keys, slot, .. } in &groups {
-            let rows = slot.rows();
-            for (&at, get) in keys.iter().zip(&mut gets) {
-                let target = get.target();
-                let covered = reader.covering(target.user_key(), target.sequence());
-                let entry = match is_traced {
-                    false => reader.finish_get(context, get),
-                    true => finish_traced(reader, context, get),
-                };
-                if let Some(rows) = rows
-                    && let Ok(Some(entry)) = &entry
-                {
-                    rows.keep_newest(context, reader, pending[at].target(), entry);
-                }
-                let found = entry.and_then(|entry| from_table(entry, covered));
-                if let Ok(found) = &found {
-                    self.count_found(found, reader.level());
-                    if let Some(sampler) = &self.sampler
-                        && !matches!(found, Found::Value(_))
-                    {
-                        sampler.note_wasted(slot);
-                    }
-                }
-                answers.push((at, found));
-            }
+        self.found(slot, reader, key, entry)
+    }
+
+    /// What `entry`, the newest that a table has of a key, says of it.
+    #[inline]
+    fn found(
+        &self,
+        slot: &TableSlot,
+        reader: &TableReader,
+        key: &Pending<'_>,
+        entry: Option<TableEntry>,
+    ) -> Result<Found> {
+        let covered = reader.covering(key.user_key, key.target.as_key().sequence());
+        let found = from_table(entry, covered)?;
+        self.count_found(&found, reader.level());
+        if let Some(sampler) = &self.sampler
+            && !matches!(found, Found::Value(_))
+        {
+            sampler.note_wasted(slot);
         }
-        for (at, answer) in answers {
-            if !matches!(answer, Ok(Found::Nothing)) {
-                let key = &mut pending[at];
-                results[key.index] =
-                    self.settle(answer, key.user_key, key.target.as_key().sequence(), context);
-                key.is_settled = true;
-            }
-        }
+        Ok(found)
     }
 }
 
@@ -410,14 +441,26 @@ fn finish_traced(
     Ok(entry)
 }
 
+/// The group of a table, which may be new.
+fn group_of<'a>(groups: &mut Vec<Group<'a, '_>>, slot: &'a Arc<TableSlot>) -> usize {
+    groups.iter().rposition(|group| Arc::ptr_eq(group.slot, slot)).unwrap_or_else(|| {
+        let (keys, gets, missing) = (Vec::new(), Vec::new(), Vec::new());
+        groups.push(Group { slot, reader: slot.open_reader(), keys, gets, missing });
+        groups.len() - 1
+    })
+}
+
 /// Brings the blocks that the cache does not have, those of all tables together.
-fn fetch_missing(context: &ReadContext, groups: &mut [Group<'_>], gets: &mut [PendingGet<'_>]) {
-    let misses = |group: &&mut Group<'_>| !group.missing.is_empty();
-    let mut tables: Vec<(&TableReader, &mut Vec<MissingBlock>)> =
-        groups.iter_mut().filter(misses).map(|group| (&*group.reader, &mut group.missing)).collect();
+fn fetch_missing(context: &ReadContext, groups: &mut [Group<'_, '_>], levels_read: &mut LevelsRead<'_>) {
+    let mut tables: Vec<(&TableReader, &mut Vec<MissingBlock>)> = Vec::new();
+    for Group { reader, missing, .. } in &mut *groups {
+        tables.extend(reader.as_ref().filter(|_| !missing.is_empty()).map(|reader| (&**reader, missing)));
+    }
     read_blocks(context, &mut tables);
-    for group in groups.iter_mut().filter(misses) {
-        let blocks = std::mem::take(&mut group.missing);
-        group.reader.take_blocks(context, &mut gets[group.gets.clone()], blocks);
+    levels_read.note_groups(groups);
+    for Group { reader, gets, missing, .. } in groups {
+        if let Some(reader) = reader.as_ref().filter(|_| !missing.is_empty()) {
+            reader.take_blocks(context, gets, std::mem::take(missing));
+        }
     }
 }

@@ -1,12 +1,14 @@
 //! Point reads: how far they may go, what they hold, and how several agree.
 
 use crate::disk::{Disk, fresh, get, rewrite_all};
+use ironstone::statistics::Histogram;
 use ironstone::vfs::OpKind;
 use ironstone::vfs::fault::{FaultError, FaultRule};
 use ironstone::{
     BlockCache, CacheOptions, ColumnFamily, Db, FilterPolicy, FlushOptions, PinnedValue, ReadOptions,
-    ReadTier, Result, WriteBatch, WriteOptions,
+    ReadTier, Result, Statistics, WriteBatch, WriteOptions,
 };
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 fn tier(tier: ReadTier) -> ReadOptions {
@@ -161,6 +163,43 @@ fn multi_get_takes_any_keys_in_any_order() {
     let found: Vec<_> = db.multi_get(&keys).into_iter().map(said).collect();
     assert_eq!(found, ["250", "empty", "1", "-", "250", "99", "100", "299", "0", "-"]);
     assert!(db.multi_get::<&str>(&[]).is_empty());
+}
+
+/// Each key goes to the first table whose filter lets it pass, whatever its level, and their blocks are read together.
+#[test]
+fn a_multi_get_reads_what_all_levels_have_at_once() {
+    let disk = Disk::new();
+    let statistics = Arc::new(Statistics::new());
+    let mut options = disk.options();
+    options.db.statistics = Some(Arc::clone(&statistics));
+    options.cf.table.filter_policy = Some(FilterPolicy::bloom(20.0));
+    let db = disk.open_with(&options);
+    let put = |level: &str| {
+        for number in 0..20 {
+            db.put(format!("{number:02}-{level}"), level).unwrap();
+        }
+        db.put("all", level).unwrap();
+        db.flush().unwrap();
+    };
+    put("deep");
+    rewrite_all(&db);
+    put("old");
+    db.delete_range("15-deep", "15-e").unwrap();
+    put("new");
+    drop(db);
+    let db = disk.open_with(&options);
+    statistics.reset();
+    let keys = ["00-deep", "19-new", "none", "all", "05-old", "15-deep", "07-deep"];
+    let found: Vec<_> = db.multi_get(&keys).into_iter().map(said).collect();
+    assert_eq!(found, ["deep", "new", "-", "new", "old", "-", "deep"]);
+    let sum = |histogram| {
+        let data = statistics.histogram(histogram);
+        (data.count, data.sum)
+    };
+    // The newest table has two of them, the others one and two: the deleted one goes no further than its tombstone.
+    assert_eq!(sum(Histogram::SstBatchSize), (3, 5));
+    assert_eq!(sum(Histogram::NumSstReadPerLevel), (2, 3), "a block of each table");
+    assert_eq!(sum(Histogram::NumLevelReadPerMultiget), (1, 2));
 }
 
 #[test]

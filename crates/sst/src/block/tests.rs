@@ -137,8 +137,9 @@ fn searches_in_blocks_of_4_kib_begin_at_hints() {
     let [first, after, unknown] = beginnings(300, number, 4096);
     assert!(first + after == 0 && unknown > 20);
     // Keys that are too short for a hint have none; the others do.
-    let some_short =
-        |number: u32| if number.is_multiple_of(2) { format!("{number:02}") } else { format!("{number:02}long") };
+    let some_short = |number: u32| {
+        if number.is_multiple_of(2) { format!("{number:02}") } else { format!("{number:02}long") }
+    };
     let [_, after, unknown] = beginnings(3, some_short, 4096);
     assert!(after > 20 && unknown == 0, "{after} {unknown}");
 }

@@ -70,6 +70,11 @@ impl<'a> PendingGet<'a> {
     pub fn target(&self) -> InternalKey<'a> {
         self.target.key
     }
+    /// Whether it is known that the table does not have the key.
+    #[inline]
+    pub fn is_absent(&self) -> bool {
+        matches!(self.state, State::Absent)
+    }
     /// The same with its hash.
     pub(crate) fn point(&self) -> PointTarget<'a> {
         self.target
