@@ -318,7 +318,10 @@ impl SuperVersion {
             return Ok(Some(found));
         }
         let reader = match &group.reader {
-            Some(reader) => reader,
+            Some(reader) => {
+                slot.touch();
+                reader
+            }
             None => group.reader.insert(slot.reader()?),
         };
         let mut get = PendingGet::new(key.target());
@@ -346,9 +349,8 @@ impl SuperVersion {
         answers: &mut Vec<(usize, Result<Found>)>,
     ) {
         let mut some_are_missing = false;
-        for Group { slot, reader, gets, missing, .. } in groups.iter_mut() {
+        for Group { reader, gets, missing, .. } in groups.iter_mut() {
             let Some(reader) = reader.as_ref().filter(|_| !gets.is_empty()) else { continue };
-            slot.touch();
             if let Some(statistics) = &self.statistics {
                 statistics.measure(Histogram::SstBatchSize, gets.len() as u64);
             }
