@@ -119,9 +119,8 @@ impl FlatIndex {
             UserComparator::ReverseBytewise => PrefixOrder::Descending,
             UserComparator::Custom(_) => PrefixOrder::Unknown,
         };
-        let survey = Survey::of(entries)?;
         let has_prefixes = order != PrefixOrder::Unknown;
-        let survey = if has_prefixes { survey } else { survey.without_prefixes() };
+        let survey = Survey::of(entries, has_prefixes)?;
         let Survey { count, common, has_short_keys, base_shift, .. } = survey;
         let in_prefixes = if has_prefixes && !has_short_keys { count * PREFIX_LEN } else { 0 };
         let mut prefixes = Vec::with_capacity(if has_prefixes { count } else { 0 });

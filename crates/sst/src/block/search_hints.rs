@@ -225,6 +225,7 @@ struct Place {
     end: u32,
     interval: u32,
 }
+
 impl<'a> Walk<'a> {
     fn new(block: &'a Block) -> Self {
         let next_interval = block.restart(1).unwrap_or(u32::MAX);

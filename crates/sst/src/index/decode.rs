@@ -74,7 +74,8 @@ pub(super) struct Survey {
 }
 
 impl Survey {
-    pub fn of(entries: Entries<'_>) -> Result<Self, Corrupt> {
+    /// Without prefixes, for orders that they cannot tell, every key is all rest.
+    pub fn of(entries: Entries<'_>, has_prefixes: bool) -> Result<Self, Corrupt> {
         let mut survey = Self {
             count: 0,
             common: Vec::new(),
@@ -86,7 +87,7 @@ impl Survey {
         let (mut shortest, mut longest) = (usize::MAX, 0);
         let mut base = 0;
         entries.visit(|user_key, trailer, value| {
-            if survey.count == 0 {
+            if has_prefixes && survey.count == 0 {
                 survey.common = user_key.to_vec();
             }
             survey.common.truncate(common_len(&survey.common, user_key));
@@ -106,7 +107,8 @@ impl Survey {
         if shortest == longest {
             survey.common.truncate(longest.saturating_sub(PREFIX_LEN));
         }
-        survey.has_short_keys = survey.count > 0 && shortest < survey.common.len() + PREFIX_LEN;
+        survey.has_short_keys =
+            has_prefixes && survey.count > 0 && shortest < survey.common.len() + PREFIX_LEN;
         survey.rest_bytes -= survey.count * survey.common.len();
         // Tails may take a byte more each.
         for bytes in [survey.rest_bytes + survey.count, survey.first_key_bytes] {
@@ -115,13 +117,6 @@ impl Survey {
             }
         }
         Ok(survey)
-    }
-
-    /// Every key is all tail: for orders that prefixes cannot tell.
-    pub fn without_prefixes(mut self) -> Self {
-        self.rest_bytes += self.count * self.common.len();
-        (self.common, self.has_short_keys) = (Vec::new(), false);
-        self
     }
 }
 
