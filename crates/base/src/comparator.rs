@@ -189,7 +189,12 @@ impl InternalKeyComparator {
     /// Compares two internal keys.
     #[inline]
     pub fn compare(&self, a: InternalKey<'_>, b: InternalKey<'_>) -> Ordering {
-        self.user.compare(a.user_key(), b.user_key()).then_with(|| b.trailer().cmp(&a.trailer()))
+        self.compare_parts(a.user_key(), a.trailer(), b)
+    }
+    /// As [`compare`](Self::compare), of a key whose parts are apart.
+    #[inline]
+    pub fn compare_parts(&self, user_key: &[u8], trailer: u64, b: InternalKey<'_>) -> Ordering {
+        self.user.compare(user_key, b.user_key()).then_with(|| b.trailer().cmp(&trailer))
     }
 }
 

@@ -10,8 +10,10 @@
 //!                         28 keys and values apart, 29 evenly spread keys
 //! ```
 //! An entry's key is the first `shared len` bytes of the key before it and then the key bytes.
+//! In memory a block may be *bare*: the trailers of its keys are left out (`bare.rs`).
 //! Index blocks may leave out `value len`. Format reference: docs/format/sst.md, "Blocks".
 
+mod bare;
 mod cursor;
 mod lookup;
 mod meta_cursor;
@@ -25,8 +27,10 @@ pub use meta_cursor::{MetaCursor, MetaEntry};
 pub(crate) use search_hints::Beginning;
 
 use crate::cached_block::BlockCache;
+use bare::PLAIN_TRAILER;
 use ironstone_base::coding::get_varint32;
 use ironstone_base::hash::xxh3_64;
+use ironstone_base::internal_key::TRAILER_LEN;
 use ironstone_base::protection::planted::{self, Place};
 use ironstone_base::sync::Arc;
 use ironstone_base::{Corrupt, Statistics, UserComparator};
@@ -37,6 +41,8 @@ use search_hints::SearchHints;
 /// The footer bit that says that a hash index is there.
 pub(crate) const HASH_INDEX_BIT: u32 = 1 << 31;
 const RESERVED_BIT: u32 = 1 << 30;
+/// The bit of a block in memory that says that its keys have no trailers.
+const BARE_BIT: u32 = RESERVED_BIT;
 const UNIFORM_KEYS_BIT: u32 = 1 << 29;
 const SEPARATED_VALUES_BIT: u32 = 1 << 28;
 /// A bucket of the hash index that has keys of several restart points.
@@ -54,7 +60,7 @@ pub struct Block {
     hints: SearchHints,
     /// Where the entries end and the restart points begin.
     entries_end: u32,
-    /// [`HASH_INDEX_BIT`] and the number of restart points.
+    /// [`HASH_INDEX_BIT`], [`BARE_BIT`] and the number of restart points.
     footer: u32,
     extras: Option<Box<Extras>>,
 }
@@ -129,9 +135,10 @@ impl Block {
         })
     }
 
-    /// As [`Block::new`] for a block that will be searched often, under `order`.
-    pub fn with_hints(bytes: Vec<u8>, order: &UserComparator) -> Result<Self, Corrupt> {
+    /// As [`Block::new`] for a block that will stay in memory and be searched often, under `order`.
+    pub fn for_cache(bytes: Vec<u8>, order: &UserComparator) -> Result<Self, Corrupt> {
         let mut block = Self::new(bytes)?;
+        block = block.stripped().unwrap_or(block);
         block.hints = SearchHints::of(&block, order)?;
         Ok(block)
     }
@@ -194,7 +201,17 @@ impl Block {
     }
     /// How many restart points there are.
     pub fn restart_count(&self) -> u32 {
-        self.footer & !HASH_INDEX_BIT
+        self.footer & !(HASH_INDEX_BIT | BARE_BIT)
+    }
+    /// Whether its keys have no trailers: each has the [`PLAIN_TRAILER`].
+    #[inline(always)]
+    fn is_bare(&self) -> bool {
+        self.footer & BARE_BIT != 0
+    }
+    /// How many bytes of a trailer stand behind each key.
+    #[inline(always)]
+    fn trailer_len(&self) -> usize {
+        if self.is_bare() { 0 } else { TRAILER_LEN }
     }
     /// The bytes of the entries.
     #[inline(always)]
@@ -215,15 +232,43 @@ impl Block {
         Ok(point)
     }
 
-    /// The entry at restart point `index` and its whole key.
+    /// The user key and the trailer of the entry at restart point `index`.
     #[inline]
-    pub(crate) fn restart_key(&self, index: u32) -> Result<&[u8], Corrupt> {
+    pub(crate) fn restart_key(&self, index: u32) -> Result<(&[u8], u64), Corrupt> {
         let entries = self.entries();
         let entry = entry_at(entries, self.restart(index)?)?;
         if entry.shared != 0 {
             return Err(Corrupt("block: the key of a restart point is not whole"));
         }
-        Ok(&entries[entry.key_at as usize..entry.value_at() as usize])
+        let key = &entries[entry.key_at as usize..entry.value_at() as usize];
+        if self.is_bare() {
+            return Ok((key, PLAIN_TRAILER));
+        }
+        let (user_key, trailer) = key.split_last_chunk().ok_or(NO_TRAILER)?;
+        Ok((user_key, u64::from_le_bytes(*trailer)))
+    }
+
+    /// The bytes of the user key that stand at `entry`. `None` if its trailer is not in one piece there.
+    #[inline]
+    fn key_of(&self, entry: &Entry) -> Option<&[u8]> {
+        let end = (entry.value_at() as usize).checked_sub(self.trailer_len())?;
+        self.bytes.get(entry.key_at as usize..end)
+    }
+    /// The trailer at `entry`, which has one in one piece or is of a bare block.
+    #[inline]
+    fn trailer_of(&self, entry: &Entry) -> u64 {
+        if self.is_bare() {
+            return PLAIN_TRAILER;
+        }
+        let trailer = self.bytes[..entry.value_at() as usize].last_chunk();
+        trailer.map_or(0, |trailer| u64::from_le_bytes(*trailer))
+    }
+    /// The 8 bytes that begin within the entries or at their end, as a number that orders like them: restart points and the
+    /// footer follow.
+    #[inline(always)]
+    fn word_at(&self, at: usize) -> u64 {
+        let word = self.bytes.get(at..).and_then(|rest| rest.first_chunk());
+        word.map_or(0, |word| u64::from_be_bytes(*word))
     }
 
     /// What the hash index says about `user_key`: the restart point that would have it. `None` if the
@@ -256,6 +301,7 @@ pub(crate) enum HashedRestart {
     At(u32),
 }
 
+const NO_TRAILER: Corrupt = Corrupt("block: a key is shorter than its 8-byte trailer");
 const BAD_ENTRY: Corrupt = Corrupt("block: an entry reaches beyond the end of the entries");
 
 /// Reads the lengths of the entry at `at` and checks that it lies within `entries`.

@@ -70,7 +70,7 @@ impl BlockWarmer {
     }
 
     pub fn keep_data(&self, handle: BlockHandle, raw: &[u8]) {
-        let block = Block::with_hints(raw.to_vec(), self.order()).map(|mut block| {
+        let block = Block::for_cache(raw.to_vec(), self.order()).map(|mut block| {
             if self.table.block_protection_bytes_per_key > 0 {
                 block.protect();
             }

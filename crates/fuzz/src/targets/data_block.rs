@@ -64,7 +64,7 @@ fn run(bytes: &[u8]) {
     let len = raw.len();
     let block = match shape & 8 {
         0 => Block::new(raw),
-        _ => Block::with_hints(raw, &order.user),
+        _ => Block::for_cache(raw, &order.user),
     };
     let Ok(block) = block else { return };
     let mut steps = Steps::new("a walk through the entries of a meta block", len);
@@ -141,7 +141,7 @@ fn run_built(input: &mut Input<'_>, shape: u8, order: &InternalKeyComparator) {
         builder.add_internal(key.as_bytes(), key.user_key().len(), value);
     }
     let bytes = builder.finish().clone();
-    let block = Block::with_hints(bytes, &order.user).expect("a block that was built can be read");
+    let block = Block::for_cache(bytes, &order.user).expect("a block that was built can be read");
     check_walks(&block, &entries);
     for (at, (key, value)) in entries.iter().enumerate() {
         let mut cursor = Cursor::default();

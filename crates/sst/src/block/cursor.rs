@@ -1,7 +1,8 @@
 //! Walks the entries of a data block in both directions.
 
+use super::bare::PLAIN_TRAILER;
 use super::search_hints::Beginning;
-use super::{Block, Entry, entry_at};
+use super::{Block, Entry, NO_TRAILER, entry_at};
 use crate::prefetch::prefetch;
 use ironstone_base::internal_key::TRAILER_LEN;
 use ironstone_base::perf::{self, PerfMetric};
@@ -133,7 +134,9 @@ impl Cursor {
             Beginning::First => (0, 0),
             Beginning::After { end, interval, .. } => (interval, end),
             Beginning::Unknown => {
-                let restart = block.last_restart_before(|key| Ok(order.compare(key, target).is_lt()))?;
+                let restart = block.last_restart_before(|user_key, trailer| {
+                    order.compare_parts(user_key, trailer, target).is_lt()
+                })?;
                 (block.restart(restart)?, 0)
             }
         };
@@ -193,8 +196,14 @@ impl Cursor {
             return Err(Corrupt("block: a key shares more than the key before it has"));
         }
         let key_len = entry.shared + entry.key_len;
+        if block.is_bare() {
+            self.put_key(block, shared, entry.key_at, entry.key_len);
+            self.put_plain_trailer(key_len as usize);
+            self.key_len = key_len + TRAILER_LEN as u32;
+            return Ok(());
+        }
         if (key_len as usize) < TRAILER_LEN {
-            return Err(Corrupt("block: a key is shorter than its 8-byte trailer"));
+            return Err(NO_TRAILER);
         }
         if shared == 0 {
             self.whole_key_at = entry.key_at;
@@ -223,6 +232,15 @@ impl Cursor {
             return;
         }
         self.put_long_key(&block.bytes()[from..from + len], to);
+    }
+
+    /// Puts the trailer of a bare block's keys behind a user key of `len` bytes.
+    #[inline]
+    fn put_plain_trailer(&mut self, len: usize) {
+        if self.key.len() < len + TRAILER_LEN {
+            self.key.resize((len + TRAILER_LEN) * 2 + WIDE, 0);
+        }
+        self.key[len..len + TRAILER_LEN].copy_from_slice(&PLAIN_TRAILER.to_le_bytes());
     }
 
     #[inline(never)]
@@ -272,11 +290,14 @@ impl Cursor {
             if entry.shared as usize > key_end - key_start {
                 return Err(Corrupt("block: a key shares more than the key before it has"));
             }
-            if entry.shared as usize + (entry.key_len as usize) < TRAILER_LEN {
-                return Err(Corrupt("block: a key is shorter than its 8-byte trailer"));
+            if entry.shared as usize + (entry.key_len as usize) < block.trailer_len() {
+                return Err(NO_TRAILER);
             }
             self.before_keys.extend_from_within(key_start..key_start + entry.shared as usize);
             self.before_keys.extend_from_slice(&entries[entry.key_at as usize..entry.value_at() as usize]);
+            if block.is_bare() {
+                self.before_keys.extend_from_slice(&PLAIN_TRAILER.to_le_bytes());
+            }
             key_start = key_end;
             let key_end = u32::try_from(self.before_keys.len())
                 .map_err(|_| Corrupt("block: the keys of a restart interval exceed 4 GiB"))?;

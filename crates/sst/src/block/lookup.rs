@@ -8,7 +8,6 @@ use super::search_hints::{Beginning, zeros};
 use super::{Block, Cursor, HashedRestart, entry_at};
 use crate::prefetch::prefetch;
 use ironstone_base::comparator::big_endian_prefix;
-use ironstone_base::internal_key::TRAILER_LEN;
 use ironstone_base::perf::{self, PerfMetric};
 use ironstone_base::{Corrupt, InternalKey, InternalKeyComparator, UserComparator};
 use std::cell::Cell;
@@ -123,22 +122,22 @@ impl Block {
             // told by looking at the last interval.
             Some(HashedRestart::Absent) => self.restart_count() - 1,
             Some(HashedRestart::At(restart)) => restart,
-            None => self.last_restart_before(|key| Ok(search.is_before_target(key)))?,
+            None => {
+                self.last_restart_before(|user_key, trailer| search.is_before_target(user_key, trailer))?
+            }
         };
         self.scan(search, Passed { end: self.restart(restart)?, matched: 0, user_len: 0 })
     }
 
-    /// The last restart point whose key comes before the target, or the first.
-    pub(super) fn last_restart_before(
-        &self,
-        is_before: impl Fn(InternalKey<'_>) -> Result<bool, Corrupt>,
-    ) -> Result<u32, Corrupt> {
+    /// The last restart point whose user key and trailer come before the target, or the first.
+    pub(super) fn last_restart_before(&self, is_before: impl Fn(&[u8], u64) -> bool) -> Result<u32, Corrupt> {
         let (mut low, mut high) = (0, self.restart_count().saturating_sub(1));
         let mut compared = 0;
         while low < high {
             let middle = low + (high - low).div_ceil(2);
             compared += 1;
-            match is_before(InternalKey::from_bytes(self.restart_key(middle)?)?)? {
+            let (user_key, trailer) = self.restart_key(middle)?;
+            match is_before(user_key, trailer) {
                 true => low = middle,
                 false => high = middle - 1,
             }
@@ -169,15 +168,16 @@ impl Block {
         compared: &mut u64,
     ) -> Result<Option<Lookup>, Corrupt> {
         let entries = self.entries();
+        let trailer_len = self.trailer_len() as u32;
         let target = search.user_key;
         let mut start = target_start(target, passed.matched);
         while (passed.end as usize) < entries.len() {
             let entry = entry_at(entries, passed.end)?;
-            let (shared, key_len) = (entry.shared as usize, entry.key_len as usize);
-            if key_len < TRAILER_LEN || shared > passed.user_len {
+            let shared = entry.shared as usize;
+            if entry.key_len < trailer_len || shared > passed.user_len {
                 return Ok(None); // The trailer is not in one piece, or shared bytes are of a trailer.
             }
-            let unshared = key_len - TRAILER_LEN;
+            let unshared = (entry.key_len - trailer_len) as usize;
             passed.user_len = shared + unshared;
             if shared <= passed.matched {
                 *compared += 1;
@@ -185,18 +185,16 @@ impl Block {
                     passed.matched = shared; // A restart point, as a rule.
                     start = target_start(target, shared);
                 }
-                let key = &entries[entry.key_at as usize..entry.value_at() as usize];
-                let first =
-                    key.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes)) & !zeros(unshared);
+                let first = self.word_at(entry.key_at as usize) & !zeros(unshared);
                 if first == start {
                     // Equal so far: the rest tells.
-                    let (unshared, trailer) = key.split_at(unshared);
+                    let unshared = &entries[entry.key_at as usize..][..unshared];
                     let rest = &target[shared..];
                     let same = common_len(unshared, rest);
                     match compare_rest::<REVERSE>(&unshared[same..], &rest[same..]) {
                         Ordering::Less => {}
                         Ordering::Equal => {
-                            let trailer = search.effective_trailer(trailer);
+                            let trailer = apply_global(self.trailer_of(&entry), search.global_sequence);
                             if trailer <= search.trailer {
                                 let (value_at, value_len) = (entry.value_at(), entry.value_len);
                                 return Ok(Some(Lookup::Found { trailer, value_at, value_len }));
@@ -283,21 +281,16 @@ struct Search<'a, const REVERSE: bool> {
 
 impl<const REVERSE: bool> Search<'_, REVERSE> {
     #[inline]
-    fn is_before_target(&self, key: InternalKey<'_>) -> bool {
+    fn is_before_target(&self, user_key: &[u8], trailer: u64) -> bool {
         let order = match REVERSE {
-            false => key.user_key().cmp(self.user_key),
-            true => self.user_key.cmp(key.user_key()),
+            false => user_key.cmp(self.user_key),
+            true => self.user_key.cmp(user_key),
         };
         match order {
             Ordering::Less => true,
-            Ordering::Equal => apply_global(key.trailer(), self.global_sequence) > self.trailer,
+            Ordering::Equal => apply_global(trailer, self.global_sequence) > self.trailer,
             Ordering::Greater => false,
         }
-    }
-    #[inline]
-    fn effective_trailer(&self, stored: &[u8]) -> u64 {
-        let stored = stored.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-        apply_global(stored, self.global_sequence)
     }
 }
 

@@ -4,7 +4,6 @@
 use super::{Block, common_len, compare_start, entry_at};
 use ironstone_base::comparator::big_endian_prefix;
 use ironstone_base::hash::xxh3_64;
-use ironstone_base::internal_key::TRAILER_LEN;
 use ironstone_base::{Corrupt, UserComparator};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
@@ -92,8 +91,8 @@ impl SearchHints {
         if block.is_empty() {
             return Ok(Self::default());
         }
-        let first = restart_user_key(block, 0)?;
-        let last = restart_user_key(block, block.restart_count() - 1)?;
+        let (first, _) = block.restart_key(0)?;
+        let (last, _) = block.restart_key(block.restart_count() - 1)?;
         // Of keys of one length it leaves as much as fills a hint.
         let most = first.len().min(last.len()).saturating_sub(PREFIX_LEN).min(usize::from(u8::MAX));
         let len = common_len(first, last).min(most);
@@ -166,7 +165,7 @@ impl Block {
             return Beginning::Unknown;
         }
         let len = usize::from(common.len);
-        let Some(start) = common.bytes.get(..len).or_else(|| self.restart_key(0).ok()?.get(..len)) else {
+        let Some(start) = common.bytes.get(..len).or_else(|| self.restart_key(0).ok()?.0.get(..len)) else {
             return Beginning::Unknown;
         };
         let after = |index: usize, matched: usize| {
@@ -244,8 +243,8 @@ impl<'a> Walk<'a> {
             self.next_interval = self.block.restart(self.next_restart).unwrap_or(u32::MAX);
         }
         let entry = entry_at(entries, self.at).ok()?;
-        let key = &entries[entry.key_at as usize..entry.value_at() as usize];
-        let (shared, unshared) = (entry.shared as usize, key.len().checked_sub(TRAILER_LEN)?);
+        let key = self.block.key_of(&entry)?;
+        let (shared, unshared) = (entry.shared as usize, key.len());
         let user_len = shared + unshared;
         if shared > self.user_len || user_len < common.len() {
             return None;
@@ -255,9 +254,9 @@ impl<'a> Walk<'a> {
         }
         let kept = shared.saturating_sub(common.len());
         if kept < 8 {
-            // From here on the bytes are new ones. There are 8: if no others, the trailer's.
+            // From here on the bytes are new ones.
             let from = common.len() + kept - shared;
-            let new = u64::from_be_bytes(*key[from..].first_chunk()?) & !zeros(unshared - from);
+            let new = self.block.word_at(entry.key_at as usize + from) & !zeros(unshared - from);
             self.prefix = self.prefix & !zeros(kept) | new >> (8 * kept);
         }
         self.user_len = user_len;
@@ -270,10 +269,4 @@ impl<'a> Walk<'a> {
 #[inline(always)]
 pub(super) fn zeros(len: usize) -> u64 {
     if len < 8 { u64::MAX >> (8 * len) } else { 0 }
-}
-
-fn restart_user_key(block: &Block, index: u32) -> Result<&[u8], Corrupt> {
-    let key = block.restart_key(index)?;
-    let len = key.len().checked_sub(TRAILER_LEN);
-    Ok(&key[..len.ok_or(Corrupt("block: a key is shorter than its 8-byte trailer"))?])
 }

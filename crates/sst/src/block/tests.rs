@@ -19,11 +19,12 @@ fn entries(rng: &mut SmallRng, order: &InternalKeyComparator) -> Entries {
     let alphabet = [1u8, 3, 255][rng.random_range(0..3)];
     let common = vec![2; [0, 0, 7, 19, 20, 300][rng.random_range(0..6)]];
     let most = if rng.random_bool(0.05) { 1500 } else { 80 };
+    let sequences = [1, 2, 300][rng.random_range(0..3)];
     let mut entries: Entries = (0..rng.random_range(0..most))
         .map(|_| {
             let mut key = common.clone();
             key.extend((0..rng.random_range(0..longest)).map(|_| rng.random_range(0..=alphabet)));
-            let sequence = SequenceNumber(rng.random_range(0..300));
+            let sequence = SequenceNumber(rng.random_range(0..sequences));
             let value = vec![7; rng.random_range(0..150)];
             (InternalKeyBuf::new(&key, sequence, ValueType::Value), value)
         })
@@ -75,7 +76,7 @@ fn lookup_finds_what_the_entries_say() {
             let bytes = block_of(&mut rng, &entries);
             let block = match rng.random_bool(0.5) {
                 true => Block::new(bytes).unwrap(),
-                false => Block::with_hints(bytes, &order.user).unwrap(),
+                false => Block::for_cache(bytes, &order.user).unwrap(),
             };
             for _ in 0..20 {
                 let target = target(&mut rng, &entries);
@@ -111,7 +112,7 @@ fn beginnings(common: usize, key: impl Fn(u32) -> String, bytes: usize) -> [u32;
         builder.add(value_key(user_key.as_bytes()).as_bytes(), &[7; 100]);
         keys.push(user_key);
     }
-    let block = Block::with_hints(builder.finish().clone(), &UserComparator::Bytewise).unwrap();
+    let block = Block::for_cache(builder.finish().clone(), &UserComparator::Bytewise).unwrap();
     let mut counts = [0; 3];
     for key in &keys {
         match block.begin_search(key.as_bytes()) {
@@ -160,11 +161,12 @@ fn a_global_sequence_number_replaces_the_stored_ones() {
         let key = InternalKeyBuf::new(key, SequenceNumber::ZERO, ValueType::Value);
         builder.add(key.as_bytes(), b"");
     }
-    let block = Block::new(builder.finish().clone()).unwrap();
-    for order in orders().into_iter().take(1) {
+    let order = &orders()[0];
+    let bytes = builder.finish();
+    for block in [Block::new(bytes.clone()).unwrap(), Block::for_cache(bytes.clone(), &order.user).unwrap()] {
         let lookup = |key: &[u8], sequence| {
             let target = InternalKeyBuf::for_seek(key, SequenceNumber(sequence));
-            block.lookup(&order, target.as_key(), Some(50)).unwrap()
+            block.lookup(order, target.as_key(), Some(50)).unwrap()
         };
         assert!(matches!(lookup(b"b", 50), Lookup::Found { trailer, .. } if trailer >> 8 == 50));
         assert_eq!(lookup(b"b", 49), Lookup::Absent);
@@ -197,9 +199,75 @@ fn damaged_blocks_never_panic() {
     }
 }
 
+type Met = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// What a walk in one direction meets, and whether it ends well.
+fn walk(block: &Block, backward: bool) -> (Met, Result<bool, Corrupt>) {
+    let (mut cursor, mut met) = (Cursor::default(), Met::new());
+    let mut moved = if backward { cursor.seek_to_last(block) } else { cursor.seek_to_first(block) };
+    while moved == Ok(true) {
+        met.push((cursor.key(block).as_bytes().to_vec(), cursor.value(block).to_vec()));
+        moved = if backward { cursor.prev(block) } else { cursor.next(block) };
+    }
+    (met, moved)
+}
+
+#[test]
+fn a_block_in_the_cache_has_what_it_has_in_the_file() {
+    let mut rng = SmallRng::seed_from_u64(5);
+    let (mut bare, mut whole) = (0, 0);
+    for round in 0..3000 {
+        let order = orders()[rng.random_range(0..2)].clone();
+        let entries = entries(&mut rng, &order);
+        let mut bytes = block_of(&mut rng, &entries);
+        let damaged = round % 2 == 0;
+        if damaged {
+            let at = rng.random_range(0..bytes.len());
+            bytes[at] ^= 1 << rng.random_range(0..8);
+        }
+        let Ok(in_file) = Block::new(bytes.clone()) else { continue };
+        let Ok(in_cache) = Block::for_cache(bytes, &order.user) else {
+            assert!(damaged, "round {round}");
+            continue;
+        };
+        for backward in [false, true] {
+            assert_eq!(walk(&in_cache, backward), walk(&in_file, backward), "round {round}");
+        }
+        match in_cache.is_bare() {
+            true => {
+                bare += 1;
+                let shorter = in_file.bytes().len() - in_cache.bytes().len();
+                assert!(shorter >= TRAILER_LEN * walk(&in_file, false).0.len());
+            }
+            false => whole += 1,
+        }
+    }
+    assert!(bare > 500 && whole > 1000, "{bare} {whole}");
+}
+
+#[test]
+fn only_a_block_of_plain_values_is_bare() {
+    let block_of = |keys: &[(&str, u64, ValueType)]| {
+        let mut builder = BlockBuilder::new(2, true);
+        for &(key, sequence, value_type) in keys {
+            let key = InternalKeyBuf::new(key.as_bytes(), SequenceNumber(sequence), value_type);
+            builder.add(key.as_bytes(), b"value");
+        }
+        Block::for_cache(builder.finish().clone(), &UserComparator::Bytewise).unwrap()
+    };
+    use ValueType::{Deletion, Merge, Value};
+    assert!(block_of(&[("a", 0, Value), ("ab", 0, Value), ("abc", 0, Value)]).is_bare());
+    assert!(!block_of(&[("a", 0, Value), ("ab", 1, Value), ("abc", 0, Value)]).is_bare());
+    assert!(!block_of(&[("a", 0, Value), ("ab", 0, Value), ("abc", 0, Deletion)]).is_bare());
+    assert!(!block_of(&[("a", 0, Merge), ("ab", 0, Value)]).is_bare());
+    // The second key shares a byte of the trailer before it.
+    assert!(!block_of(&[("a", 0, Value), ("a\u{1}b", 0, Value)]).is_bare());
+    assert!(!block_of(&[]).is_bare());
+}
+
 fn wander(rng: &mut SmallRng, bytes: &[u8], order: &InternalKeyComparator, entries: &Entries) {
     let block = match rng.random_bool(0.5) {
-        true => Block::with_hints(bytes.to_vec(), &order.user),
+        true => Block::for_cache(bytes.to_vec(), &order.user),
         false => Block::new(bytes.to_vec()),
     };
     let Ok(block) = block else { return };
@@ -277,7 +345,7 @@ fn searches_count_every_comparison_of_an_unknown_order() {
         let handle = BlockHandle { offset: number * 100, size: 90 };
         index.add(key.as_bytes(), &IndexValue { handle, first_key: &[] }, false).unwrap();
     }
-    let data = Block::with_hints(data.finish().clone(), &order.user).unwrap();
+    let data = Block::for_cache(data.finish().clone(), &order.user).unwrap();
     let format = IndexFormat { user_keys: false, delta_values: false, first_keys: false };
     let index = Block::new(index.finish()).unwrap();
     let index = FlatIndex::decode(&index, format, &order.user, 1 << 20).unwrap();

@@ -127,8 +127,12 @@ impl BlockBasedBuilder {
 
     fn first_key(&self, bytes: &[u8]) -> Result<InternalKeyBuf> {
         let block = self.own_block(bytes.to_vec())?;
-        let key = block.restart_key(0).and_then(InternalKey::from_bytes).map(InternalKey::to_buf);
-        key.map_err(|bad| Error::corruption(bad.0))
+        let mut cursor = Cursor::default();
+        match cursor.seek_to_first(&block) {
+            Ok(true) => Ok(cursor.key(&block).to_buf()),
+            Ok(false) => Err(Error::corruption("a block that was just built is empty")),
+            Err(bad) => Err(Error::corruption(bad.0)),
+        }
     }
 
     fn own_block(&self, bytes: Vec<u8>) -> Result<Block> {

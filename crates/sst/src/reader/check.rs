@@ -10,7 +10,7 @@ use crate::index::FlatIndex;
 use crate::index_builder::{HASH_METADATA, HASH_PREFIXES, decode_prefix_blocks};
 use crate::options::{IndexType, ReadContext};
 use crate::readahead::Readahead;
-use ironstone_base::{Corrupt, InternalKey, InternalKeyBuf, Result};
+use ironstone_base::{Corrupt, InternalKeyBuf, Result};
 
 impl BlockBasedReader {
     /// Reads every block of the file, past the cache, as `context` says, and checks its checksum and its structure: keys
@@ -119,7 +119,7 @@ impl BlockBasedReader {
             more = cursor.next(block).map_err(|bad| corrupt(bad.0))?;
         }
         for restart in 0..block.restart_count() * u32::from(!block.is_empty()) {
-            block.restart_key(restart).and_then(InternalKey::from_bytes).map_err(|bad| corrupt(bad.0))?;
+            block.restart_key(restart).map_err(|bad| corrupt(bad.0))?;
         }
         Ok(entries)
     }

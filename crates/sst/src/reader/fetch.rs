@@ -370,7 +370,7 @@ impl BlockBasedReader {
     ) -> Result<Block> {
         // What only passes by, as for compactions, is not searched again: hints would cost more than they save.
         let block = match context.fill_cache {
-            true => Block::with_hints(raw, &self.order.user),
+            true => Block::for_cache(raw, &self.order.user),
             false => Block::new(raw),
         };
         let mut block = block.map_err(|bad| self.format().corrupt(BlockRole::Data, handle.offset, bad.0))?;
