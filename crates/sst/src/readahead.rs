@@ -9,11 +9,11 @@ use ironstone_vfs::{PerfCpuTimer, PerfTimer, RandomAccessFile};
 /// Reads blocks one after another; from some point on more than was asked for.
 ///
 /// With a fixed size every read takes that much. Otherwise reading ahead begins after a few blocks that
-/// adjoin each other, small, and doubles with each read; a jump starts it over.
+/// follow each other, small, and doubles with each read; a jump starts it over.
 pub(crate) struct Readahead {
     plan: Plan,
-    /// The last block: one that begins where it ends continues the run, as does one that ends where it
-    /// begins.
+    /// The last block: one that begins where it ends, or less than a [`PAGE`] behind, continues the run, as does one that
+    /// ends where it begins or so little before.
     last_at: u64,
     last_end: u64,
     goes_back: bool,
@@ -44,6 +44,8 @@ enum Use {
 /// Read at a time where the system reads ahead: a compaction of many files needs no more of each in
 /// memory of its own.
 const CHUNK: usize = 256 << 10;
+/// Between two blocks that follow each other there is less: those that keep to pages have a gap before the next one.
+const PAGE: u64 = 4096;
 
 #[derive(Clone, Copy)]
 enum Plan {
@@ -97,8 +99,9 @@ impl Readahead {
 
     fn count(&mut self, offset: u64, len: usize) {
         let end = offset + len as u64;
-        let goes_back = end == self.last_at;
-        let continues = (offset == self.last_end && !self.goes_back) || (goes_back && self.goes_back);
+        let follows = |before: u64, after: u64| after.checked_sub(before).is_some_and(|gap| gap < PAGE);
+        let goes_back = follows(end, self.last_at);
+        let continues = if self.goes_back { goes_back } else { follows(self.last_end, offset) };
         (self.last_at, self.last_end, self.goes_back) = (offset, end, goes_back);
         self.run_len = if continues { self.run_len + 1 } else { 1 };
         if let (false, Plan::Growing { next, initial, .. }) = (continues, &mut self.plan) {
@@ -276,8 +279,20 @@ mod tests {
         let readahead = || Readahead::growing(150, 400, 2, 100_000);
         let forward = reads(readahead(), (0..14).map(|i| i * 100));
         assert_eq!(forward, [(0, 100), (100, 100), (200, 250), (400, 400), (800, 500), (1300, 500)]);
-        let jumps = reads(readahead(), (0..5).map(|i| i * 1000));
+        let jumps = reads(readahead(), (0..5).map(|i| i * (100 + PAGE)));
         assert!(jumps.iter().all(|&(_, len)| len == 100));
+    }
+
+    #[test]
+    fn blocks_that_keep_to_pages_follow_each_other() {
+        let readahead = |after| Readahead::growing(500, 500, after, 1 << 20);
+        for stride in [140, 4096] {
+            let forward = reads(readahead(2), (0..9).map(|i| i * stride));
+            assert_eq!(forward[..3], [(0, 100), (stride, 100), (2 * stride, 600)]);
+            let back = reads(readahead(1), (0..9).rev().map(|i| 9000 + i * stride));
+            let end = 9000 + 8 * stride;
+            assert_eq!(back[..3], [(end, 100), (end - stride, 100), (end - 2 * stride - 500, 600)]);
+        }
     }
 
     #[test]

@@ -44,6 +44,46 @@ fn the_block_cache_tier_reads_only_what_is_cached() {
 }
 
 #[test]
+fn scans_read_ahead_whatever_lies_between_blocks() {
+    let entries: Entries = (0..20_000)
+        .map(|i| {
+            let key =
+                InternalKeyBuf::new(format!("key{i:013}").as_bytes(), SequenceNumber(i), ValueType::Value);
+            (key, vec![i as u8; 100])
+        })
+        .collect();
+    for (compression, block_align) in
+        [(CompressionKind::None, false), (CompressionKind::None, true), (CompressionKind::Lz4, false)]
+    {
+        let statistics = Arc::new(Statistics::new());
+        let table = Arc::new(TableOptions {
+            statistics: Some(Arc::clone(&statistics)),
+            block_align,
+            ..TableOptions::default()
+        });
+        let fs = new_fs();
+        let mut options = BuildOptions::new(Arc::clone(&table));
+        options.compression = compression;
+        build(&fs, &options, &entries);
+        let reader = open(&fs, &table).unwrap();
+        let blocks = reader.properties().num_data_blocks;
+        for backward in [false, true] {
+            let hits_before = statistics.ticker(Ticker::PrefetchHits);
+            let mut iter = reader.iter(&TableReadOptions { counts_seeks: true, ..Default::default() });
+            let mut more = if backward { iter.seek_to_last() } else { iter.seek_to_first() }.unwrap();
+            let mut count = 0;
+            while more {
+                count += 1;
+                more = if backward { iter.prev() } else { iter.next() }.unwrap();
+            }
+            assert_eq!(count, entries.len());
+            let hits = statistics.ticker(Ticker::PrefetchHits) - hits_before;
+            assert!(10 * hits > 8 * blocks, "{compression:?} {block_align} {backward}: {hits} of {blocks}");
+        }
+    }
+}
+
+#[test]
 fn a_pinned_value_outlives_table_and_cache() {
     let table = Arc::new(TableOptions {
         block_cache: Some(Cache::new(CacheOptions::default())),
