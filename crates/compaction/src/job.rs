@@ -116,6 +116,8 @@ impl Workers for ScopedThreads {
 pub struct CompactionProgress {
     written_bytes: AtomicU64,
     read_entries: AtomicU64,
+    /// 0 until they are counted.
+    all_entries: AtomicU64,
 }
 
 impl CompactionProgress {
@@ -126,6 +128,15 @@ impl CompactionProgress {
     /// Entries read so far.
     pub fn read_entries(&self) -> u64 {
         self.read_entries.load(Ordering::Relaxed)
+    }
+    /// How much of its entries a job has read, of 1. What is left when the last one was read, a sync above all, is not in it.
+    pub fn done(&self) -> f64 {
+        let all = self.all_entries.load(Ordering::Relaxed);
+        if all == 0 { 0.0 } else { (self.read_entries() as f64 / all as f64).min(1.0) }
+    }
+    /// Says how many entries the job will read.
+    pub fn expect(&self, entries: u64) {
+        self.all_entries.store(entries, Ordering::Relaxed);
     }
     pub(crate) fn add_written(&self, bytes: u64) {
         self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -276,6 +287,9 @@ pub fn run_compaction(plan: &CompactionPlan, context: &JobContext<'_>) -> Result
     }
     let start = context.env.clock.monotonic_nanos();
     let tables = open_inputs(plan, context)?;
+    if let Some(progress) = context.progress {
+        progress.expect(tables.iter().map(|table| table.properties().num_entries).sum());
+    }
     let timer = (plan.max_subcompactions > 1)
         .then(|| StatsTimer::start(context.statistics(), Histogram::SubcompactionSetupTime));
     let ranges = subcompaction::split(plan, context, &tables)?;

@@ -33,7 +33,10 @@ use ironstone_base::sync::{Arc, Condvar, Mutex, MutexGuard, Swap, SwapGuard};
 use ironstone_base::{
     Code, ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity, Statistics, SubCode,
 };
-use ironstone_compaction::{CompactionStyle, LevelShape, RunningCompactions, sorted_run_count};
+use ironstone_compaction::{
+    CompactionId, CompactionPlan, CompactionProgress, CompactionStyle, LevelShape, PlanKind,
+    RunningCompactions, sorted_run_count,
+};
 use ironstone_sst::{ReadContext, ReadTier};
 use ironstone_version::{Installed, ManifestWriter, Version, VersionEdit, VersionSet, WalAddition};
 use ironstone_vfs::{Env, FileLock, PerfTimer, TickerTimer};
@@ -216,6 +219,8 @@ pub(crate) struct Family {
     pub(crate) running: RunningCompactions,
     /// How many of those are compactions, and not files that are ingested.
     pub(crate) compacting: usize,
+    /// The compaction that takes files out of level 0, if one runs; the last that began, if several do.
+    pub(crate) draining: Option<Draining>,
     /// How many manual compactions wait until nothing else runs: automatic ones hold back for them.
     pub(crate) exclusive_waits: usize,
     /// Estimated bytes that compaction still has to rewrite.
@@ -227,6 +232,22 @@ pub(crate) struct Family {
     /// The most urgent compaction rewrites the last level, and is left to the threads for that. Nothing is claimed for it: such a
     /// thread picks it anew when it comes, so that nobody waits meanwhile for files that nothing is done with.
     pub(crate) left_to_bottom: bool,
+}
+
+/// A compaction that takes files out of level 0.
+pub(crate) struct Draining {
+    id: CompactionId,
+    progress: Arc<CompactionProgress>,
+    /// When it began, by the monotonic clock.
+    since: u64,
+}
+
+impl Draining {
+    /// How long it will go on at the pace that it had so far. `None` while that is a guess.
+    fn nanos_left(&self, now: u64) -> Option<u64> {
+        let done = self.progress.done();
+        (done >= 0.05).then(|| (now.saturating_sub(self.since) as f64 * (1.0 - done) / done) as u64)
+    }
 }
 
 impl Family {
@@ -244,6 +265,7 @@ impl Family {
             pending_bytes: 0,
             suggested: BTreeSet::new(),
             compacting: 0,
+            draining: None,
             compaction_due: true,
             left_to_bottom: false,
         }
@@ -263,13 +285,36 @@ impl Family {
             && !self.data.settings().options.disable_auto_compactions
     }
 
+    /// Claims what `plan` needs for a compaction that begins `now`, which tells how far it is.
+    pub(crate) fn claim(
+        &mut self,
+        plan: &CompactionPlan,
+        now: u64,
+    ) -> (CompactionId, Arc<CompactionProgress>) {
+        let (id, progress) = (self.running.add(plan), Arc::<CompactionProgress>::default());
+        self.compacting += 1;
+        if plan.start_level() == 0 && plan.kind == PlanKind::Rewrite {
+            self.draining = Some(Draining { id, progress: Arc::clone(&progress), since: now });
+        }
+        (id, progress)
+    }
+    /// Lets go of that.
+    pub(crate) fn let_go(&mut self, id: CompactionId) {
+        self.running.remove(id);
+        self.compacting -= 1;
+        self.draining.take_if(|draining| draining.id == id);
+    }
+
     /// What writers may have to wait for.
-    fn stall_state(&self, version: &Version, style: CompactionStyle) -> StallState {
+    fn stall_state(&self, version: &Version, style: CompactionStyle, now: u64) -> StallState {
+        let (files, bytes) = (version.files(0).len() as u64, version.level_bytes(0));
         StallState {
             unflushed_memtables: self.imm.len(),
             active_fill: self.mem.fill(),
-            flush_done: self.flushing.as_ref().map_or(0.0, Flushing::done),
+            flush_done: self.flushing.as_ref().map_or(0.0, |flushing| flushing.progress.done()),
             level0_files: stall_runs(version, style),
+            level0_file_bytes: bytes / files.max(1),
+            draining_nanos: self.draining.as_ref().and_then(|draining| draining.nanos_left(now)),
             pending_bytes: self.pending_bytes,
         }
     }
@@ -278,7 +323,8 @@ impl Family {
     pub(crate) fn flush_would_stall(&self, versions: &VersionSet) -> bool {
         let Some(column_family) = versions.column_family(self.data.id) else { return false };
         let settings = self.data.settings();
-        let now = self.stall_state(&column_family.current, settings.compaction.style);
+        // How long a compaction still takes makes no difference: it is asked whether writers would have to wait at all.
+        let now = self.stall_state(&column_family.current, settings.compaction.style, 0);
         let has_writes = !self.mem.is_untouched();
         (has_writes || !self.imm.is_empty())
             && settings.options.stall_limits().flush_would_stall(now, has_writes)
@@ -445,6 +491,7 @@ impl Engine {
     /// Looks at how far the column families are behind, and sets the writers' rate.
     pub(crate) fn update_stall(&self, state: &mut State) {
         let State { families, versions, .. } = state;
+        let time = self.env.clock.monotonic_nanos();
         let mut debts = Vec::new();
         let mut pressing = false;
         for family in families.values_mut() {
@@ -457,7 +504,7 @@ impl Engine {
                 true => LevelShape::new(version, compaction).pending_compaction_bytes(version, compaction),
                 false => 0,
             };
-            let now = family.stall_state(version, compaction.style);
+            let now = family.stall_state(version, compaction.style, time);
             let limits = settings.options.stall_limits();
             let behind: Vec<_> = limits.debts(family.data.id, now).collect();
             self.note_stall(&family.data, &mut family.stall, &family.running, &behind);

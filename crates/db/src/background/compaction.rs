@@ -19,8 +19,8 @@ use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ironstone_base::{Code, ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity, SubCode};
 use ironstone_compaction::{
-    CompactionId, CompactionOutput, CompactionPlan, CompactionReason, CompactionStats, JobContext,
-    PickContext, PlanKind, TableFileCreationReason, Wanted, pick_automatic, run_compaction,
+    CompactionId, CompactionOutput, CompactionPlan, CompactionProgress, CompactionReason, CompactionStats,
+    JobContext, PickContext, PlanKind, TableFileCreationReason, Wanted, pick_automatic, run_compaction,
 };
 use ironstone_version::{FileMetaData, Version, VersionEdit};
 use std::time::Duration;
@@ -42,6 +42,7 @@ pub(crate) struct Claimed {
     pub(crate) _version: Arc<Version>,
     pub(crate) plan: CompactionPlan,
     pub(crate) id: CompactionId,
+    pub(crate) progress: Arc<CompactionProgress>,
     /// Keeps what it may write free.
     pub(crate) _space: Option<SpaceReservation>,
     /// Counts it where it is bounded how many run.
@@ -278,9 +279,9 @@ fn claim(
     if let Some(statistics) = &engine.statistics {
         statistics.measure(Histogram::NumFilesInSingleCompaction, plan.input_files().count() as u64);
     }
-    family.compacting += 1;
-    let (id, data) = (family.running.add(&plan), Arc::clone(&family.data));
-    Ok(Claimed { data, _version: version, plan, id, _space: space, _token: token })
+    let (id, progress) = family.claim(&plan, engine.env.clock.monotonic_nanos());
+    let data = Arc::clone(&family.data);
+    Ok(Claimed { data, _version: version, plan, id, progress, _space: space, _token: token })
 }
 
 /// Space for what `plan` may write, where that is bounded; `CompactionTooLarge` if there is not enough.
@@ -340,8 +341,7 @@ pub(crate) fn carry_out(
     told.pre_commit();
     let mut state = engine.state.lock();
     if let Some(family) = state.families.get_mut(&claimed.data.id) {
-        family.running.remove(claimed.id);
-        family.compacting -= 1;
+        family.let_go(claimed.id);
         family.compaction_due = true;
     }
     drop(state);
@@ -498,7 +498,7 @@ fn rewrite(
             cf_name: &data.name,
             properties: &properties_of(job_id, plan),
         },
-        progress: None,
+        progress: Some(&claimed.progress),
         readahead_size: options.compaction_readahead_size,
         verify_record_count: options.compaction_verify_record_count,
         measures_files: settings.options.report_bg_io_stats,

@@ -25,18 +25,10 @@ use ironstone_version::{FileMetaData, VersionEdit, VersionSet};
 use ironstone_vfs::Env;
 use std::collections::BTreeMap;
 
-/// How far the flush of a column family's memtables has come.
+/// The flush of a column family's memtables that runs.
 pub(crate) struct Flushing {
-    progress: Arc<CompactionProgress>,
-    entries: u64,
+    pub(crate) progress: Arc<CompactionProgress>,
     memtables: usize,
-}
-
-impl Flushing {
-    /// Of 1. What is left when the last entry was read, a sync above all, is not in it.
-    pub(crate) fn done(&self) -> f64 {
-        (self.progress.read_entries() as f64 / self.entries.max(1) as f64).min(1.0)
-    }
 }
 
 /// What one flush takes of a column family.
@@ -51,11 +43,10 @@ struct Taken {
 impl Taken {
     fn of(family: &mut Family, versions: &mut VersionSet) -> Self {
         let memtables: Vec<ImmutableMemTable> = family.imm.iter().cloned().collect();
-        let entries = memtables.iter().map(|imm| imm.memtable.table().num_entries()).sum();
         let progress = Arc::<CompactionProgress>::default();
+        progress.expect(memtables.iter().map(|imm| imm.memtable.table().num_entries()).sum());
         family.flush_requested = false;
-        family.flushing =
-            Some(Flushing { progress: Arc::clone(&progress), entries, memtables: memtables.len() });
+        family.flushing = Some(Flushing { progress: Arc::clone(&progress), memtables: memtables.len() });
         let data = Arc::clone(&family.data);
         let epoch = versions.new_epoch_number(data.id);
         Self { data, memtables, epoch, progress }

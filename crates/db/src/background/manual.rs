@@ -304,12 +304,11 @@ fn claim(
     plan: CompactionPlan,
 ) -> Result<Claimed> {
     let space = reserve_space(engine, &plan)?;
-    let id = family.running.add(&plan);
-    family.compacting += 1;
+    let (id, progress) = family.claim(&plan, engine.env.clock.monotonic_nanos());
     let data = Arc::clone(&family.data);
     let token =
         data.settings().options.compaction_thread_limiter.as_ref().map(|limiter| limiter.take_anyway());
-    Ok(Claimed { data, _version: version, plan, id, _space: space, _token: token })
+    Ok(Claimed { data, _version: version, plan, id, progress, _space: space, _token: token })
 }
 
 /// Carries out a claimed plan on this thread, which lets go of the state meanwhile.

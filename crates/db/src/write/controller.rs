@@ -4,7 +4,8 @@
 //! writers get `drain * 4^(1 - 2d)` bytes per second, where `drain` is what compactions have lately taken
 //! out of level 0 per second, or flushes out of memtables if it is these that wait. At small debt that
 //! is four times what drains and nobody notices; at half the debt the two are equal; near the stop it
-//! is a quarter, so the debt shrinks before anybody has to wait for long.
+//! is a quarter, so the debt shrinks before anybody has to wait for long. While a compaction takes files out of level 0
+//! they get no more than lasts until it ends: one of many gigabytes takes long, and nothing shrinks before its end.
 
 use crate::listener::WriteStallCause;
 use crate::write::stalls::Waits;
@@ -31,6 +32,8 @@ pub(crate) struct Debt {
     pub(crate) cause: WriteStallCause,
     /// 0 where slowing starts, 1 where writes stop; may be larger.
     pub(crate) amount: f64,
+    /// Bytes per second that may be written until help comes, if it is known when that will be.
+    pub(crate) lasting: Option<f64>,
 }
 
 /// What a column family's state is held against.
@@ -56,6 +59,10 @@ pub(crate) struct StallState {
     /// How far the flush of those that wait has come, of 1.
     pub(crate) flush_done: f64,
     pub(crate) level0_files: usize,
+    /// Of such a file, on average.
+    pub(crate) level0_file_bytes: u64,
+    /// How long the compaction that takes files out of level 0 will go on, if that is known.
+    pub(crate) draining_nanos: Option<u64>,
     pub(crate) pending_bytes: u64,
 }
 
@@ -115,7 +122,20 @@ impl StallLimits {
                 if self.hard_pending_bytes == 0 { f64::INFINITY } else { self.hard_pending_bytes as f64 };
             debts.push((WriteStallCause::PendingCompactionBytes, between(bytes, soft, hard)));
         }
-        debts.into_iter().filter_map(move |(cause, amount)| amount.map(|amount| Debt { of, cause, amount }))
+        let lasting = self.lasting_rate(state);
+        debts.into_iter().filter_map(move |(cause, amount)| {
+            let lasting = lasting.filter(|_| cause == WriteStallCause::L0FileCountLimit);
+            Some(Debt { of, cause, amount: amount?, lasting })
+        })
+    }
+
+    /// The bytes per second at which level 0 is full when the compaction ends that makes room in it, with a tenth to spare: how
+    /// long that takes is an estimate.
+    fn lasting_rate(&self, state: StallState) -> Option<f64> {
+        let seconds = state.draining_nanos?.max(1_000_000) as f64 / 1e9;
+        let coming = (state.level0_files + state.unflushed_memtables) as f64 + state.active_fill;
+        let room = (self.level0_stop as f64 - coming).max(0.0) * state.level0_file_bytes as f64;
+        Some(0.9 * room / seconds)
     }
 }
 
@@ -239,7 +259,8 @@ impl WriteController {
             _ => self.compacted.rate(),
         };
         let drain = drain.max(self.floor.load(Ordering::Relaxed) as f64);
-        Some(((drain * 4f64.powf(1.0 - 2.0 * debt.amount)) as u64).clamp(64 << 10, STOPPED - 1))
+        let rate = drain * 4f64.powf(1.0 - 2.0 * debt.amount);
+        Some((debt.lasting.map_or(rate, |lasting| rate.min(lasting)) as u64).clamp(64 << 10, STOPPED - 1))
     }
 
     /// Whether writes are stopped, and at what rate they are admitted otherwise (0: no limit).
@@ -400,6 +421,8 @@ mod tests {
                     active_fill: 0.0,
                     flush_done: 0.0,
                     level0_files,
+                    level0_file_bytes: 0,
+                    draining_nanos: None,
                     pending_bytes: 0,
                 },
             )
@@ -432,6 +455,8 @@ mod tests {
                 active_fill,
                 flush_done,
                 level0_files: 0,
+                level0_file_bytes: 0,
+                draining_nanos: None,
                 pending_bytes: 0,
             };
             limits.debts(ColumnFamilyId::DEFAULT, state).next()
@@ -455,7 +480,12 @@ mod tests {
         controller.set_debts(debt(3, 0.0, 0.0));
         assert!(controller.state().0);
         // The slowest counts, not the largest debt.
-        let level0 = Debt { of: ColumnFamilyId(3), cause: WriteStallCause::L0FileCountLimit, amount: 0.5 };
+        let level0 = Debt {
+            of: ColumnFamilyId(3),
+            cause: WriteStallCause::L0FileCountLimit,
+            amount: 0.5,
+            lasting: None,
+        };
         controller.set_debts(debt(2, 0.0, 0.0).into_iter().chain([level0]));
         assert_eq!(controller.state(), (false, 100 << 20));
         assert_eq!(controller.cause(), Some(WriteStallCause::L0FileCountLimit));
@@ -466,9 +496,41 @@ mod tests {
             active_fill: 1.0,
             flush_done: 0.0,
             level0_files: 0,
+            level0_file_bytes: 0,
+            draining_nanos: None,
             pending_bytes: 0,
         };
         assert!(limits.debts(ColumnFamilyId::DEFAULT, state).next().is_none());
+    }
+
+    #[test]
+    fn level_0_is_not_full_before_the_compaction_ends_that_makes_room() {
+        let state = |level0_files, unflushed_memtables, active_fill, seconds: Option<u64>| StallState {
+            unflushed_memtables,
+            active_fill,
+            flush_done: 0.0,
+            level0_files,
+            level0_file_bytes: 50 << 20,
+            draining_nanos: seconds.map(|seconds| seconds * 1_000_000_000),
+            pending_bytes: 0,
+        };
+        let controller = WriteController::new(1 << 20, None);
+        controller.note_compacted(100 << 20, 1_000_000_000);
+        let mib = |state| {
+            controller.set_debts(LIMITS.debts(ColumnFamilyId::DEFAULT, state));
+            let (stopped, rate) = controller.state();
+            assert!(!stopped);
+            rate >> 20
+        };
+        assert_eq!(mib(state(28, 0, 0.0, None)), 100, "by the debt alone");
+        assert_eq!(mib(state(28, 0, 0.0, Some(1))), 100, "not more than that");
+        assert_eq!(mib(state(28, 0, 0.0, Some(20))), 18, "8 files in 20 seconds");
+        assert_eq!(mib(state(28, 0, 0.5, Some(20))), 16, "half of one is in memory");
+        assert_eq!(mib(state(34, 1, 0.5, Some(10))), 2, "and half a one is left");
+        assert_eq!(mib(state(35, 1, 0.5, Some(10))), 0, "the last stop is made of crumbs");
+        assert!(controller.state().1 > 0);
+        assert_eq!(mib(state(10, 0, 0.0, Some(1000))), 0, "no debt");
+        assert_eq!(controller.state().1, 0);
     }
 
     #[test]
@@ -495,6 +557,8 @@ mod tests {
                 active_fill: 0.0,
                 flush_done: 0.0,
                 level0_files,
+                level0_file_bytes: 0,
+                draining_nanos: None,
                 pending_bytes,
             })
         };
@@ -511,6 +575,8 @@ mod tests {
             active_fill: 0.0,
             flush_done: 0.0,
             level0_files,
+            level0_file_bytes: 0,
+            draining_nanos: None,
             pending_bytes: 0,
         };
         assert!(!LIMITS.flush_would_stall(state(0, 18), true), "the twentieth file would");
