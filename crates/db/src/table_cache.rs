@@ -355,26 +355,23 @@ impl TableOpener {
         hints: OpenHints,
         buffer: &mut Vec<u8>,
     ) -> Result<TableReader> {
-        let opened = self.open_counted(meta, level, hints, buffer);
-        if let (Err(_), Some(statistics)) = (&opened, &self.table.statistics) {
-            statistics.record(Ticker::NoFileErrors, 1);
-        }
-        opened
+        let statistics = self.table.statistics.as_deref();
+        let count = |ticker| statistics.into_iter().for_each(|statistics| statistics.record(ticker, 1));
+        let read = |file: Box<dyn RandomAccessFile>| {
+            count(Ticker::NoFileOpens);
+            let _timer = StatsTimer::start(statistics, Histogram::TableOpenIoMicros);
+            self.read_end(file, meta, level, buffer)
+        };
+        self.open_file(meta, hints).and_then(read).inspect_err(|_| count(Ticker::NoFileErrors))
     }
 
-    fn open_counted(
+    fn read_end(
         &self,
+        file: Box<dyn RandomAccessFile>,
         meta: &FileMetaData,
         level: u32,
-        hints: OpenHints,
         buffer: &mut Vec<u8>,
     ) -> Result<TableReader> {
-        let file = self.open_file(meta, hints)?;
-        let statistics = self.table.statistics.as_deref();
-        if let Some(statistics) = statistics {
-            statistics.record(Ticker::NoFileOpens, 1);
-        }
-        let _timer = StatsTimer::start(statistics, Histogram::TableOpenIoMicros);
         check_size(file.path(), file.size(), meta)?;
         let mut options = OpenOptions::new(Arc::clone(&self.table), meta.number);
         options.level = level;
