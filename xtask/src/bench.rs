@@ -22,6 +22,8 @@ usage: cargo xtask bench [options]
   --ours PATH        our db_bench, default: built now
   --theirs PATH      RocksDB's db_bench, default /usr/bin/db_bench
   --dry-run          print the command lines
+  --peers            then all rows of `cargo xtask peers` with its defaults: the focused set and the matrices, over
+                     all engines; hours
 ";
 
 /// What to do.
@@ -35,6 +37,7 @@ struct Plan {
     ours: Option<PathBuf>,
     theirs: PathBuf,
     dry_run: bool,
+    peers: bool,
 }
 
 /// The two sides.
@@ -63,7 +66,8 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         let results = run_group(&plan, group, &programs)?;
         report::store(group, &results, &machine)?;
     }
-    report::write_table(&order)
+    report::write_table(&order)?;
+    if plan.peers { crate::peers::run(&[]) } else { Ok(()) }
 }
 
 impl Plan {
@@ -78,11 +82,17 @@ impl Plan {
             ours: None,
             theirs: "/usr/bin/db_bench".into(),
             dry_run: false,
+            peers: false,
         };
         let mut rest = arguments.iter();
         while let Some(name) = rest.next() {
-            if name == "--dry-run" {
-                plan.dry_run = true;
+            let flag = match name.as_str() {
+                "--dry-run" => Some(&mut plan.dry_run),
+                "--peers" => Some(&mut plan.peers),
+                _ => None,
+            };
+            if let Some(flag) = flag {
+                *flag = true;
                 continue;
             }
             let value = rest.next().ok_or(USAGE)?;
