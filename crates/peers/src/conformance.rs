@@ -164,6 +164,7 @@ fn every_work_runs_on_every_engine_and_says_what_it_did() {
             threads: 2,
             seconds: 0.05,
             rate: 0.0,
+            writes: 0,
             batch: if work == Work::FillRandom { 100 } else { 1 },
             warm: true,
             databases: 3,
@@ -213,6 +214,32 @@ fn every_work_runs_on_every_engine_and_says_what_it_did() {
 }
 
 #[test]
+fn works_that_only_write_end_after_as_many_writes_as_they_are_told() {
+    for kind in KINDS.iter().filter(|kind| ["ironstone", "rocksdb"].contains(&kind.name)) {
+        let dir = tempfile::tempdir().unwrap();
+        let plan = |work, writes| Plan {
+            work,
+            dir: dir.path().join("db"),
+            records: 1000,
+            value_bytes: 8,
+            threads: 3,
+            seconds: 3600.0,
+            rate: 0.0,
+            writes,
+            batch: 1,
+            warm: true,
+            databases: 1,
+        };
+        let setup = Setup { counters: true, ..setup() };
+        work::run(kind, &plan(Work::FillRandom, 7), &setup).unwrap();
+        for work in [Work::Overwrite, Work::UpdateCounter, Work::WriteLatency, Work::SyncedWrites] {
+            let record = work::run(kind, &plan(work, 100), &setup).unwrap();
+            assert_eq!(record["operations"], 100, "{}: {work:?}", kind.name);
+        }
+    }
+}
+
+#[test]
 fn counters_count_every_addition() {
     for kind in KINDS.iter().filter(|kind| ["ironstone", "rocksdb"].contains(&kind.name)) {
         let dir = tempfile::tempdir().unwrap();
@@ -224,6 +251,7 @@ fn counters_count_every_addition() {
             threads: 1,
             seconds: 0.05,
             rate: if work == Work::WriteLatency { 50_000.0 } else { 0.0 },
+            writes: 0,
             batch: 1,
             warm: true,
             databases: 1,

@@ -57,6 +57,9 @@ struct Run {
     /// Writes a second that writelatency and syncedwrites do at most; 0: as many as they can
     #[arg(long, default_value_t = 0.0)]
     rate: f64,
+    /// Writes after which writelatency, syncedwrites, overwrite and updatecounter end, all threads together; 0: they last --seconds
+    #[arg(long, default_value_t = 0)]
+    writes: u64,
     /// Records that fillseq and fillrandom write at once
     #[arg(long, default_value_t = 1)]
     batch: usize,
@@ -114,6 +117,7 @@ impl Run {
             threads: self.threads.max(1),
             seconds: self.seconds,
             rate: self.rate,
+            writes: self.writes,
             batch: self.batch.max(1),
             warm: !self.cold,
             databases: self.databases.max(1),

@@ -77,6 +77,8 @@ pub struct Plan {
     pub seconds: f64,
     /// Writes a second that a work does at most that lasts a given time; 0: as many as it can.
     pub rate: f64,
+    /// Writes after which such a work ends if all it does is to write; 0: it lasts its time.
+    pub writes: u64,
     /// Records per write, where a work fills.
     pub batch: usize,
     /// Whether everything is read once before reads are measured.

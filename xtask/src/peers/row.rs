@@ -104,7 +104,7 @@ pub fn groups(amounts: &Amounts) -> Vec<Group> {
             ("scanforward", "full scan forward", "--work scanforward"),
             ("scanreverse", "full scan in reverse", "--work scanreverse"),
             ("readwhilewriting", "1 reader beside 1 writer", "--work readwhilewriting"),
-            ("overwrite", "overwrite random records", "--work overwrite"),
+            ("overwrite", "overwrite random records, 2 million times", "--work overwrite --writes 2000000"),
         ]),
         cached(&[("fillseq", "fill in key order", "--work fillseq")]),
         cached(&[(
@@ -120,8 +120,8 @@ pub fn groups(amounts: &Amounts) -> Vec<Group> {
             ),
             (
                 "large-overwrite",
-                "overwrite random records, values of 800 bytes",
-                "--work overwrite --records 2000000 --value-bytes 800",
+                "overwrite random records a million times, values of 800 bytes",
+                "--work overwrite --records 2000000 --value-bytes 800 --writes 1000000",
             ),
             (
                 "large-readwhilewriting",
@@ -144,10 +144,22 @@ pub fn groups(amounts: &Amounts) -> Vec<Group> {
             ("readcounter", "random reads of merged counters", "--work readrandom --counters"),
             ("updatecounter", "add to random counters, get and put", "--work updatecounter --counters"),
         ]),
-        cached(&[("syncedwrites-1", "synced writes, 1 thread", "--work syncedwrites")]),
-        cached(&[("syncedwrites-4", "synced writes, 4 threads", "--work syncedwrites --threads 4")]),
-        cached(&[("syncedwrites-8", "synced writes, 8 threads", "--work syncedwrites --threads 8")]),
-        cached(&[("syncedwrites-16", "synced writes, 16 threads", "--work syncedwrites --threads 16")]),
+        cached(&[("syncedwrites-1", "30,000 synced writes, 1 thread", "--work syncedwrites --writes 30000")]),
+        cached(&[(
+            "syncedwrites-4",
+            "60,000 synced writes, 4 threads",
+            "--work syncedwrites --threads 4 --writes 60000",
+        )]),
+        cached(&[(
+            "syncedwrites-8",
+            "100,000 synced writes, 8 threads",
+            "--work syncedwrites --threads 8 --writes 100000",
+        )]),
+        cached(&[(
+            "syncedwrites-16",
+            "150,000 synced writes, 16 threads",
+            "--work syncedwrites --threads 16 --writes 150000",
+        )]),
         cached(&[("writelatency", "slowest of random writes", "--work writelatency")]),
         cached(&[(
             "writelatency-paced",

@@ -72,11 +72,22 @@ pub fn fill(engine: &dyn Engine, plan: &Plan, values: &Values) -> Result<Outcome
     then_settle(engine, writes)
 }
 
-/// Overwrites random records for the time given, then settles.
+/// Tells one of the threads after each of its writes whether that is enough: it has done its part of the plan's, or the time is up.
+fn enough_writes(plan: &Plan, thread: usize, deadline: Deadline) -> impl FnMut(Instant) -> bool {
+    let part = share(plan.writes, plan.threads, thread);
+    let (counted, mut left) = (plan.writes > 0, part.end - part.start);
+    move |now| {
+        left = left.saturating_sub(1);
+        if counted { left == 0 } else { deadline.is_before(now) }
+    }
+}
+
+/// Overwrites random records for the time given or so many times, then settles.
 pub fn overwrite(engine: &dyn Engine, plan: &Plan, values: &Values) -> Result<Outcome> {
     then_settle(engine, || {
         on_threads(engine, plan.threads, plan.seconds, &|index, session, deadline, watch| {
-            overwrite_until(session, plan.records, index as u64, values, watch, |now| deadline.is_before(now))
+            let enough = enough_writes(plan, index, deadline);
+            overwrite_until(session, plan.records, index as u64, values, watch, enough)
         })
     })
 }
@@ -88,7 +99,7 @@ pub fn overwrite_until(
     seed: u64,
     values: &Values,
     watch: &mut Stopwatch,
-    enough: impl Fn(std::time::Instant) -> bool,
+    mut enough: impl FnMut(Instant) -> bool,
 ) -> Result<()> {
     let mut picks = Picks::new(records, 0x77 + seed);
     let mut generation = 1;
@@ -116,20 +127,21 @@ pub fn merge_counters(engine: &dyn Engine, plan: &Plan) -> Result<Outcome> {
     })
 }
 
-/// Adds 1 to random counters for the time given, by reading and writing them, then settles. Threads may overwrite each
+/// Adds 1 to random counters for the time given or so many times, by reading and writing them, then settles. Threads may overwrite each
 /// other's additions.
 pub fn update_counters(engine: &dyn Engine, plan: &Plan) -> Result<Outcome> {
     then_settle(engine, || {
         on_threads(engine, plan.threads, plan.seconds, &|index, session, deadline, watch| {
             let mut picks = Picks::new(plan.records, 0x66 + index as u64);
             let mut sink = Sink { copies: Some(Vec::new()), ..Sink::default() };
+            let mut enough = enough_writes(plan, index, deadline);
             loop {
                 let key = key(picks.next());
                 session.get(&key, &mut sink)?;
                 let found = sink.copies.as_mut().and_then(Vec::pop).map(|(_, value)| value);
                 let count = found.and_then(|value| value.try_into().ok()).map_or(0, u64::from_le_bytes);
                 session.put(&key, &(count + 1).to_le_bytes())?;
-                if deadline.is_before(watch.lap(1)) {
+                if enough(watch.lap(1)) {
                     return Ok(());
                 }
             }
@@ -150,19 +162,21 @@ fn then_settle(engine: &dyn Engine, writes: impl FnOnce() -> Result<(Stopwatch, 
     Ok(Outcome { watch, seconds: write_seconds, usage, extra })
 }
 
-/// New records in random order, one by one, for the time given, at the plan's rate if it has one. Each thread has its own.
+/// New records in random order, one by one, for the time given or so many, at the plan's rate if it has one. Each thread has its
+/// own.
 fn new_records(engine: &dyn Engine, plan: &Plan, values: &Values) -> Result<(Stopwatch, f64)> {
     // More places than any run gets to.
     let shuffle = Shuffle::new(1 << 40);
     on_threads(engine, plan.threads, plan.seconds, &|index, session, deadline: Deadline, watch| {
         let mut place = (index as u64) << 32;
+        let mut enough = enough_writes(plan, index, deadline);
         let mut pace = (plan.rate > 0.0).then(|| Pace::start(plan.rate / plan.threads as f64));
         loop {
             let number = shuffle.at(place);
             session.put(&key(number), values.value(number, 0))?;
             place += 1;
             let now = watch.lap(1);
-            if deadline.is_before(now) {
+            if enough(now) {
                 return Ok(());
             }
             if pace.as_mut().is_some_and(|pace| pace.wait(now)) {
