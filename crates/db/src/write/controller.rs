@@ -18,9 +18,9 @@ use ironstone_vfs::{Clock, PerfTimer};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Writers run ahead of the rate by this much before they sleep, so that sleeps are not shorter
-/// than the system can time.
-const SLACK_NANOS: u64 = 1_000_000;
+/// Writers run ahead of the rate by this much before they sleep. One long sleep meets one write, many short ones would meet many,
+/// and wake up as often.
+const SLACK_NANOS: u64 = 5_000_000;
 /// The longest single sleep: the rate is looked at again after it.
 const MAX_SLEEP_NANOS: u64 = 10_000_000;
 
@@ -547,6 +547,19 @@ mod tests {
         let waits = controller.waits(ColumnFamilyId::DEFAULT, WriteStallCause::L0FileCountLimit);
         assert_eq!((waits.count, waits.nanos), (1, waited), "one that is refused does not wait");
         assert_eq!(controller.waits(ColumnFamilyId::DEFAULT, WriteStallCause::MemtableLimit).count, 0);
+    }
+
+    #[test]
+    fn few_of_many_small_writes_wait_for_all_of_them() {
+        let clock = ManualClock::new(0);
+        let controller = WriteController::new(1 << 20, None);
+        controller.note_compacted(100 << 20, 1_000_000_000);
+        controller.set_debts(debt(28));
+        let bytes = controller.state().1 / 100_000;
+        (0..4000).for_each(|_| controller.admit(bytes, false, &clock, || Ok(())).unwrap());
+        let waits = controller.waits(ColumnFamilyId::DEFAULT, WriteStallCause::L0FileCountLimit);
+        assert!((35_000_000..=40_000_000).contains(&waits.nanos), "10 us for each: {waits:?}");
+        assert!(waits.count < 10, "{waits:?}");
     }
 
     #[test]
