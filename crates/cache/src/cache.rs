@@ -168,18 +168,25 @@ impl<V: Send + Sync + 'static> Cache<V> {
     /// `bytes` where those of entries should be, for an entry that is about to be inserted: others are evicted if that
     /// memory has no room left. `which` is the same for what lies together best.
     pub fn hold(&self, bytes: Vec<u8>, which: u64) -> BlockBytes {
-        let Some(memory) = self.memory.as_ref().filter(|memory| memory.takes(bytes.len())) else {
-            return bytes.into();
-        };
+        self.hold_in_extents(&bytes, which).unwrap_or_else(|| bytes.into())
+    }
+    /// The same of a copy.
+    pub fn hold_copy(&self, bytes: &[u8], which: u64) -> BlockBytes {
+        self.hold_in_extents(bytes, which).unwrap_or_else(|| bytes.to_vec().into())
+    }
+
+    fn hold_in_extents(&self, bytes: &[u8], which: u64) -> Option<BlockBytes> {
+        let memory = self.memory.as_ref().filter(|memory| memory.takes(bytes.len()))?;
         for _ in 0..MOST_EVICTIONS_FOR_ROOM {
-            if let Some(held) = memory.copy(&bytes, which, self.usage()) {
+            let held = memory.copy(bytes, which, self.usage());
+            if held.is_some() {
                 return held;
             }
             if memory.is_full_of_gaps() || !self.make_room(bytes.len() * 2, None) {
                 break;
             }
         }
-        bytes.into()
+        None
     }
 
     /// `bytes` there for somebody who keeps them outside of the cache, and in no entry's stead.
@@ -332,6 +339,12 @@ impl<V: Send + Sync + 'static> Cache<V> {
         self.shard(hash).contains(key, hash)
     }
 
+    /// How often the entry of `key` was found lately, if it is there; beyond a few the number means no more. This is no find.
+    pub fn finds(&self, key: &CacheKey) -> Option<u64> {
+        let hash = key.hash();
+        self.shard(hash).finds(key, hash)
+    }
+
     /// Forgets every entry that is not pinned, and the pinned ones as soon as they are let go.
     pub fn clear(&self) {
         let shared = self.shared.get();
@@ -458,6 +471,11 @@ impl<V: Send + Sync + 'static> Handle<V> {
     pub fn key(&self) -> CacheKey {
         // SAFETY: as `node`.
         unsafe { self.node().key() }
+    }
+    /// Says that nobody else will want the entry: it is to go as if it had not been found lately. Answers how often it was, by
+    /// who holds this too; beyond a few the number means no more.
+    pub fn retire(&self) -> u64 {
+        self.node().forget_finds()
     }
     /// For finding the entry again with [`Cache::get_at`].
     pub fn hint(&self) -> SlotHint {

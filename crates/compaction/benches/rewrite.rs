@@ -144,6 +144,7 @@ fn make_inputs(tables: &Tables, context: &JobContext<'_>) -> Result<()> {
         });
         let memtable = VecIterator::new(context.comparator.clone(), entries.collect());
         let input = FlushInput {
+            is_wanted: false,
             range_tombstones: Vec::new(),
             iterators: vec![Box::new(memtable) as BoxedIterator],
             reason: ironstone_compaction::TableFileCreationReason::Flush,

@@ -7,9 +7,10 @@ use crate::job::output::{CreatedFiles, OutputSettings, OutputWriter};
 use crate::job::tombstones::KeptTombstones;
 use crate::job::watch::Watch;
 use crate::job::{CompactionStats, JobContext};
+use ironstone_base::sync::Arc;
 use ironstone_base::{Error, FragmentedTombstones, RangeTombstone, Result};
 use ironstone_iter::{BoxedIterator, InternalIterator};
-use ironstone_sst::{CompressionKind, CompressionOptions};
+use ironstone_sst::{CompressionKind, CompressionOptions, Demand};
 use ironstone_version::FileMetaData;
 use ironstone_vfs::IoPriority;
 
@@ -35,6 +36,8 @@ pub struct FlushInput {
     pub compression: CompressionKind,
     /// Its parameters.
     pub compression_options: CompressionOptions,
+    /// Readers want what is written: it enters the block cache at once.
+    pub is_wanted: bool,
 }
 
 /// The result of a flush.
@@ -94,7 +97,9 @@ pub fn run_flush(input: FlushInput, context: &JobContext<'_>) -> Result<FlushOut
     let watch = Watch { context: *context, failed: None, filter, turns: None, level: 0 };
     let mut entries = CompactionIterator::new(merged, options, BelowLevels::unknown(), watch)?;
     let kept = KeptTombstones::all(&tombstones);
-    let written = OutputWriter::new(*context, &settings, &created, None, kept).write_all(&mut entries)?;
+    let demand = input.is_wanted.then(|| Arc::new(Demand::for_everything()));
+    let written =
+        OutputWriter::new(*context, &settings, &created, None, kept, demand).write_all(&mut entries)?;
     let (read, drops) = (entries.input_records(), *entries.counts());
     let input_raw_bytes = entries.input_bytes();
     let verify = context.verify_record_count && drops.skipped_ranges == 0;

@@ -2,6 +2,7 @@
 
 pub(crate) mod acquire;
 pub(crate) mod db_iterator;
+mod demand;
 pub(crate) mod get;
 mod iterator_counts;
 pub(crate) mod level0_iter;

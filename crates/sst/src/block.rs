@@ -100,8 +100,9 @@ impl Entry {
 
 impl Block {
     /// Takes `bytes` as a block if its end makes sense. Entries are checked when they are read.
-    pub fn new(bytes: Vec<u8>) -> Result<Self, Corrupt> {
+    pub fn new(bytes: impl Into<BlockBytes>) -> Result<Self, Corrupt> {
         const SHORT: Corrupt = Corrupt("block: too short for its restart points");
+        let bytes = bytes.into();
         if u32::try_from(bytes.len()).is_err() {
             return Err(Corrupt("block: larger than 4 GiB"));
         }
@@ -127,16 +128,16 @@ impl Block {
             return Err(Corrupt("block: entries without a restart point"));
         }
         Ok(Self {
-            bytes: bytes.into(),
             hints: SearchHints::default(),
             entries_end,
             footer: packed & !UNIFORM_KEYS_BIT,
             extras: None,
+            bytes,
         })
     }
 
     /// As [`Block::new`] for a block that will stay in memory and be searched often, under `order`.
-    pub fn for_cache(bytes: Vec<u8>, order: &UserComparator) -> Result<Self, Corrupt> {
+    pub fn for_cache(bytes: impl Into<BlockBytes>, order: &UserComparator) -> Result<Self, Corrupt> {
         let mut block = Self::new(bytes)?;
         block = block.stripped().unwrap_or(block);
         block.hints = SearchHints::of(&block, order)?;
@@ -190,6 +191,16 @@ impl Block {
     /// Gives the memory back for another block.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.bytes.into_vec()
+    }
+    /// As [`Block::for_cache`] of a copy of `bytes` in the memory of a cache.
+    pub(crate) fn copied_to(
+        cache: &BlockCache,
+        which: u64,
+        bytes: &[u8],
+        order: &UserComparator,
+    ) -> Result<Self, Corrupt> {
+        let block = Self::for_cache(cache.hold_copy(bytes, which), order)?;
+        Ok(if block.is_bare() { block.moved_to(cache, which) } else { block })
     }
     /// The same block with its bytes in the memory of a cache.
     pub(crate) fn moved_to(self, cache: &BlockCache, which: u64) -> Self {

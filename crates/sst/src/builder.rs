@@ -126,8 +126,8 @@ impl BlockBasedBuilder {
             false => FilterBlockBuilder::new(&table, options.filter_level(), file.path()),
         };
         let (file, file_checksum) = watched(file, &options);
-        let mut properties = initial_properties(&options);
-        let warmer = BlockWarmer::new(&options, &mut properties);
+        let properties = initial_properties(&options);
+        let warmer = BlockWarmer::new(&options, &properties);
         let id = unique_id(&options.db_id, &options.db_session_id, options.file_number.0);
         Ok(Self {
             order: InternalKeyComparator::new(table.comparator.clone()),
@@ -449,13 +449,14 @@ impl BlockBasedBuilder {
     }
 
     /// `top`: the block that is an index of the others, if they are partitions.
-    fn warm_filter(&self, copies: Copies, top: Option<BlockHandle>) {
-        let (Some(warmer), end) = (self.writer.warmer(), self.writer.offset()) else { return };
+    fn warm_filter(&mut self, copies: Copies, top: Option<BlockHandle>) {
+        let end = self.writer.offset();
         let format = IndexFormat {
             user_keys: self.index.key_is_user_key(),
             delta_values: self.index.uses_delta_values(),
             first_keys: false,
         };
+        let Some(warmer) = self.writer.warmer_mut() else { return };
         for (handle, raw) in copies.0 {
             match Some(handle) == top {
                 true => warmer.keep_index(BlockRole::FilterIndex, handle, raw, format, end),
@@ -464,13 +465,14 @@ impl BlockBasedBuilder {
         }
     }
 
-    fn warm_index(&self, copies: Copies, finished: &FinishedIndex) {
-        let (Some(warmer), end) = (self.writer.warmer(), self.writer.offset()) else { return };
+    fn warm_index(&mut self, copies: Copies, finished: &FinishedIndex) {
+        let end = self.writer.offset();
         let format = IndexFormat {
             user_keys: finished.key_is_user_key,
             delta_values: finished.uses_delta_values,
             first_keys: self.table.index_type == IndexType::BinarySearchWithFirstKey,
         };
+        let Some(warmer) = self.writer.warmer_mut() else { return };
         let is_index = |handle| finished.meta_blocks.iter().all(|(_, other)| *other != handle);
         for (handle, raw) in copies.0.into_iter().filter(|(handle, _)| is_index(*handle)) {
             warmer.keep_index(BlockRole::Index, handle, raw, format, end);
@@ -496,6 +498,7 @@ impl BlockBasedBuilder {
     fn complete_properties(&mut self, index: &FinishedIndex, tail_start: u64) {
         let blocks = self.writer.counts();
         let properties = &mut self.properties;
+        properties.user_collected.extend(self.writer.warmer().and_then(BlockWarmer::property));
         properties.index_size = index.size + BLOCK_TRAILER_LEN as u64;
         properties.index_partitions = index.partition_count;
         properties.top_level_index_size = index.top_level_size;

@@ -14,6 +14,7 @@ mod cache_usage;
 pub mod cached_block;
 pub mod collector;
 pub mod cuckoo;
+mod demand;
 pub mod disk_share;
 pub mod file_checksum;
 pub mod filter;
@@ -39,7 +40,7 @@ mod table_iter;
 mod timed_file;
 pub mod unique_id;
 
-pub use block_warmer::PrepopulateBlockCache;
+pub use block_warmer::{PrepopulateBlockCache, WarmCache};
 pub use builder::BuiltTable;
 pub use cache_usage::CacheUsageOptions;
 pub use cached_block::{BlockCache, CachedBlock, PinnedBytes};
@@ -48,6 +49,7 @@ pub use collector::{
     EntryKind, TablePropertiesCollector, TablePropertiesCollectorFactory,
 };
 pub use cuckoo::CuckooOptions;
+pub use demand::Demand;
 pub use file_checksum::{
     FileChecksum, FileChecksumContext, FileChecksumGenCrc32cFactory, FileChecksumGenFactory,
     FileChecksumGenerator,

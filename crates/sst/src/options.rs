@@ -1,11 +1,12 @@
 //! What a table is built with, and how it is opened and read.
 
 use crate::block_trace::BlockCacheWatch;
-use crate::block_warmer::PrepopulateBlockCache;
+use crate::block_warmer::{PrepopulateBlockCache, WarmCache};
 use crate::cache_usage::CacheUsageOptions;
 use crate::cached_block::BlockCache;
 use crate::collector::TablePropertiesCollectorFactory;
 use crate::cuckoo::CuckooOptions;
+use crate::demand::Demand;
 use crate::disk_share::DiskShare;
 use crate::file_checksum::FileChecksumGenFactory;
 use crate::filter::FilterPolicy;
@@ -23,7 +24,6 @@ use ironstone_base::{
     ColumnFamilyId, DataInErrors, FileNumber, PrefixSeek, SequenceNumber, SliceTransform, Statistics,
     UserComparator,
 };
-use ironstone_cache::Priority as CachePriority;
 use ironstone_compress::{CompressionKind, CompressionOptions};
 use ironstone_vfs::{Clock, IoPriority, RateLimiter, SystemClock};
 use std::time::Duration;
@@ -291,9 +291,9 @@ pub struct BuildOptions {
     pub is_flush: bool,
     /// No table below holds keys of its range. The table says so, with `level`, to whoever looks at its properties.
     pub bottommost: bool,
-    /// Put the blocks into the block cache as they are written, with that priority. Index and filter blocks only where readers look
-    /// for them there ([`TableOptions::cache_index_and_filter_blocks`]).
-    pub warm_cache: Option<CachePriority>,
+    /// Put the blocks into the block cache as they are written. Index and filter blocks only where readers look for them there
+    /// ([`TableOptions::cache_index_and_filter_blocks`]).
+    pub warm_cache: Option<WarmCache>,
     /// Leave the filter out, as `optimize_filters_for_hits` does at the bottom.
     pub skip_filters: bool,
     /// Goes into the properties; with the two below it makes the table's unique id.
@@ -465,6 +465,8 @@ pub struct ReadContext {
     pub verify_checksums: bool,
     /// Insert the data blocks that were read into the cache.
     pub fill_cache: bool,
+    /// An iterator reads its data blocks from the file though the cache has them: it is to find out what the file has.
+    pub past_cache: bool,
     /// How far down to go.
     pub read_tier: ReadTier,
     /// Do not ask the filter.
@@ -488,6 +490,7 @@ impl Default for ReadContext {
         Self {
             verify_checksums: true,
             fill_cache: true,
+            past_cache: false,
             read_tier: ReadTier::All,
             skip_filters: false,
             limits: ReadLimits::default(),
@@ -541,6 +544,8 @@ pub struct TableReadOptions {
     pub counts_seeks: bool,
     /// Which tables to look into; none: all.
     pub table_filter: Option<TableFilter>,
+    /// Learns which blocks readers wanted. Whoever reads them for a job is the last one who does.
+    pub demand: Option<Arc<Demand>>,
 }
 
 /// Chooses tables by their properties.

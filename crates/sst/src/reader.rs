@@ -1,6 +1,7 @@
 //! Reads block-based tables.
 
 mod check;
+mod demand;
 mod fetch;
 mod get;
 mod index_cursor;
@@ -72,6 +73,8 @@ pub(crate) struct BlockBasedReader {
     cache: Option<Arc<BlockCache>>,
     /// The file's part of cache keys.
     cache_file_id: u64,
+    /// Whether blocks entered the cache when they were written.
+    is_warmed: bool,
     /// What this takes in memory counts towards the block cache, for as long as the table is open.
     _charge: Option<Reservation>,
 }

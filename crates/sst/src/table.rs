@@ -276,6 +276,11 @@ impl TableReader {
             Format::Flat(table) => table.verify(),
         }
     }
+    /// How many of about `most` data blocks, from all over the table, readers wanted lately, and how many that is out of: by the
+    /// block cache, which is not told.
+    pub fn wanted_blocks(&self, most: u64) -> (u64, u64) {
+        self.block_based().map_or((0, 0), |table| table.wanted_blocks(most))
+    }
     /// Takes the blocks of a table that nobody will read again out of the block cache, as far as their places are known without
     /// reading the file. The larger `aggressiveness`, the more blocks that are not there are looked for; 0: none.
     pub fn uncache(&self, aggressiveness: u32) {

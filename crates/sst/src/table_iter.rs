@@ -158,6 +158,9 @@ impl BlockBasedIter {
             self.reader.prefetch_block(index, at);
         }
         let block = self.reader.data_block_ahead(&self.options.read, index, at, &mut self.readahead)?;
+        if let Some(demand) = &self.options.demand {
+            demand.note(self.reader.retire(&block));
+        }
         self.block = Some(block);
         self.block_at = offset;
         if !self.counted {

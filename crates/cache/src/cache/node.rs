@@ -179,6 +179,12 @@ impl<V> Node<V> {
         unsafe { Self::release(NonNull::from(self)) };
     }
 
+    /// Forgets how often it was found lately, and answers that.
+    pub fn forget_finds(&self) -> u64 {
+        // Relaxed: a hint, as when it is counted.
+        found(self.word.fetch_and(!FOUND_MASK, Ordering::Relaxed))
+    }
+
     /// Takes another reference for who holds one.
     pub fn add_reference(&self) {
         // Relaxed: the reference that the caller holds already acquired everything.

@@ -380,7 +380,14 @@ impl<V> Shard<V> {
 
     /// Whether there is an entry of `key`.
     pub fn contains(&self, key: &CacheKey, hash: u64) -> bool {
-        self.state.lock().find(key, hash).is_some()
+        self.finds(key, hash).is_some()
+    }
+
+    /// How often the entry of `key` was found lately.
+    pub fn finds(&self, key: &CacheKey, hash: u64) -> Option<u64> {
+        let state = self.state.lock();
+        // SAFETY: found under the lock, which keeps it VISIBLE (1).
+        state.find(key, hash).map(|node| found(unsafe { node.as_ref() }.word()))
     }
 
     /// Evicts until `need` bytes are freed or nothing more can be; gives up early among pinned entries

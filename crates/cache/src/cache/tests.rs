@@ -388,3 +388,34 @@ fn a_node_that_is_free_is_not_taken_for_the_entry_that_it_had() {
     assert_eq!((cache.usage(), cache.entry_count()), (usage, 1));
     assert_eq!(cache.get(&keys[0]).map(|found| *found), Some(0));
 }
+
+#[test]
+fn finds_are_told_and_forgotten() {
+    let cache = cache_for(100, false);
+    let key = CacheKey(1, 7);
+    assert_eq!(cache.finds(&key), None);
+    put(&cache, 7);
+    assert_eq!((cache.finds(&key), cache.finds(&key)), (Some(0), Some(0)), "to ask is no find");
+    (0..2).for_each(|_| assert_eq!(get(&cache, 7), Some(7)));
+    assert_eq!(cache.finds(&key), Some(2));
+    assert_eq!(cache.get(&key).unwrap().retire(), 3);
+    assert_eq!(cache.finds(&key), Some(0));
+    cache.erase(&key);
+    assert_eq!(cache.finds(&key), None);
+}
+
+#[test]
+fn an_entry_that_was_retired_leaves_before_those_that_were_found() {
+    let cache = cache_for(100, false);
+    for key in 0..100 {
+        put(&cache, key);
+        get(&cache, key);
+    }
+    for key in 0..50 {
+        cache.get(&CacheKey(1, key)).unwrap().retire();
+    }
+    (100..140).for_each(|key| drop(put(&cache, key)));
+    let stayed = |keys: std::ops::Range<u64>| keys.filter(|key| cache.contains(&CacheKey(1, *key))).count();
+    assert_eq!(stayed(50..100), 50);
+    assert!(stayed(0..50) < 15, "{}", stayed(0..50));
+}

@@ -5,7 +5,7 @@ use crate::plan::{CompactionPlan, LevelInputs};
 use ironstone_base::sync::Arc;
 use ironstone_base::{Error, InternalKey, InternalKeyBuf, Result, SequenceNumber};
 use ironstone_iter::{InternalIterator, MergingIterator};
-use ironstone_sst::{TableIter, TableReadOptions};
+use ironstone_sst::{Demand, TableIter, TableReadOptions};
 use ironstone_version::FileMetaData;
 
 /// The part of the user keys that a subcompaction works on: `begin..end`, `None` is unbounded.
@@ -34,9 +34,11 @@ impl<'a> RunIterator<'a> {
         level: usize,
         files: &'a [Arc<FileMetaData>],
         end: Option<&[u8]>,
+        demand: &Arc<Demand>,
     ) -> Self {
         let mut read = context.table_reads();
         read.upper_bound = end.map(Arc::from);
+        read.demand = Some(Arc::clone(demand));
         Self { context, level, files, next_file: 0, current: None, read }
     }
 
@@ -110,17 +112,18 @@ fn forward_only() -> Error {
 }
 
 /// All inputs of `plan`, merged, standing on the first entry of `range`. It may go on beyond the end of the
-/// range.
+/// range. `demand` hears what readers want of them.
 pub(super) fn merged_inputs<'a>(
     context: &JobContext<'a>,
     plan: &'a CompactionPlan,
     range: &KeyRange,
+    demand: &Arc<Demand>,
 ) -> Result<MergingIterator<RunIterator<'a>>> {
     let end = range.end.as_deref();
     let runs = || plan.inputs.iter().flat_map(sorted_runs);
     let context =
         JobContext { readahead_size: readahead_of_each(runs().count(), context.readahead_size), ..*context };
-    let runs = runs().map(|(level, files)| RunIterator::new(context, level, files, end)).collect();
+    let runs = runs().map(|(level, files)| RunIterator::new(context, level, files, end, demand)).collect();
     let mut merged = MergingIterator::new(context.comparator.clone(), runs);
     match &range.begin {
         None => merged.seek_to_first()?,

@@ -14,8 +14,8 @@ use ironstone_base::{
 };
 use ironstone_iter::InternalIterator;
 use ironstone_sst::{
-    BuildOptions, CachePriority, CompressionKind, CompressionOptions, FileChecksum, PrepopulateBlockCache,
-    TableBuilder, TableReader,
+    BuildOptions, CachePriority, CompressionKind, CompressionOptions, Demand, FileChecksum,
+    PrepopulateBlockCache, TableBuilder, TableReader, WarmCache,
 };
 use ironstone_version::FileMetaData;
 use ironstone_vfs::{IoKind, IoPriority, RateLimiter, WritableFile};
@@ -93,6 +93,8 @@ pub(crate) struct OutputWriter<'a, 'c> {
     created: &'c CreatedFiles<'a>,
     cutter: Option<Cutter<'a>>,
     tombstones: KeptTombstones<'c>,
+    /// What readers want of it, if that is known.
+    demand: Option<Arc<Demand>>,
     open: Option<OpenOutput>,
     finished: Vec<FileMetaData>,
     raw_bytes: u64,
@@ -114,6 +116,7 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
         created: &'c CreatedFiles<'a>,
         cutter: Option<Cutter<'a>>,
         tombstones: KeptTombstones<'c>,
+        demand: Option<Arc<Demand>>,
     ) -> Self {
         Self {
             context,
@@ -121,6 +124,7 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
             created,
             cutter,
             tombstones,
+            demand,
             open: None,
             finished: Vec::new(),
             raw_bytes: 0,
@@ -233,13 +237,19 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
         }
     }
 
-    /// How new blocks enter the block cache, if they do. It is hard to tell which blocks of a compaction are wanted: they leave first.
-    fn warm_cache(&self) -> Option<CachePriority> {
-        use PrepopulateBlockCache::{Disable, FlushAndCompaction, FlushOnly};
+    /// How new blocks enter the block cache, if they do. Of a compaction of which all blocks do it is hard to tell which are
+    /// wanted: they leave first.
+    fn warm_cache(&self) -> Option<WarmCache> {
+        use PrepopulateBlockCache::{FlushAndCompaction, FlushOnly};
+        let all = |priority| Some(WarmCache { priority, demand: None });
         match (self.settings.reason, self.context.build.table.prepopulate_block_cache) {
-            (TableFileCreationReason::Flush, FlushOnly | FlushAndCompaction) => Some(CachePriority::Low),
-            (TableFileCreationReason::Compaction, FlushAndCompaction) => Some(CachePriority::Bottom),
-            (_, Disable | FlushOnly | FlushAndCompaction) => None,
+            (TableFileCreationReason::Flush, FlushOnly | FlushAndCompaction) => all(CachePriority::Low),
+            (TableFileCreationReason::Compaction, FlushAndCompaction) => all(CachePriority::Bottom),
+            (TableFileCreationReason::Flush | TableFileCreationReason::Compaction, _) => {
+                let demand = self.demand.clone()?;
+                Some(WarmCache { priority: CachePriority::Low, demand: Some(demand) })
+            }
+            _ => None,
         }
     }
 
@@ -333,7 +343,9 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
     }
 
     fn check_entries(&self, table: &Arc<TableReader>, file: &FileMetaData, expected: u64) -> Result<()> {
-        let mut entries = table.iter(&self.context.table_reads());
+        let mut options = self.context.table_reads();
+        options.read.past_cache = true;
+        let mut entries = table.iter(&options);
         let mut found = 0;
         let mut valid = entries.seek_to_first()?;
         while valid {

@@ -13,6 +13,7 @@ use ironstone_base::statistics::{IoActivity, Ticker};
 use ironstone_base::sync::atomic::{AtomicBool, Ordering};
 use ironstone_base::sync::{Arc, Mutex};
 use ironstone_base::{Error, FragmentedTombstones, Result};
+use ironstone_sst::Demand;
 use ironstone_sst::TableReader;
 use ironstone_sst::disk_share::CompactionTurns;
 use ironstone_vfs::cpu_nanos;
@@ -172,12 +173,14 @@ fn run_part<'a>(
     let share = context.build.table.disk_share.as_ref();
     let turns = share.map(|share| CompactionTurns::start(share, &context.env.clock));
     let watch = Watch { context: *context, failed: Some(failed), filter, turns, level: plan.start_level() };
-    let input = merged_inputs(context, plan, range)?;
+    let demand = Arc::new(Demand::default());
+    let input = merged_inputs(context, plan, range, &demand)?;
     let mut entries = CompactionIterator::new(input, options, below_levels(plan), watch)?;
     let cutter = (plan.output_level > 0).then(|| Cutter::new(&context.comparator.user, plan));
     let kept = KeptTombstones::of_compaction(plan, context, tombstones, range);
     let obsolete_ranges = kept.obsolete();
-    let written = OutputWriter::new(*context, settings, created, cutter, kept).write_all(&mut entries)?;
+    let written =
+        OutputWriter::new(*context, settings, created, cutter, kept, Some(demand)).write_all(&mut entries)?;
     let rested_micros = entries.rules().rested() / 1000;
     let (input_records, drops) =
         (entries.input_records(), DropCounts { obsolete_ranges, ..*entries.counts() });

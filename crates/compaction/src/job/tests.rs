@@ -208,6 +208,7 @@ impl Store {
             path_id: 0,
             compression: CompressionKind::None,
             compression_options: CompressionOptions::default(),
+            is_wanted: false,
         }
     }
 

@@ -125,6 +125,7 @@ impl ReadOptions {
         ReadContext {
             verify_checksums: self.verify_checksums,
             fill_cache: self.fill_cache,
+            past_cache: false,
             read_tier: self.read_tier,
             limits: self.limits(),
             rate_limiter_priority: self.rate_limiter_priority,
@@ -140,6 +141,7 @@ impl ReadOptions {
     }
     pub(crate) fn table_options(&self, prefix_seek: Option<Arc<PrefixSeek>>) -> TableReadOptions {
         TableReadOptions {
+            demand: None,
             read: self.context(),
             readahead_size: self.readahead_size,
             upper_bound: self.iterate_upper_bound.as_deref().map(Arc::from),

@@ -4,9 +4,10 @@ use crate::disk::{Disk, get, rewrite_all, shape};
 use ironstone::statistics::Ticker;
 use ironstone::vfs::mem::CrashPolicy;
 use ironstone::{
-    BlockCache, CacheOptions, Code, CompressionKind, Db, FilterPolicy, IndexType, Options,
-    PrepopulateBlockCache, ReadOptions, ReadTier, Statistics,
+    BlockCache, CacheOptions, Code, CompactRangeOptions, CompressionKind, Db, FilterPolicy, IndexType,
+    Options, PrepopulateBlockCache, ReadOptions, ReadTier, Statistics,
 };
+use std::ops::Range;
 use std::sync::Arc;
 
 const KEYS: usize = 2000;
@@ -52,6 +53,11 @@ fn fill_and_flush(db: &Db, value: &str) {
 
 /// Whether everything can be read without the files. Wrong values are neither.
 fn is_cached(db: &Db, value: &str) -> bool {
+    cached(db, value, 0..KEYS) == KEYS
+}
+
+/// How many of these keys can be.
+fn cached(db: &Db, value: &str, keys: Range<usize>) -> usize {
     let options = ReadOptions { read_tier: ReadTier::BlockCache, ..ReadOptions::default() };
     let read = |number: &usize| match db.get_cf(&options, db.default_column_family(), key(*number)) {
         Ok(found) => {
@@ -64,7 +70,7 @@ fn is_cached(db: &Db, value: &str) -> bool {
             false
         }
     };
-    (0..KEYS).filter(read).count() == KEYS
+    keys.filter(read).count()
 }
 
 #[test]
@@ -210,4 +216,81 @@ fn it_changes_while_the_database_is_open() {
     assert!(
         db.set_options(&[("block_based_table_factory", "{prepopulate_block_cache=kSometimes}")]).is_err()
     );
+}
+
+/// Once, unlike `rewrite_all`.
+fn compact(db: &Db) {
+    db.compact_range(&CompactRangeOptions::default(), db.default_column_family(), None, None).unwrap();
+}
+
+fn read(db: &Db, keys: Range<usize>) {
+    keys.for_each(|number| assert_ne!(get(db, &key(number)), "-"));
+}
+
+#[test]
+fn what_readers_wanted_stays_in_the_cache_through_a_compaction() {
+    for codec in [CompressionKind::None, CompressionKind::Lz4] {
+        let mut stage = stage(PrepopulateBlockCache::Disable);
+        stage.options.cf.compression = codec;
+        let db = stage.open();
+        fill_and_flush(&db, "v");
+        fill_and_flush(&db, "w");
+        read(&db, 500..1500);
+        let added = stage.ticker(Ticker::BlockCacheAdd);
+        compact(&db);
+        assert_eq!(shape(&db), [0, 0, 0, 0, 0, 0, 1]);
+        assert!(stage.ticker(Ticker::BlockCacheAdd) > added);
+        // A block has some 150 records; what is wanted is known by the block.
+        assert!(cached(&db, "w", 500..1500) > 800);
+        let others = cached(&db, "w", 0..500) + cached(&db, "w", 1500..KEYS);
+        assert!(others < 400, "{others}");
+    }
+}
+
+#[test]
+fn what_nobody_wanted_enters_no_cache() {
+    let stage = stage(PrepopulateBlockCache::Disable);
+    let db = stage.open();
+    for value in ["v", "w", "x"] {
+        fill_and_flush(&db, value);
+    }
+    rewrite_all(&db);
+    fill_and_flush(&db, "y");
+    assert_eq!(stage.ticker(Ticker::BlockCacheAdd), 0);
+    let tables = db.properties_of_all_tables(db.default_column_family()).unwrap();
+    assert_eq!(tables.len(), 2);
+    let says = |name: &String| name.contains("cache");
+    assert!(!tables.values().any(|table| table.user_collected.keys().any(says)));
+}
+
+#[test]
+fn what_nobody_wants_any_more_leaves_the_cache_with_the_next_compaction() {
+    let stage = stage(PrepopulateBlockCache::Disable);
+    let db = stage.open();
+    fill_and_flush(&db, "v");
+    read(&db, 0..KEYS);
+    rewrite_all(&db);
+    read(&db, 0..1000);
+    rewrite_all(&db);
+    assert_eq!(cached(&db, "v", 0..1000), 1000);
+    assert!(cached(&db, "v", 1000..KEYS) < 200, "nobody had read them again");
+}
+
+#[test]
+fn flushes_are_wanted_where_what_was_flushed_before_them_was() {
+    for reads in [0, KEYS / 4, KEYS] {
+        let stage = stage(PrepopulateBlockCache::Disable);
+        let db = stage.open();
+        fill_and_flush(&db, "v");
+        read(&db, 0..reads);
+        fill_and_flush(&db, "w");
+        assert_eq!(is_cached(&db, "w"), reads == KEYS, "{reads} reads");
+        // The oldest table is the one to ask, of the next level if there is none in level 0.
+        if reads == KEYS {
+            rewrite_all(&db);
+            read(&db, 0..KEYS);
+            fill_and_flush(&db, "x");
+            assert!(is_cached(&db, "x"));
+        }
+    }
 }

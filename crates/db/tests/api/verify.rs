@@ -6,7 +6,7 @@ use ironstone::vfs::fault::{Fault, FaultRule};
 use ironstone::vfs::{FileSystem, OpKind};
 use ironstone::{
     Code, CompactRangeOptions, Db, FileChecksumContext, FileChecksumGenCrc32cFactory, FileChecksumGenFactory,
-    FileChecksumGenerator, IngestOptions, SstFileWriter,
+    FileChecksumGenerator, IngestOptions, PrepopulateBlockCache, SstFileWriter,
 };
 use std::sync::Arc;
 
@@ -153,8 +153,17 @@ const WHAT: u32 =
 
 /// Two tables, and the first block of the next one is lost on its way to the disk.
 fn about_to_lose_a_block(flags: u32, paranoid: bool) -> (Disk, Db) {
+    about_to_lose_a_block_that_is_cached(flags, paranoid, PrepopulateBlockCache::Disable)
+}
+
+fn about_to_lose_a_block_that_is_cached(
+    flags: u32,
+    paranoid: bool,
+    cached: PrepopulateBlockCache,
+) -> (Disk, Db) {
     let disk = Disk::new();
     let mut options = checked(&disk);
+    options.cf.table.prepopulate_block_cache = cached;
     options.cf.verify_output_flags = flags;
     options.cf.paranoid_file_checks = paranoid;
     let db = disk.open_with(&options);
@@ -166,6 +175,20 @@ fn about_to_lose_a_block(flags: u32, paranoid: bool) -> (Disk, Db) {
     disk.faults.arm();
     disk.faults.add(FaultRule::new(Fault::LostWrite).on(&[OpKind::Append]).path(".sst"));
     (disk, db)
+}
+
+#[test]
+fn what_is_read_back_is_not_what_is_in_the_cache() {
+    use PrepopulateBlockCache::{Disable, FlushAndCompaction};
+    let flags = VerifyOutputFlags::ENABLE_FOR_LOCAL_COMPACTION | VerifyOutputFlags::ITERATION;
+    for cached in [Disable, FlushAndCompaction] {
+        let (disk, db) = about_to_lose_a_block_that_is_cached(flags, false, cached);
+        assert_eq!(all(&db), "a=2 b=2", "readers want it");
+        let everything = CompactRangeOptions::default();
+        let compacted = db.compact_range(&everything, db.default_column_family(), None, None);
+        disk.faults.disarm();
+        refused(compacted, Code::Corruption, "block");
+    }
 }
 
 #[test]

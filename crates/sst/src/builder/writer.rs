@@ -95,6 +95,9 @@ impl BlockWriter {
     pub fn warmer(&self) -> Option<&BlockWarmer> {
         self.warmer.as_ref()
     }
+    pub fn warmer_mut(&mut self) -> Option<&mut BlockWarmer> {
+        self.warmer.as_mut()
+    }
     /// Whether data blocks are to end with pages, their trailers included.
     pub fn pads(&self) -> bool {
         self.padding.is_some()
@@ -147,7 +150,7 @@ impl BlockWriter {
         let attempted = compressor.is_some();
         self.data_compressor = compressor;
         let (handle, kept) = result?;
-        if let Some(warmer) = &self.warmer {
+        if let Some(warmer) = &mut self.warmer {
             warmer.keep_data(handle, &block[..raw_len as usize]); // At most a trailer was added.
         }
         self.pad()?;

@@ -278,7 +278,9 @@ impl BlockBasedReader {
         readahead: &mut Readahead,
     ) -> Result<BlockRef> {
         let handle = index.handle(at);
-        if let Some(block) = self.cached_data_block(context, index, at) {
+        if !context.past_cache
+            && let Some(block) = self.cached_data_block(context, index, at)
+        {
             readahead.pass(handle.offset, handle.size as usize + BLOCK_TRAILER_LEN);
             return self.checked(block, index, at);
         }

@@ -87,6 +87,7 @@ pub(crate) fn open(
     let filter_extractor = filter_extractor(&properties, options);
     let cache = table.block_cache.clone().filter(|_| !table.no_block_cache);
     let unused = cache.as_ref().map(|cache| cache.new_file_id());
+    let is_warmed = warmed_file_id(&properties).is_some();
     let persistent = table.persistent_cache.as_ref().map(|cache| cache.new_id());
     let persistent_id = cache_file_id(&properties, &footer, file_size, persistent);
     let cache_file_id = cache_file_id(&properties, &footer, file_size, unused);
@@ -108,6 +109,7 @@ pub(crate) fn open(
         meta_decompressor: Decompressor::new(None),
         cache,
         cache_file_id,
+        is_warmed,
         _charge: None,
         persistent_id,
         file_size,
