@@ -76,6 +76,9 @@ struct Tables {
     sizes: BTreeMap<u64, u64>,
     /// The newest write of tables that were merged, which may not have kept their sequence numbers.
     newest: BTreeMap<u64, u64>,
+    /// The newest write of what merges that are under way read, by job: another job may take what one has made before the
+    /// listener hears that it ended.
+    merging: BTreeMap<u64, u64>,
     most_bytes: u64,
     ttl: u64,
     /// Up to which sequence number tables have been dropped, and are being dropped.
@@ -129,12 +132,23 @@ impl Tables {
                 self.drops.push(DropForAge { upto: newest, limit: now.saturating_sub(self.ttl) });
             }
             // Tables are merged, and nothing may go.
-            _ => return,
+            _ => {
+                self.merging.insert(info.job_id, newest);
+                return;
+            }
         }
         self.dropping = self.dropping.max(newest);
     }
+    fn made(&mut self, file: &TableFileCreationInfo) {
+        let number = number_of(&file.path);
+        self.sizes.insert(number, file.size);
+        if let Some(newest) = self.merging.get(&file.job_id) {
+            self.newest.insert(number, *newest);
+        }
+    }
     fn end(&mut self, info: &CompactionJobInfo) {
         self.done.push(format!("{:?} ended: {:?}", info.reason, info.status));
+        self.merging.remove(&info.job_id);
         if info.status.is_err() {
             return; // It was given up, and everything is there.
         }
@@ -143,7 +157,6 @@ impl Tables {
             self.sizes.remove(&file.number.0);
             self.newest.remove(&file.number.0);
         }
-        self.newest.extend(info.output_files.iter().map(|file| (file.number.0, newest)));
         if matches!(info.reason, CompactionReason::FifoMaxSize | CompactionReason::FifoTtl) {
             self.dropped = self.dropped.max(newest);
         }
@@ -153,7 +166,7 @@ impl Tables {
 impl EventListener for Heard {
     fn on_table_file_created(&self, file: &TableFileCreationInfo) {
         if file.cf_name == DROPS && file.status.is_ok() && file.size > 0 {
-            self.state.lock().sizes.insert(number_of(&file.path), file.size);
+            self.state.lock().made(file);
         }
     }
     fn on_table_file_deleted(&self, file: &TableFileDeletionInfo) {
@@ -254,6 +267,7 @@ impl FifoRun {
         }
         {
             let mut tables = self.heard.state.lock();
+            tables.merging.clear(); // Jobs are counted anew.
             let options = &self.families[DROPS];
             (tables.most_bytes, tables.ttl) =
                 (options.compaction_options_fifo.max_table_files_size, options.ttl);
