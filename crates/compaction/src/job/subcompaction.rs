@@ -13,9 +13,8 @@ use ironstone_base::statistics::{IoActivity, Ticker};
 use ironstone_base::sync::atomic::{AtomicBool, Ordering};
 use ironstone_base::sync::{Arc, Mutex};
 use ironstone_base::{Error, FragmentedTombstones, Result};
-use ironstone_sst::Demand;
-use ironstone_sst::TableReader;
 use ironstone_sst::disk_share::CompactionTurns;
+use ironstone_sst::{Demand, TableReader};
 use ironstone_vfs::cpu_nanos;
 
 /// A table is cut in at most so many pieces when places for cuts are looked for.
