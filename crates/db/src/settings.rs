@@ -247,7 +247,12 @@ impl Db {
                 family.compaction_due = true;
             }
             engine.controller.set_floor(options.delayed_write_rate);
-            engine.place.tables.set_capacity(usize::try_from(options.max_open_files).ok());
+            let tables = &engine.place.tables;
+            let replacements = tables.replacements();
+            tables.set_capacity(usize::try_from(options.max_open_files).ok());
+            if tables.replacements() != replacements {
+                state.families.values().for_each(|family| family.install_view(&state.versions));
+            }
             manifest.set_limits(options.manifest_limits());
             engine.options.store(Arc::new(options));
             engine.wal_check.store(0, Ordering::Relaxed);

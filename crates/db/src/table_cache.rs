@@ -2,11 +2,11 @@
 
 use crate::read::row_cache::{RowCache, TableRows};
 use crate::table_paths::TablePaths;
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwapOption, Guard};
 use ironstone_base::perf::PerfMetric;
 use ironstone_base::statistics::{Histogram, IoActivity, Ticker};
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use ironstone_base::sync::{Arc, Mutex, Weak, thread};
+use ironstone_base::sync::{Arc, Mutex, OnceLock, Weak, thread};
 use ironstone_base::{Error, FileNumber, Result, SequenceNumber};
 use ironstone_sst::{KeyHash, OpenOptions, TableOptions, TableReader};
 use ironstone_version::FileMetaData;
@@ -17,6 +17,10 @@ use std::path::{Path, PathBuf};
 /// All tables of a database that some version refers to, and a bound on how many are open.
 pub(crate) struct TableCache {
     slots: Mutex<HashMap<FileNumber, Weak<TableSlot>>>,
+    /// Slots that others have taken the place of: readers may still have them, the next view has not.
+    replaced: Mutex<Vec<(FileNumber, Weak<TableSlot>)>>,
+    /// How often slots were replaced.
+    replacements: AtomicU64,
     /// How many may be open at once. Relaxed: it bounds nothing to the last one.
     capacity: AtomicUsize,
     open: AtomicUsize,
@@ -48,7 +52,13 @@ pub(crate) struct TableSlot {
     meta: Arc<FileMetaData>,
     opener: Arc<TableOpener>,
     level: u32,
-    reader: ArcSwapOption<TableReader>,
+    /// The table, if it was opened when any number might be open: it stays so for as long as there is the slot, and readers
+    /// come to it by one load.
+    kept: OnceLock<Arc<TableReader>>,
+    /// The table, if it was opened when there was a bound, and was not closed since.
+    closable: OnceLock<ArcSwapOption<TableReader>>,
+    /// Another slot has its place. Relaxed: it is dropped later.
+    is_replaced: AtomicBool,
     /// Held while the file is opened, so that it is opened once.
     opening: Mutex<()>,
     /// Set by reads, cleared by the clock hand. Relaxed: only a hint.
@@ -63,6 +73,8 @@ impl TableCache {
     pub(crate) fn new(capacity: Option<usize>) -> Arc<Self> {
         Arc::new(Self {
             slots: Mutex::default(),
+            replaced: Mutex::default(),
+            replacements: AtomicU64::new(0),
             capacity: AtomicUsize::new(capacity.unwrap_or(usize::MAX)),
             open: AtomicUsize::new(0),
             clock: Mutex::default(),
@@ -97,7 +109,9 @@ impl TableCache {
             meta: Arc::clone(meta),
             opener: Arc::clone(opener),
             level,
-            reader: ArcSwapOption::empty(),
+            kept: OnceLock::new(),
+            closable: OnceLock::new(),
+            is_replaced: AtomicBool::new(false),
             opening: Mutex::new(()),
             touched: AtomicBool::new(false),
             rows,
@@ -114,20 +128,30 @@ impl TableCache {
 
     /// The tables that somebody has a place for: a view, or a job.
     pub(crate) fn in_use(&self) -> BTreeSet<FileNumber> {
-        let slots = self.slots.lock();
-        slots.iter().filter(|(_, slot)| slot.strong_count() > 0).map(|(&number, _)| number).collect()
+        let (slots, replaced) = (self.slots.lock(), self.replaced.lock());
+        let all = slots.iter().chain(replaced.iter().map(|(number, slot)| (number, slot)));
+        all.filter(|(_, slot)| slot.strong_count() > 0).map(|(&number, _)| number).collect()
     }
 
-    /// How many tables are open.
+    /// How many tables are open, of those whose places the newest views have.
     pub(crate) fn open_count(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
 
-    fn opened(&self, slot: &Arc<TableSlot>) {
+    /// How often tables got other slots than the views have that were made before.
+    pub(crate) fn replacements(&self) -> u64 {
+        self.replacements.load(Ordering::Acquire)
+    }
+
+    /// Puts a table that was opened into its slot.
+    fn put(&self, slot: &Arc<TableSlot>, reader: &Arc<TableReader>) {
+        let slots = self.slots.lock(); // A bound that comes now finds it.
         let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
-        if !self.is_bounded() {
+        if !self.is_bounded() && slot.kept.set(Arc::clone(reader)).is_ok() {
             return;
         }
+        drop(slots);
+        slot.closable.get_or_init(ArcSwapOption::empty).store(Some(Arc::clone(reader)));
         let mut clock = self.clock.lock();
         clock.push_back(Arc::downgrade(slot));
         self.close_what_is_too_much(&mut clock, open, Some(slot));
@@ -137,22 +161,35 @@ impl TableCache {
         self.capacity.load(Ordering::Relaxed) != usize::MAX
     }
 
-    /// Changes how many tables may be open at once; `None` for no bound.
+    /// Changes how many tables may be open at once; `None` for no bound. Tables that could not be closed without harm to who
+    /// reads them get other slots: the views have to be made anew then.
     pub(crate) fn set_capacity(&self, capacity: Option<usize>) {
         let capacity = capacity.unwrap_or(usize::MAX);
+        let mut slots = self.slots.lock();
         if self.capacity.swap(capacity, Ordering::Relaxed) == capacity {
             return;
         }
-        // Without a bound nobody kept count. Of those that are opened meanwhile some may stand there twice.
-        let slots: Vec<_> = self.slots.lock().values().filter_map(Weak::upgrade).collect();
-        let open = slots.iter().filter(|slot| slot.open_reader().is_some());
         let mut clock = self.clock.lock();
-        *clock = open.map(Arc::downgrade).collect();
-        if self.is_bounded() {
-            self.close_what_is_too_much(&mut clock, self.open_count(), None);
-        } else {
-            clock.clear();
+        if !self.is_bounded() {
+            return clock.clear();
         }
+        let is_kept =
+            |slot: &mut Weak<TableSlot>| slot.upgrade().is_some_and(|slot| slot.kept.get().is_some());
+        let kept: Vec<_> = slots.extract_if(|_, slot| is_kept(slot)).collect();
+        for slot in kept.iter().filter_map(|(_, slot)| slot.upgrade()) {
+            slot.is_replaced.store(true, Ordering::Relaxed);
+            self.open.fetch_sub(1, Ordering::Relaxed);
+        }
+        if !kept.is_empty() {
+            self.replacements.fetch_add(1, Ordering::Release);
+            let mut replaced = self.replaced.lock();
+            replaced.retain(|(_, slot)| slot.strong_count() > 0);
+            replaced.extend(kept);
+        }
+        // Without a bound nobody kept count. Of those that are opened meanwhile some may stand there twice.
+        let slots: Vec<_> = slots.values().filter_map(Weak::upgrade).collect();
+        *clock = slots.iter().filter(|slot| slot.open_reader().is_some()).map(Arc::downgrade).collect();
+        self.close_what_is_too_much(&mut clock, self.open_count(), None);
     }
 
     fn close_what_is_too_much(
@@ -172,7 +209,7 @@ impl TableCache {
                 || victim.touched.swap(false, Ordering::Relaxed)
             {
                 clock.push_back(candidate);
-            } else if victim.reader.swap(None).is_some() {
+            } else if victim.closable.get().and_then(|reader| reader.swap(None)).is_some() {
                 self.open.fetch_sub(1, Ordering::Relaxed);
                 excess -= 1;
             }
@@ -268,13 +305,16 @@ impl TableSlot {
     }
     /// The table, if it is open.
     pub(crate) fn open_reader(&self) -> Option<Arc<TableReader>> {
-        self.reader.load_full()
+        match self.kept.get() {
+            Some(reader) => Some(Arc::clone(reader)),
+            None => self.closable.get()?.load_full(),
+        }
     }
 
     /// It was used: it is not among the next that are closed where few may be open.
     #[inline]
     pub(crate) fn touch(&self) {
-        if self.opener.cache.is_bounded() {
+        if self.kept.get().is_none() {
             self.touched.store(true, Ordering::Relaxed);
         }
     }
@@ -285,17 +325,38 @@ impl TableSlot {
         self: &Arc<Self>,
         read: impl FnOnce(&Arc<TableReader>) -> Result<T>,
     ) -> Result<T> {
-        if let Some(reader) = &*self.reader.load() {
-            self.touch();
-            return read(reader);
+        let guard;
+        let reader = match self.kept.get() {
+            Some(reader) => reader,
+            None => {
+                guard = self.guarded()?;
+                guard.as_ref().expect("it is open")
+            }
+        };
+        read(reader)
+    }
+
+    /// The table, opened if need be, while there is a bound on how many are open: it is there.
+    #[inline(never)] // Reads without a bound do without it.
+    fn guarded(self: &Arc<Self>) -> Result<Guard<Option<Arc<TableReader>>>> {
+        if let Some(closable) = self.closable.get() {
+            let guard = closable.load();
+            if guard.is_some() {
+                self.touch();
+                return Ok(guard);
+            }
         }
-        read(&self.reader()?)
+        Ok(Guard::from_inner(Some(self.reader()?)))
     }
 
     /// Asks for the memory that the table's filter needs for a key, if the table is open.
     #[inline]
     pub(crate) fn prefetch(&self, hash: KeyHash) {
-        if let Some(reader) = &*self.reader.load() {
+        if let Some(reader) = self.kept.get() {
+            reader.prefetch(hash);
+        } else if let Some(reader) = self.closable.get()
+            && let Some(reader) = &*reader.load()
+        {
             reader.prefetch(hash);
         }
     }
@@ -307,29 +368,32 @@ impl TableSlot {
 
     /// The same, where many are opened: `buffer` is for their ends, whatever it has.
     fn reader_with(self: &Arc<Self>, buffer: &mut Vec<u8>) -> Result<Arc<TableReader>> {
-        if let Some(reader) = self.reader.load_full() {
-            self.touched.store(true, Ordering::Relaxed);
+        if let Some(reader) = self.open_reader() {
+            self.touch();
             return Ok(reader);
         }
         let _timer = PerfTimer::start(PerfMetric::FindTableNanos);
         let _opening = self.opening.lock();
-        if let Some(reader) = self.reader.load_full() {
+        if let Some(reader) = self.open_reader() {
             return Ok(reader);
         }
         let reader = Arc::new(self.opener.open(&self.meta, self.level, buffer)?);
-        self.reader.store(Some(Arc::clone(&reader)));
-        self.opener.cache.opened(self);
+        self.opener.cache.put(self, &reader);
         Ok(reader)
     }
 }
 
 impl Drop for TableSlot {
     fn drop(&mut self) {
-        if let Some(reader) = self.reader.swap(None) {
-            self.opener.cache.open.fetch_sub(1, Ordering::Relaxed);
-            let aggressiveness = self.opener.uncache_aggressiveness.load(Ordering::Relaxed);
-            self.opener.cache.retired.lock().push((reader, aggressiveness));
+        let kept = std::mem::take(&mut self.kept).into_inner();
+        let closable = || std::mem::take(&mut self.closable).into_inner()?.into_inner();
+        let Some(reader) = kept.or_else(closable) else { return };
+        if *self.is_replaced.get_mut() {
+            return; // Another slot counts, and its blocks are those of the table.
         }
+        self.opener.cache.open.fetch_sub(1, Ordering::Relaxed);
+        let aggressiveness = self.opener.uncache_aggressiveness.load(Ordering::Relaxed);
+        self.opener.cache.retired.lock().push((reader, aggressiveness));
     }
 }
 

@@ -117,6 +117,8 @@ impl Engine {
 pub(crate) struct LevelView {
     pub(crate) files: Arc<LevelFiles>,
     pub(crate) tables: Vec<Arc<TableSlot>>,
+    /// [`TableCache::replacements`](crate::table_cache::TableCache::replacements) when they were taken.
+    replacements: u64,
 }
 
 impl LevelView {
@@ -127,13 +129,15 @@ impl LevelView {
         opener: &Arc<TableOpener>,
         old: Option<&Arc<Self>>,
     ) -> Arc<Self> {
+        let replacements = opener.cache.replacements();
         if let Some(old) = old
             && Arc::ptr_eq(&old.files, files)
+            && old.replacements == replacements
         {
             return Arc::clone(old);
         }
         let level = u32::try_from(level).expect("levels are few");
         let tables = files.files().iter().map(|file| opener.cache.slot(file, level, opener)).collect();
-        Arc::new(Self { files: Arc::clone(files), tables })
+        Arc::new(Self { files: Arc::clone(files), tables, replacements })
     }
 }

@@ -1,6 +1,6 @@
 //! Options that change while the database is open.
 
-use crate::disk::{DIR, Disk, all, fresh, refused};
+use crate::disk::{DIR, Disk, all, forward, fresh, refused, rewrite_all};
 use ironstone::options::{LoadOptions, OptionsFile};
 use ironstone::vfs::mem::CrashPolicy;
 use ironstone::vfs::{Clock, SystemClock};
@@ -237,26 +237,47 @@ fn threads_come_and_stop_working_with_the_number_of_jobs() {
     assert_eq!(rounds("2"), 1, "the others take no more jobs");
 }
 
+fn open_tables(db: &Db) -> usize {
+    let stats = db.property("rocksdb.dbstats").unwrap();
+    let line = stats.lines().find_map(|line| line.strip_prefix("Open tables: ")).unwrap().to_owned();
+    line.parse().unwrap()
+}
+
 #[test]
 fn a_bound_on_open_tables_holds_from_now_on() {
     let (_disk, db) = fresh();
     flush_tables(&db, 50);
-    let open = || {
-        let stats = db.property("rocksdb.dbstats").unwrap();
-        let line = stats.lines().find_map(|line| line.strip_prefix("Open tables: ")).unwrap().to_owned();
-        line.parse::<usize>().unwrap()
-    };
+    let open = || open_tables(&db);
     let everything = all(&db);
     assert_eq!(open(), 50);
+    let memory = number(&db, "estimate-table-readers-mem");
     db.set_db_options(&[("max_open_files", "20")]).unwrap();
     assert!(open() <= 20, "{}", open());
     assert_eq!(all(&db), everything);
     assert!(open() <= 20, "{}", open());
+    let bounded = number(&db, "estimate-table-readers-mem");
+    assert!(bounded > 0 && bounded <= memory * 20 / 50, "{bounded} bytes of {memory}");
     db.set_db_options(&[("max_open_files", "-1")]).unwrap();
     assert_eq!(all(&db), everything);
     assert_eq!(open(), 50);
     db.set_db_options(&[("max_open_files", "30")]).unwrap();
     assert!(open() <= 30, "{}", open());
+}
+
+#[test]
+fn who_reads_when_a_bound_on_open_tables_comes_reads_on() {
+    let (disk, db) = fresh();
+    flush_tables(&db, 50);
+    let everything = all(&db);
+    let mut iter = db.iter().unwrap();
+    iter.seek_to_first().unwrap();
+    db.set_db_options(&[("max_open_files", "20")]).unwrap();
+    rewrite_all(&db);
+    assert_eq!(forward(iter), everything, "of tables that are gone");
+    assert_eq!(all(&db), everything);
+    // The tables that were open without a bound go with their last reader.
+    disk.wait_until_purged(&db);
+    assert_eq!(open_tables(&db), db.live_files().len());
 }
 
 #[test]
