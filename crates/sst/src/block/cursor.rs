@@ -130,7 +130,7 @@ impl Cursor {
         if block.is_empty() {
             return Ok(false);
         }
-        let (start, passed) = match block.begin_search(target.user_key()) {
+        let (start, passed) = match block.begin_search(target.user_key()).0 {
             Beginning::First => (0, 0),
             Beginning::After { end, interval, .. } => (interval, end),
             Beginning::Unknown => {

@@ -55,12 +55,17 @@ impl Block {
     /// Where [`lookup_from`](Self::lookup_from) has to begin for `target`. Asks for the memory there.
     #[inline]
     pub(crate) fn begin_lookup(&self, order: &InternalKeyComparator, target: InternalKey<'_>) -> Beginning {
-        let beginning = match order.user {
-            UserComparator::Custom(_) => Beginning::Unknown,
+        let (beginning, until) = match order.user {
+            UserComparator::Custom(_) => (Beginning::Unknown, 0),
             _ => self.begin_search(target.user_key()),
         };
         let end = if let Beginning::After { end, .. } = beginning { end } else { 0 };
-        prefetch(self.entries().get(end as usize..).unwrap_or_default(), SCAN_AHEAD);
+        let ahead = self.entries().get(end as usize..).unwrap_or_default();
+        prefetch(ahead, SCAN_AHEAD);
+        // The end of a long value, which who reads it all would wait for once more.
+        if let Some(last) = until.checked_sub(end + 1).filter(|&last| last as usize >= SCAN_AHEAD) {
+            prefetch(ahead.get(last as usize..).unwrap_or_default(), 1);
+        }
         beginning
     }
 

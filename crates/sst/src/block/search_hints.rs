@@ -95,11 +95,14 @@ impl SearchHints {
         let (last, _) = block.restart_key(block.restart_count() - 1)?;
         // Of keys of one length it leaves as much as fills a hint.
         let most = first.len().min(last.len()).saturating_sub(PREFIX_LEN).min(usize::from(u8::MAX));
-        let len = common_len(first, last).min(most);
+        let len = common_len(first, last).min(most).min(shared_by_last_interval(block));
         let mut common = Common { bytes: [0; COMMON_ROOM], len: len as u8, descending };
         let inline = len.min(COMMON_ROOM);
         common.bytes[..inline].copy_from_slice(&first[..inline]);
-        let hints = collect(block, &first[..len], descending);
+        let mut hints = collect(block, &first[..len], descending, 1);
+        if hints.len() > FEW {
+            hints = collect(block, &first[..len], descending, spacing(block));
+        }
         Ok(match *hints {
             ref few if few.len() <= FEW => {
                 let mut hints = [0; FEW];
@@ -130,12 +133,33 @@ impl SearchHints {
     }
 }
 
-/// The hints of a block whose user keys begin with `common`.
-fn collect(block: &Block, common: &[u8], descending: bool) -> SmallVec<[u64; 4 * FEW]> {
+/// How many bytes the keys after the last restart point share with it: what is common to it and to the first key
+/// need not be common to them.
+fn shared_by_last_interval(block: &Block) -> usize {
+    let entries = block.entries();
+    let Ok(mut at) = block.restart(block.restart_count() - 1) else { return 0 };
+    let (mut least, mut is_first) = (usize::MAX, true);
+    while (at as usize) < entries.len() {
+        let Ok(entry) = entry_at(entries, at) else { break };
+        if !std::mem::take(&mut is_first) {
+            least = least.min(entry.shared as usize);
+        }
+        at = entry.end();
+    }
+    least
+}
+
+/// How many bytes of entries there are between two hints, if there are not enough for all entries.
+fn spacing(block: &Block) -> u32 {
     let entries_end = block.entries().len() as u32;
     // Few hints are evenly spread, however many bytes there are exactly.
-    let spacing =
-        if entries_end <= FEW_BYTES { (entries_end / (FEW as u32 + 1) + 1).max(SPACING) } else { SPACING };
+    if entries_end <= FEW_BYTES { (entries_end / (FEW as u32 + 1) + 1).max(SPACING) } else { SPACING }
+}
+
+/// The hints of a block whose user keys begin with `common`, at least `spacing` bytes apart; if that is no more than a byte,
+/// those of the first entries, up to one more than are few.
+fn collect(block: &Block, common: &[u8], descending: bool, spacing: u32) -> SmallVec<[u64; 4 * FEW]> {
+    let most = if spacing <= 1 { FEW } else { usize::MAX };
     let mut hints = SmallVec::new();
     let mut walk = Walk::new(block);
     let mut covered = 0;
@@ -143,6 +167,9 @@ fn collect(block: &Block, common: &[u8], descending: bool) -> SmallVec<[u64; 4 *
     let mut last = None;
     while let Some(place) = walk.next(common) {
         hints.extend(last.take());
+        if hints.len() > most {
+            break;
+        }
         if place.end - covered < spacing || walk.user_len < common.len() + PREFIX_LEN {
             continue;
         }
@@ -157,26 +184,31 @@ fn collect(block: &Block, common: &[u8], descending: bool) -> SmallVec<[u64; 4 *
 }
 
 impl Block {
-    /// Where to begin a search for the entries of `user_key`.
+    /// Where to begin a search for the entries of `user_key`, and where the next hint is: as a rule the entry that is found
+    /// ends there at the latest. 0 if that is not known.
     #[inline]
-    pub(super) fn begin_search(&self, user_key: &[u8]) -> Beginning {
+    pub(super) fn begin_search(&self, user_key: &[u8]) -> (Beginning, u32) {
+        const UNKNOWN: (Beginning, u32) = (Beginning::Unknown, 0);
         let (common, hints) = self.hints.parts();
+        let end_of = |hint| u32::from(Hint::from_bits(hint).end);
+        let first = || (Beginning::First, hints.first().map_or(self.entries_end, |&hint| end_of(hint)));
         if hints.is_empty() {
-            return Beginning::Unknown;
+            return if self.restart_count() <= 1 { first() } else { UNKNOWN };
         }
         let len = usize::from(common.len);
         let Some(start) = common.bytes.get(..len).or_else(|| self.restart_key(0).ok()?.0.get(..len)) else {
-            return Beginning::Unknown;
+            return UNKNOWN;
         };
         let after = |index: usize, matched: usize| {
             let Hint { end, interval, .. } = Hint::from_bits(hints[index]);
             if index == hints.len() - 1 && self.entries_end > LARGEST {
-                return Beginning::Unknown; // Entries have no hints from somewhere on.
+                return UNKNOWN; // Entries have no hints from somewhere on.
             }
-            Beginning::After { end: u32::from(end), interval: u32::from(interval), matched }
+            let until = hints.get(index + 1).map_or(self.entries_end, |&hint| end_of(hint));
+            (Beginning::After { end: u32::from(end), interval: u32::from(interval), matched }, until)
         };
         match compare_start(user_key, start, common.descending) {
-            Ordering::Less => return Beginning::First,
+            Ordering::Less => return first(),
             Ordering::Greater => return after(hints.len() - 1, common_len(user_key, start)),
             Ordering::Equal => {}
         }
@@ -194,9 +226,9 @@ impl Block {
             not_after = hints.partition_point(|&hint| prefix_of(hint) <= prefix);
         }
         if not_after - before > 1 {
-            return Beginning::Unknown; // Long ways through keys that all begin like this one.
+            return UNKNOWN; // Long ways through keys that all begin like this one.
         }
-        let Some(index) = before.checked_sub(1) else { return Beginning::First };
+        let Some(index) = before.checked_sub(1) else { return first() };
         let same = ((prefix_of(hints[index]) ^ prefix).leading_zeros() / 8) as usize;
         after(index, (len + same).min(user_key.len()))
     }

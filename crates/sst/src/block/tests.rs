@@ -115,7 +115,7 @@ fn beginnings(common: usize, key: impl Fn(u32) -> String, bytes: usize) -> [u32;
     let block = Block::for_cache(builder.finish().clone(), &UserComparator::Bytewise).unwrap();
     let mut counts = [0; 3];
     for key in &keys {
-        match block.begin_search(key.as_bytes()) {
+        match block.begin_search(key.as_bytes()).0 {
             Beginning::First => counts[0] += 1,
             Beginning::After { end, interval, matched } => {
                 assert!(end > interval && matched <= key.len());
@@ -320,6 +320,47 @@ impl Comparator for Counting {
         CALLS.set(CALLS.get() + 1);
         a.cmp(b)
     }
+}
+
+/// Entries of at least 256 bytes have one restart point alone in a block of 4 KiB, which says nothing of what other keys begin with.
+#[test]
+fn searches_in_blocks_of_large_entries_begin_at_the_entry() {
+    for (entries, value_bytes) in [(1, 4000), (2, 2000), (5, 768), (9, 400), (15, 250)] {
+        for first in [0u64, 250] {
+            let mut builder = BlockBuilder::new(16, true);
+            let keys: Vec<[u8; 16]> = (first..first + entries)
+                .map(|number| {
+                    let mut key = [b'0'; 16];
+                    key[..8].copy_from_slice(&number.to_be_bytes());
+                    key
+                })
+                .collect();
+            for key in &keys {
+                builder.add_internal(value_key(key).as_bytes(), key.len(), &vec![7; value_bytes]);
+            }
+            let block = Block::for_cache(builder.finish().clone(), &UserComparator::Bytewise).unwrap();
+            for (at, key) in keys.iter().enumerate() {
+                let (beginning, until) = block.begin_search(key);
+                let Lookup::Found { value_at, value_len, .. } = found_in(&block, key) else { panic!() };
+                let (begin, looks) = match beginning {
+                    Beginning::First => (0, at + 1),
+                    Beginning::After { end, .. } => (end, 1),
+                    Beginning::Unknown => panic!("{entries} entries, number {at}"),
+                };
+                assert!(begin < value_at && value_at + value_len <= until, "{entries} entries, number {at}");
+                if entries <= 9 {
+                    assert_eq!((looks, until), (1, value_at + value_len), "{entries} entries, number {at}");
+                } else {
+                    assert!(until - begin <= 3 * (value_bytes as u32 + 30));
+                }
+            }
+        }
+    }
+}
+
+fn found_in(block: &Block, user_key: &[u8]) -> Lookup {
+    let target = InternalKeyBuf::for_seek(user_key, SequenceNumber(9));
+    block.lookup(&InternalKeyComparator::default(), target.as_key(), None).unwrap()
 }
 
 /// The comparisons that `search` counts, and how often the comparator was asked.
