@@ -196,14 +196,14 @@ pub fn groups(amounts: &Amounts) -> Vec<Group> {
         cached(&[
             (
                 "fill-small-tables",
-                "fill, tables of 256 KiB",
-                "--work fillrandom --table-kib 256 --batch 1000",
+                "fill, tables of 64 KiB",
+                "--work fillrandom --table-kib 64 --batch 1000",
             ),
-            ("open", "open with many tables, read one record", "--work open --table-kib 256"),
+            ("open", "open with many tables, read one record", "--work open --table-kib 64"),
             (
                 "open-later",
                 "open with many tables, left to the background, read one record",
-                "--work open --table-kib 256 --open-later",
+                "--work open --table-kib 64 --open-later",
             ),
         ]),
     ];
