@@ -82,11 +82,14 @@ impl ColumnFamilyOptions {
         }
     }
 
-    pub(crate) fn memtable_options(&self, memory: &MemTableMemory) -> MemTableOptions {
-        let bloom = MemTableBloom {
-            bytes: (self.write_buffer_size as f64 * self.memtable_prefix_bloom_size_ratio) as usize,
-            whole_keys: self.memtable_whole_key_filtering,
-            prefix_extractor: self.prefix_extractor.clone(),
+    /// `filter_bytes`: it has a filter of whole keys of this size, if there should be one though nobody set one up.
+    pub(crate) fn memtable_options(&self, memory: &MemTableMemory, filter_bytes: usize) -> MemTableOptions {
+        let bytes = (self.write_buffer_size as f64 * self.memtable_prefix_bloom_size_ratio) as usize;
+        let (whole_keys, prefix_extractor) =
+            (self.memtable_whole_key_filtering, self.prefix_extractor.clone());
+        let bloom = match bytes {
+            0 => MemTableBloom { bytes: filter_bytes, whole_keys: true, prefix_extractor: None },
+            _ => MemTableBloom { bytes, whole_keys, prefix_extractor },
         };
         MemTableOptions {
             write_buffer_size: self.write_buffer_size,

@@ -702,7 +702,7 @@ impl FamilyBuilder<'_> {
     ) -> Result<Family> {
         let family = versions.column_family(id).expect("the caller found it there");
         let comparator = ironstone_base::InternalKeyComparator::new(options.comparator.clone());
-        let mem = memtable_of(id, &comparator, options, self.memory);
+        let mem = memtable_of(id, &comparator, options, self.memory, 0);
         let data = ColumnFamilyData::new(
             id,
             name,

@@ -108,7 +108,7 @@ impl SstFileReader {
     fn view(&self, comparator: InternalKeyComparator) -> Arc<SuperVersion> {
         let cf = &self.options.cf;
         let mem: Arc<DbMemTable> =
-            memtable_of(ColumnFamilyId::DEFAULT, &comparator, cf, &MemTableMemory::new(None));
+            memtable_of(ColumnFamilyId::DEFAULT, &comparator, cf, &MemTableMemory::new(None), 0);
         Arc::new(SuperVersion {
             mem,
             imm: Vec::new(),

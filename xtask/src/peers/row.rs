@@ -194,11 +194,7 @@ pub fn groups(amounts: &Amounts) -> Vec<Group> {
             "--work manydatabases --shared-mib 512 --value-bytes 1000",
         )]),
         cached(&[
-            (
-                "fill-small-tables",
-                "fill, tables of 64 KiB",
-                "--work fillrandom --table-kib 64 --batch 1000",
-            ),
+            ("fill-small-tables", "fill, tables of 64 KiB", "--work fillrandom --table-kib 64 --batch 1000"),
             ("open", "open with many tables, read one record", "--work open --table-kib 64"),
             (
                 "open-later",

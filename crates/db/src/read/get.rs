@@ -55,7 +55,12 @@ struct Candidate<'a> {
 thread_local! {
     /// Whether the thread's last search in tables found something: then the next one likely does, in the last of them.
     static FOUND_LATELY: Cell<bool> = const { Cell::new(false) };
+    /// How many of the thread's reads went on from the memtables since it last said so.
+    static WENT_ON: Cell<u64> = const { Cell::new(0) };
 }
+
+/// So many reads of a thread are counted at once, so that threads do not wait for each other.
+const COUNTED_AT_ONCE: u64 = 64;
 
 /// Hears where a point read found its key. The one that does nothing costs nothing.
 trait Observer: Copy {
@@ -202,6 +207,7 @@ impl SuperVersion {
             if context.read_tier == ReadTier::Memtable {
                 return Err(not_in_memtables());
             }
+            self.note_missed_memtables(1);
             let _timer = TIMED.then(|| PerfTimer::start(PerfMetric::GetFromOutputFilesTime));
             found = match &self.sampler {
                 Some(sampler) => self.in_sampled_tables(user_key, at, context, observer, sampler)?,
@@ -212,6 +218,16 @@ impl SuperVersion {
             Found::Value(value) => Ok(Some(value)),
             Found::Nothing | Found::Deleted => Ok(None),
             Found::Operand => self.get_merged(user_key, at, context),
+        }
+    }
+
+    /// Some reads did not find their keys in the memtables and go on.
+    #[inline]
+    pub(super) fn note_missed_memtables(&self, count: usize) {
+        let count = WENT_ON.get() + count as u64;
+        WENT_ON.set(if count < COUNTED_AT_ONCE { count } else { 0 });
+        if count >= COUNTED_AT_ONCE {
+            self.mem.note_misses(count);
         }
     }
 

@@ -186,6 +186,7 @@ impl SuperVersion {
             left.into_iter().for_each(|(_, index)| results[index] = Err(not_in_memtables()));
             return results;
         }
+        self.note_missed_memtables(left.len());
         let _timer = PerfTimer::start(PerfMetric::GetFromOutputFilesTime);
         let order = &self.comparator.user;
         left.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| order.compare(keys[a.1], keys[b.1])));

@@ -293,17 +293,19 @@ impl Engine {
 
 /// An empty memtable of a column family, by the options in force.
 pub(crate) fn new_memtable(data: &ColumnFamilyData) -> Arc<DbMemTable> {
-    memtable_of(data.id, &data.comparator, &data.settings().options, &data.memory)
+    let filter_bytes = data.peek().mem.filter_for_next();
+    memtable_of(data.id, &data.comparator, &data.settings().options, &data.memory, filter_bytes)
 }
 
-/// An empty memtable of a column family with `options`.
+/// An empty memtable of a column family with `options`; `filter_bytes`: as for [`ColumnFamilyOptions::memtable_options`].
 pub(crate) fn memtable_of(
     id: ColumnFamilyId,
     comparator: &InternalKeyComparator,
     options: &ColumnFamilyOptions,
     memory: &MemTableMemory,
+    filter_bytes: usize,
 ) -> Arc<DbMemTable> {
-    let memtable_options = options.memtable_options(memory);
+    let memtable_options = options.memtable_options(memory, filter_bytes);
     let table = MemTable::new(options.memtable_factory, comparator.clone(), &memtable_options);
     DbMemTable::new(table, id, options, memory.charge())
 }

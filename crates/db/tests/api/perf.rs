@@ -25,6 +25,39 @@ fn options(disk: &Disk) -> Options {
     options
 }
 
+/// Where many reads go on from a memtable, the next one has a filter that nobody set up.
+#[test]
+fn memtables_that_reads_pass_by_have_filters() {
+    let disk = Disk::new();
+    let db = disk.open();
+    let denied = || counted([PerfMetric::BloomMemtableMissCount], || drop(db.get("missing").unwrap()));
+    let fill_after = |reads: u32, single: bool, key: &str| {
+        match single {
+            true => (0..reads).for_each(|_| assert!(db.get("missing").unwrap().is_none())),
+            false => (0..reads / 10).for_each(|_| drop(db.multi_get(&["missing"; 10]))),
+        }
+        db.flush().unwrap();
+        db.put(key, key).unwrap();
+    };
+    fill_after(0, true, "a");
+    assert_eq!(denied(), [0]);
+    fill_after(100, true, "b");
+    assert_eq!(denied(), [0], "a few reads are not worth it");
+    fill_after(2000, true, "c");
+    assert_eq!(denied(), [1]);
+    fill_after(2000, false, "d");
+    assert_eq!(denied(), [1]);
+    for key in ["a", "b", "c", "d"] {
+        assert_eq!(db.get(key).unwrap().as_deref(), Some(key.as_bytes()));
+    }
+    fill_after(10, true, "e");
+    assert_eq!(denied(), [0], "nobody reads any more");
+    // Nor if many more are written than read.
+    (0..20_000).for_each(|number| db.put(format!("{number}"), "").unwrap());
+    fill_after(2000, true, "f");
+    assert_eq!(denied(), [0]);
+}
+
 #[test]
 fn a_read_of_a_key_counts_where_it_looked() {
     use PerfMetric::*;
