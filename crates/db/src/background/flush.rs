@@ -229,7 +229,7 @@ impl FlushOf<'_> {
             reason: self.reason,
             compression,
             compression_options,
-            is_wanted: self.data.view().wants_what_is_new(),
+            is_wanted: self.data.view().wants_what_is_new(now),
         };
         run_flush(input, &context)
     }

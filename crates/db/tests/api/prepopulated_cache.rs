@@ -278,7 +278,7 @@ fn what_nobody_wants_any_more_leaves_the_cache_with_the_next_compaction() {
 
 #[test]
 fn flushes_are_wanted_where_what_was_flushed_before_them_was() {
-    for reads in [0, KEYS / 4, KEYS] {
+    for reads in [0, KEYS / 10, KEYS] {
         let stage = stage(PrepopulateBlockCache::Disable);
         let db = stage.open();
         fill_and_flush(&db, "v");
@@ -291,6 +291,9 @@ fn flushes_are_wanted_where_what_was_flushed_before_them_was() {
             read(&db, 0..KEYS);
             fill_and_flush(&db, "x");
             assert!(is_cached(&db, "x"));
+            // One that is new says nothing either.
+            fill_and_flush(&db, "y");
+            assert!(is_cached(&db, "y"));
         }
     }
 }
