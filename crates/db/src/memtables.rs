@@ -34,8 +34,9 @@ pub(crate) struct DbMemTable {
     /// The size at which its growth is worth a look, by the sixty-fourth; that somebody should look now. Relaxed: hints.
     next_mark: AtomicUsize,
     grown: AtomicBool,
-    /// How many point reads did not find their key in it and went on, about. Relaxed: a hint for the next memtable.
-    missed: AtomicU64,
+    /// How many point reads did not find their key in it and went on, about. Relaxed: a hint for the next memtable. The
+    /// simulator's atomics would be a place to switch threads, at a moment that a thread's reads before this simulation decide.
+    missed: std::sync::atomic::AtomicU64,
     /// Whatever older memtables and tables of the column family hold has at most this sequence number; the largest
     /// number until that is known. Under the log lock, so Relaxed.
     older_end: AtomicU64,
@@ -94,7 +95,7 @@ impl DbMemTable {
             full: AtomicBool::new(false),
             next_mark: AtomicUsize::new(step),
             grown: AtomicBool::new(false),
-            missed: AtomicU64::new(0),
+            missed: Default::default(),
             older_end: AtomicU64::new(u64::MAX),
             empty: EmptyRanges::new(),
             to_pass: Mutex::default(),
