@@ -1,6 +1,6 @@
 //! What keeps a database in shape: column families, flushes, manual compaction, background errors.
 
-use crate::background::flush::{flush_and_wait, is_due, switch_for_flush, wait_for_room};
+use crate::background::flush::{flush_and_wait, switch_for_flush, wait_for_room};
 use crate::background::manual::{self, CompactFilesOptions, CompactRangeOptions};
 use crate::background::resume::resume;
 use crate::column_family::ColumnFamily;
@@ -27,7 +27,7 @@ pub struct FlushOptions {
     /// Return only when the tables are durable. Default true.
     pub wait: bool,
     /// Flush at once, though writers may be held up by it. Default false: wait until there is room for one more memtable and one more
-    /// file of level 0, or until somebody else has flushed what was there.
+    /// file of level 0, nothing is under way that would make some, or somebody else has flushed what was there.
     pub allow_write_stall: bool,
     /// Install the tables of all column families of the call in one step, as with
     /// [`atomic_flush`](crate::DbOptions::atomic_flush). Default false.
@@ -497,14 +497,7 @@ impl Db {
             if state.closing {
                 return Err(Error::shutdown());
             }
-            let busy = state.running_flushes + state.running_compactions > 0
-                || state.families.values().any(|family| {
-                    let automatic = !family.data.settings().options.disable_auto_compactions;
-                    (automatic && (family.compaction_due || family.left_to_bottom))
-                        || family.flushing.is_some()
-                        || is_due(family)
-                })
-                || (purges && engine.cleaner.is_cleaning());
+            let busy = state.is_busy() || (purges && engine.cleaner.is_cleaning());
             if !goes_on(state.paused > 0)? || !busy {
                 return Ok(());
             }

@@ -3,7 +3,7 @@
 use crate::PinnedValue;
 use crate::background::Cleaner;
 use crate::background::abort::Aborts;
-use crate::background::flush::Flushing;
+use crate::background::flush::{Flushing, is_due};
 use crate::background::resume::may_pass;
 use crate::column_family::ColumnFamilyData;
 use crate::info_log::InfoLog;
@@ -391,6 +391,16 @@ impl State {
     pub(crate) fn waiting_for_bottom(&self) -> usize {
         let waits = |family: &&Family| family.left_to_bottom && family.may_compact();
         self.families.values().filter(waits).count()
+    }
+    /// Whether some flush or compaction runs or is due.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.running_flushes + self.running_compactions > 0
+            || self.families.values().any(|family| {
+                let automatic = !family.data.settings().options.disable_auto_compactions;
+                (automatic && (family.compaction_due || family.left_to_bottom))
+                    || family.flushing.is_some()
+                    || is_due(family)
+            })
     }
     /// Whether background work may not start.
     pub(crate) fn is_held(&self) -> bool {

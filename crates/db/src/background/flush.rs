@@ -490,8 +490,8 @@ fn report(engine: &Engine, flushed: &Flushed) {
     engine.listeners.tell(|listener| listener.on_flush_completed(&info));
 }
 
-/// Waits until flushes of `ids` would hold up no writers, or `check` has an error. Answers those whose memtables nobody else has
-/// flushed meanwhile.
+/// Waits until flushes of `ids` would hold up no writers, or nothing is under way that could change that, or `check` has an
+/// error. Answers those whose memtables nobody else has flushed meanwhile.
 pub(crate) fn wait_for_room(
     engine: &Engine,
     ids: &[ColumnFamilyId],
@@ -508,7 +508,7 @@ pub(crate) fn wait_for_room(
             if !waits && !Arc::ptr_eq(&family.mem, &memtable) {
                 break;
             }
-            if !family.flush_would_stall(&state.versions) {
+            if !family.flush_would_stall(&state.versions) || !state.is_busy() {
                 left.push(id);
                 break;
             }

@@ -107,6 +107,28 @@ fn all_sorted_runs_count_for_write_stalls() {
     assert_eq!(db.int_property("rocksdb.estimate-pending-compaction-bytes"), Some(0));
 }
 
+/// With as many sorted runs as writers are slowed down for, and none that is to be merged, a flush would wait for ever.
+#[test]
+fn a_flush_does_not_wait_for_room_that_nobody_makes() {
+    for style in [CompactionStyle::Universal, CompactionStyle::Fifo] {
+        let disk = Disk::new();
+        let mut options = with_style(&disk, style);
+        options.cf.level0_file_num_compaction_trigger = 1;
+        options.cf.level0_slowdown_writes_trigger = 2;
+        let universal = &mut options.cf.compaction_options_universal;
+        (universal.min_merge_width, universal.max_size_amplification_percent) = (100, u32::MAX);
+        let db = disk.open_with(&options);
+        for value in ["1", "2", "3"] {
+            put_and_flush(&db, &["a", "b"], value);
+        }
+        assert_eq!(shape(&db), [3]);
+        db.put("a", "4").unwrap();
+        let together = FlushOptions { force_atomic_flush: true, ..FlushOptions::default() };
+        db.flush_cfs(&together, &[db.default_column_family()]).unwrap();
+        assert_eq!(shape(&db), [4]);
+    }
+}
+
 #[test]
 fn contradictions_of_universal_options_are_refused() {
     let disk = Disk::new();
