@@ -8,7 +8,7 @@ use ironstone_base::statistics::{Histogram, IoActivity, Ticker};
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use ironstone_base::sync::{Arc, Mutex, OnceLock, Weak, thread};
 use ironstone_base::{Error, FileNumber, Result, SequenceNumber};
-use ironstone_sst::{KeyHash, OpenOptions, TableOptions, TableReader};
+use ironstone_sst::{KeyHash, OpenBuffers, OpenOptions, TableOptions, TableReader};
 use ironstone_version::FileMetaData;
 use ironstone_vfs::{FileSystem, OpenHints, PerfTimer, RandomAccessFile, StatsTimer};
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -227,9 +227,9 @@ pub(crate) fn open_all(slots: &[Arc<TableSlot>]) -> Result<()> {
     let activity = IoActivity::current();
     let open = || {
         let _opening = activity.begin();
-        let mut buffer = Vec::new();
+        let mut buffers = OpenBuffers::default();
         while let Some(slot) = slots.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if let Err(error) = slot.reader_with(&mut buffer) {
+            if let Err(error) = slot.reader_with(&mut buffers) {
                 failure.lock().get_or_insert(error);
                 return;
             }
@@ -251,9 +251,9 @@ pub(crate) fn open_in_turn(
     stop: impl Fn() -> bool,
     failed: impl Fn(FileNumber, Error),
 ) {
-    let mut buffer = Vec::new();
+    let mut buffers = OpenBuffers::default();
     for slot in slots.into_iter().take_while(|_| !stop()) {
-        if let Err(error) = slot.reader_with(&mut buffer) {
+        if let Err(error) = slot.reader_with(&mut buffers) {
             failed(slot.meta.number, error);
         }
     }
@@ -363,11 +363,11 @@ impl TableSlot {
 
     /// The table, opened if need be.
     pub(crate) fn reader(self: &Arc<Self>) -> Result<Arc<TableReader>> {
-        self.reader_with(&mut Vec::new())
+        self.reader_with(&mut OpenBuffers::default())
     }
 
-    /// The same, where many are opened: `buffer` is for their ends, whatever it has.
-    fn reader_with(self: &Arc<Self>, buffer: &mut Vec<u8>) -> Result<Arc<TableReader>> {
+    /// The same, where many are opened: `buffers` are read into, whatever they have.
+    fn reader_with(self: &Arc<Self>, buffers: &mut OpenBuffers) -> Result<Arc<TableReader>> {
         if let Some(reader) = self.open_reader() {
             self.touch();
             return Ok(reader);
@@ -377,7 +377,7 @@ impl TableSlot {
         if let Some(reader) = self.open_reader() {
             return Ok(reader);
         }
-        let reader = Arc::new(self.opener.open(&self.meta, self.level, buffer)?);
+        let reader = Arc::new(self.opener.open(&self.meta, self.level, buffers)?);
         self.opener.cache.put(self, &reader);
         Ok(reader)
     }
@@ -400,16 +400,16 @@ impl Drop for TableSlot {
 impl TableOpener {
     /// Whether the file is there and is the table that `meta` describes, as far as opening it tells.
     pub(crate) fn check(&self, meta: &FileMetaData, level: u32) -> Result<()> {
-        self.open(meta, level, &mut Vec::new()).map(drop)
+        self.open(meta, level, &mut OpenBuffers::default()).map(drop)
     }
 
-    fn open(&self, meta: &FileMetaData, level: u32, buffer: &mut Vec<u8>) -> Result<TableReader> {
-        self.open_with(meta, level, OpenHints { direct: self.direct, sequential: false }, buffer)
+    fn open(&self, meta: &FileMetaData, level: u32, buffers: &mut OpenBuffers) -> Result<TableReader> {
+        self.open_with(meta, level, OpenHints { direct: self.direct, sequential: false }, buffers)
     }
 
     /// Opens a table for a job of its own that reads it front to back past the page cache.
     pub(crate) fn open_direct(&self, meta: &FileMetaData, level: u32) -> Result<TableReader> {
-        self.open_with(meta, level, OpenHints { direct: true, sequential: true }, &mut Vec::new())
+        self.open_with(meta, level, OpenHints { direct: true, sequential: true }, &mut OpenBuffers::default())
     }
 
     fn open_with(
@@ -417,14 +417,14 @@ impl TableOpener {
         meta: &FileMetaData,
         level: u32,
         hints: OpenHints,
-        buffer: &mut Vec<u8>,
+        buffers: &mut OpenBuffers,
     ) -> Result<TableReader> {
         let statistics = self.table.statistics.as_deref();
         let count = |ticker| statistics.into_iter().for_each(|statistics| statistics.record(ticker, 1));
         let read = |file: Box<dyn RandomAccessFile>| {
             count(Ticker::NoFileOpens);
             let _timer = StatsTimer::start(statistics, Histogram::TableOpenIoMicros);
-            self.read_end(file, meta, level, buffer)
+            self.read_end(file, meta, level, buffers)
         };
         self.open_file(meta, hints).and_then(read).inspect_err(|_| count(Ticker::NoFileErrors))
     }
@@ -434,7 +434,7 @@ impl TableOpener {
         file: Box<dyn RandomAccessFile>,
         meta: &FileMetaData,
         level: u32,
-        buffer: &mut Vec<u8>,
+        buffers: &mut OpenBuffers,
     ) -> Result<TableReader> {
         check_size(file.path(), file.size(), meta)?;
         let mut options = OpenOptions::new(Arc::clone(&self.table), meta.number);
@@ -444,7 +444,7 @@ impl TableOpener {
         // Whoever wrote the table may have given it a filter nevertheless.
         options.skip_filters = self.table.comparator.different_bytes_may_be_equal();
         options.expected_unique_id = self.verify_unique_id.then_some(meta.unique_id);
-        TableReader::open_with(file, meta.file_size, options, buffer)
+        TableReader::open_with(file, meta.file_size, options, buffers)
     }
 
     /// Whether the file is there in its size.

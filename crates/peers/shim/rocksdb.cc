@@ -97,7 +97,8 @@ int open(const char* path, const peer_setup* setup, void** db, char* error) {
   }
   options.open_files_async = setup->open_later;
   options.skip_stats_update_on_db_open = setup->open_later;  // Else it refuses the other.
-  if (setup->table_bytes > 0) options.target_file_size_base = setup->table_bytes;
+  // Its tables come out half as large again as what it is asked for.
+  if (setup->table_bytes > 0) options.target_file_size_base = setup->table_bytes * 2 / 3;
   if (setup->prefix_bytes > 0) options.prefix_extractor.reset(NewFixedPrefixTransform(setup->prefix_bytes));
   if (setup->counters) {
     Status made = MergeOperator::CreateFromString(ConfigOptions(), "uint64add", &options.merge_operator);

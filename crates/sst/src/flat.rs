@@ -22,13 +22,14 @@ mod writer;
 
 pub(crate) use writer::{FlatWriter, Totals};
 
-use crate::block::{Block, MetaCursor};
+use crate::block::Block;
 use crate::builder::BuiltTable;
 use crate::cached_block::PinnedBytes;
 use crate::filter_block::PointTarget;
 use crate::handle::BlockHandle;
+use crate::metaindex::{self, MetaBlock};
 use crate::options::{OpenOptions, ReadContext, TableReadOptions};
-use crate::properties::{self, TableProperties};
+use crate::properties::TableProperties;
 use crate::reader::{TableEntry, check_supported, global_sequence};
 use crate::table::TableFormat;
 use ironstone_base::coding::get_fixed32;
@@ -115,7 +116,7 @@ pub(crate) struct FlatFile {
     pub format: TableFormat,
     pub level: u32,
     pub order: InternalKeyComparator,
-    pub metaindex: Vec<(String, BlockHandle)>,
+    pub metaindex: Vec<MetaBlock>,
     pub properties: TableProperties,
     /// The sequence number that all entries count as written at, whatever their keys say. (RocksDB reads those of plain and
     /// cuckoo tables as they are stored, with 0.)
@@ -137,10 +138,10 @@ impl FlatFile {
         let corrupt_at = |offset: u64| move |bad: Corrupt| bad.at(path, offset);
         let metaindex_at = decode_footer(&bytes, path)?;
         let metaindex_start = metaindex_at.offset;
-        let metaindex = block_of(&bytes, metaindex_at)
-            .and_then(|block| decode_metaindex(&block))
+        let named = block_of(&bytes, metaindex_at)
+            .and_then(|block| metaindex::decode(&block))
             .map_err(corrupt_at(metaindex_start))?;
-        let at = find(&metaindex, "rocksdb.properties").ok_or_else(|| {
+        let at = metaindex::find(&named, "rocksdb.properties").ok_or_else(|| {
             Error::corruption_at(path, metaindex_start, "metaindex: it names no properties block")
         })?;
         let properties = block_of(&bytes, at)
@@ -159,7 +160,7 @@ impl FlatFile {
             format,
             level: options.level,
             order: InternalKeyComparator::new(comparator.clone()),
-            metaindex,
+            metaindex: named,
             properties,
             global_sequence,
             no_tombstones: Arc::new(FragmentedTombstones::new(comparator, Vec::new())),
@@ -170,14 +171,14 @@ impl FlatFile {
 
     /// The meta block `name`, if there is one.
     pub fn meta_block(&self, name: &str) -> Result<Option<&[u8]>> {
-        let Some(at) = find(&self.metaindex, name) else { return Ok(None) };
+        let Some(at) = metaindex::find(&self.metaindex, name) else { return Ok(None) };
         let bytes = slice_of(&self.bytes, at).map_err(|bad| bad.at(&self.path, at.offset))?;
         Ok(Some(bytes))
     }
 
     /// Where the properties are.
     pub fn properties_at(&self) -> u64 {
-        find(&self.metaindex, "rocksdb.properties").map_or(0, |at| at.offset)
+        metaindex::find(&self.metaindex, "rocksdb.properties").map_or(0, |at| at.offset)
     }
 
     /// An error at `offset` of the file.
@@ -263,19 +264,6 @@ fn slice_of(bytes: &[u8], at: BlockHandle) -> std::result::Result<&[u8], Corrupt
 
 fn block_of(bytes: &[u8], at: BlockHandle) -> std::result::Result<Block, Corrupt> {
     Block::new(slice_of(bytes, at)?.to_vec())
-}
-
-fn decode_metaindex(block: &Block) -> std::result::Result<Vec<(String, BlockHandle)>, Corrupt> {
-    let mut cursor = MetaCursor::new(block);
-    let mut named = Vec::new();
-    while let Some((name, _, mut value)) = cursor.next()? {
-        named.push((properties::text_of(name).into_owned(), BlockHandle::decode(&mut value)?));
-    }
-    Ok(named)
-}
-
-fn find(metaindex: &[(String, BlockHandle)], name: &str) -> Option<BlockHandle> {
-    metaindex.iter().find(|(other, _)| other == name).map(|(_, at)| *at)
 }
 
 /// The newest entry of `target`'s user key at or below `target`'s sequence number.

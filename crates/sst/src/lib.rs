@@ -27,6 +27,7 @@ pub mod index;
 mod index_builder;
 mod limited_file;
 mod lsm_info;
+mod metaindex;
 pub mod options;
 pub mod persistent_cache;
 pub mod plain;
@@ -63,6 +64,7 @@ pub use flush_block_policy::{
 pub use ironstone_cache::Priority as CachePriority;
 pub use ironstone_compress::{CompressionKind, CompressionOptions};
 pub use lsm_info::LsmInfoAtCreation;
+pub use metaindex::MetaBlock;
 pub use options::{
     BuildOptions, DataBlockIndexType, IndexShortening, IndexType, MetadataPinning, OpenOptions, PinningTier,
     ReadContext, ReadLimits, ReadTier, TableFilter, TableOptions, TableReadOptions,
@@ -72,4 +74,4 @@ pub use plain::{PlainEncoding, PlainOptions};
 pub use properties::TableProperties;
 pub use reader::{MissingBlock, PendingGet, TableEntry, read_blocks};
 pub use sim_cache::SimCache;
-pub use table::{TableBuilder, TableFormat, TableIter, TableReader};
+pub use table::{OpenBuffers, TableBuilder, TableFormat, TableIter, TableReader};

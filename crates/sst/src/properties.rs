@@ -12,6 +12,7 @@ use ironstone_base::coding::{get_varint64, put_varint64};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::sync::OnceLock;
 
 /// The name of the property that marks files made outside of a database, and their version.
 pub const EXTERNAL_SST_VERSION: &str = "rocksdb.external_sst_file.version";
@@ -68,6 +69,15 @@ macro_rules! properties {
         impl TableProperties {
             fn is_predefined(name: &str) -> bool {
                 matches!(name, $( $nname )|*) || matches!(name, $( $tname )|*) || name == SEQNO_TIME_MAPPING
+            }
+            /// As a table says that says nothing. Keeps the memory of texts, and nothing that collectors wrote.
+            fn reset(&mut self) {
+                $( self.$number = $default; )*
+                $( self.$text.clear(); )*
+                self.seqno_to_time_mapping.clear();
+                self.external_sst_file_global_seqno_offset = 0;
+                self.user_collected.clear();
+                self.readable.clear();
             }
             fn number_mut(&mut self, name: &str) -> Option<&mut u64> {
                 match name {
@@ -294,26 +304,45 @@ impl TableProperties {
     /// Reads the properties block. `block_offset` is its place in the file.
     pub(crate) fn decode(block: &Block, block_offset: u64) -> Result<Self, Corrupt> {
         let mut properties = Self::default();
+        properties.decode_over(block, block_offset)?;
+        Ok(properties)
+    }
+
+    /// The same in place of what is here, whose memory is used again: tables of one database say much the same.
+    pub(crate) fn decode_over(&mut self, block: &Block, block_offset: u64) -> Result<(), Corrupt> {
+        let mut before = std::mem::take(&mut self.user_collected);
+        self.reset();
         let mut cursor = MetaCursor::new(block);
         while let Some((name, value_at, value)) = cursor.next()? {
             let name = text_of(name);
             if name == EXTERNAL_SST_GLOBAL_SEQNO && value.len() == 8 {
-                properties.external_sst_file_global_seqno_offset = block_offset + value_at as u64;
+                self.external_sst_file_global_seqno_offset = block_offset + value_at as u64;
             }
-            properties.insert(&name, value)?;
+            self.insert(&name, value, &mut before)?;
         }
-        Ok(properties)
+        Ok(())
     }
 
-    fn insert(&mut self, name: &str, mut value: &[u8]) -> Result<(), Corrupt> {
+    fn insert(
+        &mut self,
+        name: &str,
+        mut value: &[u8],
+        before: &mut BTreeMap<String, Vec<u8>>,
+    ) -> Result<(), Corrupt> {
         if let Some(number) = self.number_mut(name) {
             *number = get_varint64(&mut value).ok_or(Corrupt("properties: a number is not a varint"))?;
         } else if let Some(text) = self.text_mut(name) {
-            *text = text_of(value).into_owned();
+            text.clear();
+            text.push_str(&text_of(value));
         } else if name == SEQNO_TIME_MAPPING {
-            self.seqno_to_time_mapping = value.to_vec();
+            self.seqno_to_time_mapping.clear();
+            self.seqno_to_time_mapping.extend_from_slice(value);
         } else {
-            self.user_collected.insert(name.to_owned(), value.to_vec());
+            let (name, mut bytes) =
+                before.remove_entry(name).unwrap_or_else(|| (name.to_owned(), Vec::new()));
+            bytes.clear();
+            bytes.extend_from_slice(value);
+            self.user_collected.insert(name, bytes);
         }
         Ok(())
     }
@@ -359,6 +388,39 @@ impl TableProperties {
     }
 }
 
+/// The properties of an open table: as they are stored, decoded when somebody asks.
+pub(crate) struct StoredProperties {
+    /// LevelDB's tables have none.
+    stored: Option<Block>,
+    block_offset: u64,
+    decoded: OnceLock<Box<TableProperties>>,
+}
+
+impl StoredProperties {
+    /// Of a table whose `stored` properties at `block_offset` were decoded before.
+    pub(crate) fn new(stored: Option<Block>, block_offset: u64) -> Self {
+        Self { stored, block_offset, decoded: OnceLock::new() }
+    }
+
+    pub(crate) fn get(&self) -> &TableProperties {
+        self.decoded.get_or_init(|| {
+            let decode = |block| TableProperties::decode(block, self.block_offset);
+            Box::new(
+                self.stored
+                    .as_ref()
+                    .map_or_else(|| Ok(TableProperties::default()), decode)
+                    .expect("decoded before"),
+            )
+        })
+    }
+
+    /// About how many bytes this takes in memory besides itself.
+    pub(crate) fn memory_usage(&self) -> usize {
+        let decoded = self.decoded.get().map_or(0, |properties| properties.memory_usage());
+        self.stored.as_ref().map_or(0, Block::memory_usage) + decoded
+    }
+}
+
 fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().fold("0x".to_owned(), |mut text, byte| {
         let _ = write!(text, "{byte:02X}"); // Writing to a string does not fail.
@@ -395,6 +457,27 @@ mod tests {
         for properties in [TableProperties::default(), sample()] {
             let block = Block::new(properties.encode()).unwrap();
             assert_eq!(TableProperties::decode(&block, 0).unwrap(), properties);
+        }
+    }
+
+    #[test]
+    fn nothing_stays_of_the_table_before() {
+        let other = TableProperties {
+            num_entries: 7,
+            db_id: "another".into(),
+            merge_operator_name: "nullptr".into(),
+            seqno_to_time_mapping: vec![1, 2],
+            user_collected: [("my.own".to_owned(), vec![1]), ("yours".to_owned(), vec![2; 90])].into(),
+            ..TableProperties::default()
+        };
+        let mut over = TableProperties {
+            external_sst_file_global_seqno_offset: 9,
+            readable: [("a".to_owned(), "b".to_owned())].into(),
+            ..TableProperties::default()
+        };
+        for expected in [&sample(), &other, &sample(), &TableProperties::default(), &other] {
+            over.decode_over(&Block::new(expected.encode()).unwrap(), 0).unwrap();
+            assert_eq!(over, *expected);
         }
     }
 

@@ -20,8 +20,9 @@ use crate::filter_block::ParsedFilter;
 use crate::footer::Footer;
 use crate::handle::BlockHandle;
 use crate::index::{FlatIndex, IndexFormat};
+use crate::metaindex::MetaBlock;
 use crate::options::{IndexType, ReadContext, TableOptions, TableReadOptions};
-use crate::properties::TableProperties;
+use crate::properties::{StoredProperties, TableProperties};
 use crate::readahead::Readahead;
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::AtomicBool;
@@ -50,9 +51,11 @@ pub(crate) struct BlockBasedReader {
     file_number: FileNumber,
     table: Arc<TableOptions>,
     order: InternalKeyComparator,
-    properties: TableProperties,
+    properties: StoredProperties,
+    /// Where the data blocks end.
+    data_end: u64,
     /// The meta blocks, by name.
-    metaindex: Vec<(String, BlockHandle)>,
+    metaindex: Vec<MetaBlock>,
     index_type: IndexType,
     index_format: IndexFormat,
     index: IndexHome,
@@ -142,14 +145,14 @@ impl BlockBasedReader {
 
     /// What the table says about itself.
     pub fn properties(&self) -> &TableProperties {
-        &self.properties
+        self.properties.get()
     }
     /// What its footer says.
     pub fn footer(&self) -> &Footer {
         &self.footer
     }
     /// Its meta blocks, by name.
-    pub fn meta_blocks(&self) -> &[(String, BlockHandle)] {
+    pub fn meta_blocks(&self) -> &[MetaBlock] {
         &self.metaindex
     }
     /// The index type that the table was written with.
@@ -229,14 +232,14 @@ impl BlockBasedReader {
         let _call = self.traced_call(TableReaderCaller::UserApproximateSize);
         let mut cursor = IndexCursor::new(self, &ReadContext::default())?;
         cursor.seek(self, &ReadContext::default(), key)?;
-        Ok(cursor.handle(self).map_or(self.data_end(), |handle| handle.offset))
+        Ok(cursor.handle(self).map_or(self.data_end, |handle| handle.offset))
     }
 
     /// Keys that cut the table in about equal parts, with about how many bytes lie before each and
     /// after the one before; at most `limit`, in order. Each is at or after every key before it.
     pub fn anchors(&self, limit: usize) -> Result<Vec<(InternalKeyBuf, u64)>> {
         let _call = self.traced_call(TableReaderCaller::Compaction);
-        let step = self.data_end().div_ceil(limit.max(1) as u64);
+        let step = self.data_end.div_ceil(limit.max(1) as u64);
         let mut anchors: Vec<(InternalKeyBuf, u64)> = Vec::new();
         let mut begun_at = 0;
         let context = ReadContext { fill_cache: false, ..ReadContext::default() };
@@ -267,21 +270,13 @@ impl BlockBasedReader {
                 table.initial_auto_readahead_size,
                 table.max_auto_readahead_size,
                 table.num_file_reads_for_auto_readahead,
-                self.data_end(),
+                self.data_end,
             ),
-            size => Readahead::fixed(size, self.data_end()),
+            size => Readahead::fixed(size, self.data_end),
         };
         match &table.statistics {
             Some(statistics) => readahead.counted(statistics, options.counts_seeks),
             None => readahead,
-        }
-    }
-
-    /// Where the data blocks end.
-    fn data_end(&self) -> u64 {
-        match self.properties.tail_start_offset {
-            0 => self.properties.data_size.min(self.file_size),
-            tail => tail.min(self.file_size),
         }
     }
 

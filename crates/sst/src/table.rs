@@ -12,7 +12,7 @@ use crate::file_checksum::watched;
 use crate::filter_block::{KeyHash, PointTarget};
 use crate::flat::{self, FlatBuilder, FlatFile, FlatIter, FlatTable};
 use crate::footer::Footer;
-use crate::handle::BlockHandle;
+use crate::metaindex::MetaBlock;
 use crate::options::{BuildOptions, IndexType, OpenOptions, ReadContext, TableReadOptions};
 use crate::plain;
 use crate::properties::TableProperties;
@@ -75,6 +75,13 @@ impl TableFormat {
     }
 }
 
+/// What opening a table reads into: who opens many asks for this memory once.
+#[derive(Default)]
+pub struct OpenBuffers {
+    tail: Vec<u8>,
+    properties: TableProperties,
+}
+
 /// An open table.
 pub struct TableReader {
     format: Format,
@@ -111,15 +118,15 @@ impl TableReader {
     /// Opens the table in `file`, which is `file_size` bytes long, whatever its format. Reads what says where everything is;
     /// a table without blocks is read whole.
     pub fn open(file: Box<dyn RandomAccessFile>, file_size: u64, options: OpenOptions) -> Result<Self> {
-        Self::open_with(file, file_size, options, &mut Vec::new())
+        Self::open_with(file, file_size, options, &mut OpenBuffers::default())
     }
 
-    /// As [`TableReader::open`], for who opens many: reads into `buffer`, whatever it has.
+    /// As [`TableReader::open`], for who opens many: reads into `buffers`, whatever they have.
     pub fn open_with(
         file: Box<dyn RandomAccessFile>,
         file_size: u64,
         options: OpenOptions,
-        buffer: &mut Vec<u8>,
+        buffers: &mut OpenBuffers,
     ) -> Result<Self> {
         let table = &options.table;
         let timed =
@@ -136,9 +143,11 @@ impl TableReader {
             }),
             false => file,
         };
-        let tail = reader::read_tail(&*file, file_size, options.tail_size, buffer)?;
+        let tail = reader::read_tail(&*file, file_size, options.tail_size, &mut buffers.tail)?;
         let format = match TableFormat::of_tail(tail.bytes) {
-            TableFormat::BlockBased => Format::BlockBased(reader::open(file, file_size, &options, tail)?),
+            TableFormat::BlockBased => {
+                Format::BlockBased(reader::open(file, file_size, &options, tail, &mut buffers.properties)?)
+            }
             TableFormat::Plain => {
                 let file = FlatFile::open(&*file, file_size, &options, TableFormat::Plain)?;
                 Format::Flat(plain::open(file, &options)?)
@@ -185,7 +194,7 @@ impl TableReader {
         self.block_based().map(BlockBasedReader::footer)
     }
     /// Its meta blocks, by name.
-    pub fn meta_blocks(&self) -> &[(String, BlockHandle)] {
+    pub fn meta_blocks(&self) -> &[MetaBlock] {
         match &self.format {
             Format::BlockBased(table) => table.meta_blocks(),
             Format::Flat(table) => &table.file().metaindex,

@@ -22,6 +22,7 @@ pub const KIND: Kind = Kind {
             "tables",
             "format 7, blocks of 4 KiB with hash index, full Bloom filters, filters and indexes outside the cache",
         ),
+        ("table size", "asked for two thirds of it: tables come out half as large again"),
         ("other", "`bytes_per_sync` 1 MiB, `memtable_batch_lookup_optimization`, dynamic level sizes"),
         ("unsynced write", "logged, handed to the operating system"),
         ("synced write", "`sync`: fdatasync of the log, shared by writers that wait"),

@@ -20,10 +20,10 @@ impl BlockBasedReader {
         let context = &ReadContext { verify_checksums: true, fill_cache: false, ..*context };
         self.verify_meta_blocks(context)?;
         let entries = self.verify_data_blocks(context, readahead_size)?;
-        let stated = self.properties.num_entries.saturating_sub(self.properties.num_range_deletions);
-        if self.properties.num_data_blocks > 0 && entries != stated {
+        let stated = self.properties().num_entries.saturating_sub(self.properties().num_range_deletions);
+        if self.properties().num_data_blocks > 0 && entries != stated {
             let what = format!("the data blocks have {entries} entries, the properties say {stated}");
-            return Err(self.corrupt(self.data_end(), &what));
+            return Err(self.corrupt(self.data_end, &what));
         }
         Ok(())
     }
@@ -77,7 +77,7 @@ impl BlockBasedReader {
     }
 
     fn verify_data_blocks(&self, context: &ReadContext, readahead_size: usize) -> Result<u64> {
-        let mut ahead = (readahead_size > 0).then(|| Readahead::fixed(readahead_size, self.data_end()));
+        let mut ahead = (readahead_size > 0).then(|| Readahead::fixed(readahead_size, self.data_end));
         let mut blocks = IndexCursor::new(self, context)?;
         let mut more = blocks.seek_to_first(self, context)?;
         let mut last: Option<InternalKeyBuf> = None;

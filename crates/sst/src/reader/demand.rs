@@ -16,7 +16,7 @@ impl BlockBasedReader {
 
     /// How many of at most `most` of its blocks, one in each so many, readers wanted, and how many that is out of.
     pub fn wanted_blocks(&self, most: u64) -> (u64, u64) {
-        let step = (self.properties.num_data_blocks / most.max(1)).max(1);
+        let step = (self.properties().num_data_blocks / most.max(1)).max(1);
         let _call = self.traced_call(TableReaderCaller::Uncategorized);
         let context = ReadContext { read_tier: ReadTier::BlockCache, ..ReadContext::default() };
         // What of the index is not in memory was not wanted for long.

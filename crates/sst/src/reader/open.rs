@@ -11,8 +11,9 @@ use crate::filter_block::ParsedFilter;
 use crate::footer::{FOOTER_LEN, Footer};
 use crate::handle::{BLOCK_TRAILER_LEN, BlockHandle};
 use crate::index::{FlatIndex, IndexFormat};
+use crate::metaindex::{self, MetaBlock, find};
 use crate::options::{IndexType, OpenOptions, PinningTier, ReadContext};
-use crate::properties::{self, BUILTIN_COMPRESSION_MANAGER, TableProperties};
+use crate::properties::{self, BUILTIN_COMPRESSION_MANAGER, StoredProperties, TableProperties};
 use crate::unique_id::forced_unique_id;
 use ironstone_base::statistics::{Histogram, Ticker};
 use ironstone_base::sync::Arc;
@@ -45,12 +46,13 @@ struct TailBlocks<'a> {
 }
 
 /// Opens the block-based table in `file`, which is `file_size` bytes long, and whose end was read already. Reads footer,
-/// metaindex, properties and, unless they live in the block cache, index and filter.
+/// metaindex, properties (which are in `properties` afterwards) and, unless they live in the block cache, index and filter.
 pub(crate) fn open(
     file: Box<dyn RandomAccessFile>,
     file_size: u64,
     options: &OpenOptions,
     tail: Tail<'_>,
+    properties: &mut TableProperties,
 ) -> Result<BlockBasedReader> {
     let table = Arc::clone(&options.table);
     let statistics = table.statistics.as_deref();
@@ -70,27 +72,27 @@ pub(crate) fn open(
     let blocks = TailBlocks { file: &*file, format, tail };
 
     let metaindex = blocks.metaindex()?;
-    let properties = blocks.properties(&metaindex)?;
-    check_supported(path, &properties, options)?;
-    let global_sequence = global_sequence(&properties, options.largest_sequence).map_err(|what| {
+    let stored_properties = blocks.properties(&metaindex, properties)?;
+    check_supported(path, properties, options)?;
+    let global_sequence = global_sequence(properties, options.largest_sequence).map_err(|what| {
         Error::corruption_at(path, metaindex_offset(&metaindex, "rocksdb.properties"), what)
     })?;
     let dictionary = blocks.dictionary(&metaindex)?;
     let range_tombstones = blocks.range_tombstones(&metaindex, global_sequence)?;
     let range_fragments = Arc::new(FragmentedTombstones::new(&table.comparator, range_tombstones.clone()));
-    let (index_type, index_at) = blocks.index_place(&metaindex, &properties)?;
+    let (index_type, index_at) = blocks.index_place(&metaindex, properties)?;
     let index_format = IndexFormat {
         user_keys: properties.index_key_is_user_key != 0,
         delta_values: properties.index_value_is_delta_encoded != 0,
         first_keys: index_type == IndexType::BinarySearchWithFirstKey,
     };
-    let filter_extractor = filter_extractor(&properties, options);
+    let filter_extractor = filter_extractor(properties, options);
     let cache = table.block_cache.clone().filter(|_| !table.no_block_cache);
     let unused = cache.as_ref().map(|cache| cache.new_file_id());
-    let is_warmed = warmed_file_id(&properties).is_some();
+    let is_warmed = warmed_file_id(properties).is_some();
     let persistent = table.persistent_cache.as_ref().map(|cache| cache.new_id());
-    let persistent_id = cache_file_id(&properties, &footer, file_size, persistent);
-    let cache_file_id = cache_file_id(&properties, &footer, file_size, unused);
+    let persistent_id = cache_file_id(properties, &footer, file_size, persistent);
+    let cache_file_id = cache_file_id(properties, &footer, file_size, unused);
 
     let mut reader = BlockBasedReader {
         order: InternalKeyComparator::new(table.comparator.clone()),
@@ -122,7 +124,11 @@ pub(crate) fn open(
         },
         file_number: options.file_number,
         table,
-        properties,
+        data_end: match properties.tail_start_offset {
+            0 => properties.data_size.min(file_size),
+            tail => tail.min(file_size),
+        },
+        properties: stored_properties,
         metaindex,
         index_type,
         index_format,
@@ -192,48 +198,48 @@ impl TailBlocks<'_> {
         Block::new(raw).map_err(|bad| self.format.corrupt(role, handle.offset, bad.0))
     }
 
-    fn metaindex(&self) -> Result<Vec<(String, BlockHandle)>> {
+    fn metaindex(&self) -> Result<Vec<MetaBlock>> {
         let (role, at) = (BlockRole::Metaindex, self.format.footer.metaindex);
-        let block = self.block(role, at)?;
-        let corrupt = |what: &str| self.format.corrupt(role, at.offset, what);
-        let mut cursor = MetaCursor::new(&block);
-        let mut named = Vec::new();
-        while let Some((name, _, mut value)) = cursor.next().map_err(|bad| corrupt(bad.0))? {
-            let name = properties::text_of(name).into_owned();
-            let handle = BlockHandle::decode(&mut value).map_err(|bad| corrupt(bad.0))?;
-            named.push((name, handle));
-        }
-        Ok(named)
+        metaindex::decode(&self.block(role, at)?).map_err(|bad| self.format.corrupt(role, at.offset, bad.0))
     }
 
-    /// LevelDB's tables have none.
-    fn properties(&self, metaindex: &[(String, BlockHandle)]) -> Result<TableProperties> {
+    /// Decodes the properties into `properties`. LevelDB's tables have none.
+    fn properties(
+        &self,
+        metaindex: &[MetaBlock],
+        properties: &mut TableProperties,
+    ) -> Result<StoredProperties> {
         let role = BlockRole::Properties;
         // Old versions had another name for it.
         let at = find(metaindex, "rocksdb.properties").or_else(|| find(metaindex, "rocksdb.stats"));
         let Some(at) = at else {
             if self.format.footer.leveldb_magic {
-                return Ok(TableProperties::default());
+                *properties = TableProperties::default();
+                return Ok(StoredProperties::new(None, 0));
             }
             let at = self.format.footer.metaindex.offset;
             return Err(self.format.corrupt(BlockRole::Metaindex, at, "it names no properties block"));
         };
         let stored = self.stored_unchecked(role, at)?;
         let verified = self.format.verify(role, at.offset, &stored);
-        // Of two failures the checksum's says more: bad bytes may seem to ask for an unknown codec.
-        let parsed = self.unpack(role, at, stored.clone()).and_then(|raw| {
-            let decoded = Block::new(raw).and_then(|block| TableProperties::decode(&block, at.offset));
+        let copy = verified.is_err().then(|| stored.clone());
+        let parsed = self.unpack(role, at, stored).and_then(|raw| {
+            let decoded = Block::new(raw).and_then(|block| {
+                properties.decode_over(&block, at.offset)?;
+                Ok(block)
+            });
             decoded.map_err(|bad| self.format.corrupt(role, at.offset, bad.0))
         });
-        let properties = match (parsed, &verified) {
-            (Ok(properties), _) => properties,
-            (Err(_), Err(error)) => return Err(error.clone()),
-            (Err(error), Ok(())) => return Err(error),
-        };
-        if let Err(error) = verified {
-            self.verify_without_global_sequence(at, stored, &properties).map_err(|_| error)?;
+        match (parsed, verified) {
+            (Ok(block), verified) => {
+                if let (Err(error), Some(copy)) = (verified, copy) {
+                    self.verify_without_global_sequence(at, copy, properties).map_err(|_| error)?;
+                }
+                Ok(StoredProperties::new(Some(block), at.offset))
+            }
+            // Of two failures the checksum's says more: bad bytes may seem to ask for an unknown codec.
+            (Err(_), Err(error)) | (Err(error), Ok(())) => Err(error),
         }
-        Ok(properties)
     }
 
     /// Old RocksDB wrote the global sequence number into the file without mending the checksum, which
@@ -252,7 +258,7 @@ impl TailBlocks<'_> {
         self.format.verify(BlockRole::Properties, at.offset, &stored)
     }
 
-    fn dictionary(&self, metaindex: &[(String, BlockHandle)]) -> Result<Option<Arc<[u8]>>> {
+    fn dictionary(&self, metaindex: &[MetaBlock]) -> Result<Option<Arc<[u8]>>> {
         let Some(at) = find(metaindex, "rocksdb.compression_dict").filter(|at| !at.is_null()) else {
             return Ok(None);
         };
@@ -262,7 +268,7 @@ impl TailBlocks<'_> {
 
     fn range_tombstones(
         &self,
-        metaindex: &[(String, BlockHandle)],
+        metaindex: &[MetaBlock],
         global_sequence: Option<u64>,
     ) -> Result<Vec<RangeTombstone>> {
         let Some(at) = find(metaindex, "rocksdb.range_del").filter(|at| !at.is_null()) else {
@@ -289,7 +295,7 @@ impl TailBlocks<'_> {
 
     fn index_place(
         &self,
-        metaindex: &[(String, BlockHandle)],
+        metaindex: &[MetaBlock],
         properties: &TableProperties,
     ) -> Result<(IndexType, BlockHandle)> {
         let footer = self.format.footer;
@@ -310,11 +316,7 @@ fn tail_ticker(is_there: bool) -> Ticker {
     if is_there { Ticker::TableOpenPrefetchTailHit } else { Ticker::TableOpenPrefetchTailMiss }
 }
 
-fn find(metaindex: &[(String, BlockHandle)], name: &str) -> Option<BlockHandle> {
-    metaindex.iter().find(|(other, _)| other == name).map(|(_, handle)| *handle)
-}
-
-fn metaindex_offset(metaindex: &[(String, BlockHandle)], name: &str) -> u64 {
+fn metaindex_offset(metaindex: &[MetaBlock], name: &str) -> u64 {
     find(metaindex, name).map_or(0, |handle| handle.offset)
 }
 
