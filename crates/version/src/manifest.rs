@@ -397,23 +397,23 @@ impl ManifestWriter {
 
 /// Frames what a MANIFEST begins with. The first record tells how long all of it is.
 fn frame_snapshot(records: &[VersionEdit], bytes: &mut Vec<u8>) -> LogFramer {
-    let mut frame_with = |durable_size: u64| {
-        bytes.clear();
-        let mut framer = LogFramer::new(FileNumber(0), false);
+    let frame = |edit: &VersionEdit, framer: &mut LogFramer, bytes: &mut Vec<u8>| {
         let mut record = Vec::new();
-        for (index, edit) in records.iter().enumerate() {
-            record.clear();
-            match index {
-                0 => VersionEdit { durable_size: Some(durable_size), ..edit.clone() }.encode(&mut record),
-                _ => edit.encode(&mut record),
-            }
-            framer.frame(&[&record], bytes);
-        }
-        (framer, bytes.len() as u64)
+        edit.encode(&mut record);
+        framer.frame(&[&record], bytes);
     };
-    let (_, size) = frame_with(0);
-    let (framer, again) = frame_with(size);
-    assert_eq!(size, again, "the length of the field does not depend on its value");
+    let first = |durable_size: u64, framer: &mut LogFramer, bytes: &mut Vec<u8>| {
+        let edit = records.first().cloned().unwrap_or_default();
+        frame(&VersionEdit { durable_size: Some(durable_size), ..edit }, framer, bytes);
+    };
+    let mut framer = LogFramer::new(FileNumber(0), false);
+    first(0, &mut framer, bytes);
+    let first_len = bytes.len();
+    records.iter().skip(1).for_each(|edit| frame(edit, &mut framer, bytes));
+    let mut again = Vec::new();
+    first(bytes.len() as u64, &mut LogFramer::new(FileNumber(0), false), &mut again);
+    assert_eq!(first_len, again.len(), "the length of the field does not depend on its value");
+    bytes[..first_len].copy_from_slice(&again);
     framer
 }
 
