@@ -51,16 +51,10 @@ struct Current {
 }
 
 impl InfoLog {
-    /// Sets an existing LOG aside and starts a new one. `listing`: what is in `dir`, if that is known.
-    pub(crate) fn open(
-        env: &Env,
-        dir: &Path,
-        level: InfoLogLevel,
-        rolling: Rolling,
-        listing: Option<&[Listed]>,
-    ) -> Arc<Self> {
+    /// Sets an existing LOG aside and starts a new one. [`InfoLog::remove_old`] is for later.
+    pub(crate) fn open(env: &Env, dir: &Path, level: InfoLogLevel, rolling: Rolling) -> Arc<Self> {
         let log = Self { env: env.clone(), dir: dir.to_owned(), level, rolling, current: Mutex::new(None) };
-        log.start(listing).ok(); // See the module's promise.
+        log.start().ok(); // See the module's promise.
         Arc::new(log)
     }
 
@@ -71,19 +65,13 @@ impl InfoLog {
         Arc::new(Self { env: env.clone(), dir, level: InfoLogLevel::Header, rolling, current })
     }
 
-    fn start(&self, listing: Option<&[Listed]>) -> Result<()> {
+    fn start(&self) -> Result<()> {
         let _timer = PerfTimer::start(PerfMetric::EnvNewLoggerNanos);
         let path = file_name::info_log(&self.dir);
-        let mut old: Vec<PathBuf> = match listing {
-            Some(listing) => self.old_logs(listing.iter().map(|listed| &*listed.name)),
-            None => self.old_logs(self.env.fs.list(&self.dir)?.iter().map(|name| &**name)),
-        };
         if self.env.fs.exists(&path)? {
             let aside = file_name::old_info_log(&self.dir, self.env.clock.now_micros());
             self.env.fs.rename(&path, &aside)?;
-            old.push(aside);
         }
-        self.remove_old(old)?;
         let options = WriteOptions { buffer_bytes: 4 << 10, ..WriteOptions::default() };
         let file = self.env.fs.create(&path, options)?;
         *self.current.lock() = Some(Current { file, since_seconds: self.env.clock.now_seconds() });
@@ -94,10 +82,16 @@ impl InfoLog {
         names.filter(|name| name.starts_with("LOG.old.")).map(|name| self.dir.join(name)).collect()
     }
 
-    /// Removes those of `old` that are not kept.
-    fn remove_old(&self, mut old: Vec<PathBuf>) -> Result<()> {
+    /// Removes old LOGs that are not kept. `listing`: what is in the directory, if that is known.
+    pub(crate) fn remove_old(&self, listing: Option<&[Listed]>) -> Result<()> {
+        if self.dir.as_os_str().is_empty() {
+            return Ok(()); // It keeps nothing.
+        }
+        let mut old: Vec<PathBuf> = match listing {
+            Some(listing) => self.old_logs(listing.iter().map(|listed| &*listed.name)),
+            None => self.old_logs(self.env.fs.list(&self.dir)?.iter().map(|name| &**name)),
+        };
         old.sort();
-        old.dedup(); // A clock that stands still gives two LOGs one name.
         let excess = (old.len() + 1).saturating_sub(self.rolling.keep.max(1));
         old.iter().take(excess).try_for_each(|path| self.env.fs.remove(path))
     }
@@ -138,7 +132,7 @@ impl InfoLog {
         } else if due {
             *guard = None;
             drop(guard);
-            self.start(None).ok();
+            self.start().and_then(|()| self.remove_old(None)).ok();
         }
     }
 

@@ -33,7 +33,7 @@ use crate::write_buffer_manager::{MemTableMemory, WriteBufferManager};
 use crate::{ColumnFamilyDescriptor, Db};
 use ironstone_base::statistics::IoActivity;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use ironstone_base::sync::{Arc, Condvar, Mutex, Swap};
+use ironstone_base::sync::{Arc, Condvar, Mutex, Swap, thread};
 use ironstone_base::{ColumnFamilyId, Error, FileKind, FileNumber, Result, file_name};
 use ironstone_sst::CompressionKind;
 use ironstone_version::{
@@ -217,9 +217,7 @@ pub(crate) fn open(
             max_seconds: options.log_file_time_to_roll,
             keep: options.keep_log_file_num,
         };
-        // Only who has LOCK knows that what was listed before the MANIFEST was read is still all there is.
-        let listing = if read_only { None } else { listings.of(log_dir).ok() };
-        InfoLog::open(&env, log_dir, options.info_log_level, rolling, listing.as_deref())
+        InfoLog::open(&env, log_dir, options.info_log_level, rolling)
     };
     info!(log, "Ironstone {} opens {}", env!("CARGO_PKG_VERSION"), path.display());
 
@@ -249,25 +247,40 @@ pub(crate) fn open(
         descriptors.iter().try_for_each(|descriptor| make_dirs(&*env.fs, &descriptor.options.cf_paths))?;
     }
     let mut aside = None;
-    let (mut versions, manifest) = if exists {
-        let recover = RecoverOptions {
-            column_families: descriptors.iter().map(config).collect(),
-            allow_unlisted: read_only,
-        };
-        if best_efforts {
-            let (versions, manifest, lost) =
-                best_efforts::recover(&options, &place, &descriptors, &recover, manifest_options, &log)?;
-            aside = Some(lost);
-            (versions, manifest)
+    let recover = || {
+        if exists {
+            let recover = RecoverOptions {
+                column_families: descriptors.iter().map(config).collect(),
+                allow_unlisted: read_only,
+            };
+            if best_efforts {
+                let (versions, manifest, lost) =
+                    best_efforts::recover(&options, &place, &descriptors, &recover, manifest_options, &log)?;
+                aside = Some(lost);
+                Ok((versions, manifest))
+            } else {
+                VersionSet::recover(&env, source, recover, manifest_options)
+            }
         } else {
-            VersionSet::recover(&env, source, recover, manifest_options)?
+            let default = descriptors.iter().find(|d| d.name == DEFAULT_COLUMN_FAMILY).map(config);
+            let default = default.expect("added above");
+            let id = db_id_from_bits(random_bits(&env));
+            VersionSet::create_new(&env, path, default, Some(id), manifest_options)
         }
-    } else {
-        let default = descriptors.iter().find(|d| d.name == DEFAULT_COLUMN_FAMILY).map(config);
-        let default = default.expect("added above");
-        let id = db_id_from_bits(random_bits(&env));
-        VersionSet::create_new(&env, path, default, Some(id), manifest_options)?
     };
+    // Only who has LOCK knows that what was listed before the MANIFEST was read is still all there is.
+    let recovered = thread::scope(|scope| {
+        // What cannot be listed is listed again for those who need it, who say so. Of many tables this takes as long as the MANIFEST.
+        match (read_only, exists) {
+            (true, _) => {}
+            (false, true) => _ = scope.spawn(|| listings.of(path)),
+            (false, false) => _ = listings.of(path),
+        }
+        recover()
+    });
+    let listing = if read_only { None } else { listings.of(&log_dir).ok() };
+    log.remove_old(listing.as_deref()).ok(); // However many times it fails to open.
+    let (mut versions, manifest) = recovered?;
     let db_id = identity(&env, source, &mut versions, read_only, options.write_identity_file)?;
 
     // The pipeline starts on a WAL that is only created once the old ones have been replayed.

@@ -169,7 +169,8 @@ fn repair(
     let lock = fs.lock(&file_name::lock(dir))?;
     let or_here = |other: &PathBuf| if other.as_os_str().is_empty() { dir.to_owned() } else { other.clone() };
     let rolling = Rolling { max_bytes: 0, max_seconds: 0, keep: options.keep_log_file_num };
-    let log = InfoLog::open(&env, &or_here(&options.db_log_dir), options.info_log_level, rolling, None);
+    let log = InfoLog::open(&env, &or_here(&options.db_log_dir), options.info_log_level, rolling);
+    log.remove_old(None).ok();
     let wal_dir = or_here(&options.wal_dir);
     let (listeners, report) = (Listeners::new(&[], &log), RepairReport::default());
     let (env, options, staging) = (&env, &options, &staging);
