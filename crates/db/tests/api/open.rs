@@ -340,6 +340,13 @@ fn as_many_logs_are_kept_as_is_said() {
         }
         before = now;
     }
+    let manifest =
+        disk.files("").into_iter().find(|path| path.to_string_lossy().contains("MANIFEST")).unwrap();
+    disk.fs.remove(&manifest).unwrap();
+    for _ in 0..5 {
+        disk.try_open(&options).expect_err("without a MANIFEST");
+        assert_eq!(logs().len(), 3, "nor are there more if it does not open");
+    }
 }
 
 #[test]
