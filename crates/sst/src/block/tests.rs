@@ -358,6 +358,29 @@ fn searches_in_blocks_of_large_entries_begin_at_the_entry() {
     }
 }
 
+/// What follows a short key may begin with its trailer, and not be among what its hint has.
+#[test]
+fn keys_that_end_before_their_hint_are_no_places_to_begin_at() {
+    for middle in [b"ab\0\x01zz", b"ab\x01\x07zz"] {
+        let keys: [&[u8]; 4] = [b"aa1234", b"ab", middle, b"ac1234"];
+        for (order, at) in
+            [(UserComparator::Bytewise, [0, 1, 2, 3]), (UserComparator::ReverseBytewise, [3, 2, 1, 0])]
+        {
+            let mut builder = BlockBuilder::new(16, true);
+            for key in at.map(|at| keys[at]) {
+                builder.add_internal(value_key(key).as_bytes(), key.len(), b"value");
+            }
+            let block = Block::for_cache(builder.finish().clone(), &order).unwrap();
+            let order = InternalKeyComparator::new(order);
+            for key in keys {
+                let target = InternalKeyBuf::for_seek(key, SequenceNumber(9));
+                let found = block.lookup(&order, target.as_key(), None).unwrap();
+                assert!(matches!(found, Lookup::Found { .. }), "{key:?}");
+            }
+        }
+    }
+}
+
 fn found_in(block: &Block, user_key: &[u8]) -> Lookup {
     let target = InternalKeyBuf::for_seek(user_key, SequenceNumber(9));
     block.lookup(&InternalKeyComparator::default(), target.as_key(), None).unwrap()
