@@ -280,9 +280,12 @@ impl Family {
 
     /// Whether a compaction may begin that nobody asked for.
     pub(crate) fn may_compact(&self) -> bool {
-        self.exclusive_waits == 0
-            && !self.data.aborts.are_wanted()
-            && !self.data.settings().options.disable_auto_compactions
+        self.exclusive_waits == 0 && !self.data.aborts.are_wanted() && self.compacts_by_itself()
+    }
+
+    /// Whether compactions begin without being asked for.
+    fn compacts_by_itself(&self) -> bool {
+        !self.data.settings().options.disable_auto_compactions
     }
 
     /// Claims what `plan` needs for a compaction that begins `now`, which tells how far it is.
@@ -384,8 +387,8 @@ impl State {
     }
     /// In how many column families a compaction may be due that nobody has taken up.
     pub(crate) fn unscheduled_compactions(&self) -> usize {
-        let automatic = |family: &&Family| !family.data.settings().options.disable_auto_compactions;
-        self.families.values().filter(|family| family.compaction_due).filter(automatic).count()
+        let due = |family: &&Family| family.compaction_due && family.compacts_by_itself();
+        self.families.values().filter(due).count()
     }
     /// In how many column families a compaction waits for a thread for the last level.
     pub(crate) fn waiting_for_bottom(&self) -> usize {
@@ -396,8 +399,7 @@ impl State {
     pub(crate) fn is_busy(&self) -> bool {
         self.running_flushes + self.running_compactions > 0
             || self.families.values().any(|family| {
-                let automatic = !family.data.settings().options.disable_auto_compactions;
-                (automatic && (family.compaction_due || family.left_to_bottom))
+                (family.compacts_by_itself() && (family.compaction_due || family.left_to_bottom))
                     || family.flushing.is_some()
                     || is_due(family)
             })

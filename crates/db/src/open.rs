@@ -248,25 +248,23 @@ pub(crate) fn open(
     }
     let mut aside = None;
     let recover = || {
-        if exists {
-            let recover = RecoverOptions {
-                column_families: descriptors.iter().map(config).collect(),
-                allow_unlisted: read_only,
-            };
-            if best_efforts {
-                let (versions, manifest, lost) =
-                    best_efforts::recover(&options, &place, &descriptors, &recover, manifest_options, &log)?;
-                aside = Some(lost);
-                Ok((versions, manifest))
-            } else {
-                VersionSet::recover(&env, source, recover, manifest_options)
-            }
-        } else {
+        if !exists {
             let default = descriptors.iter().find(|d| d.name == DEFAULT_COLUMN_FAMILY).map(config);
             let default = default.expect("added above");
             let id = db_id_from_bits(random_bits(&env));
-            VersionSet::create_new(&env, path, default, Some(id), manifest_options)
+            return VersionSet::create_new(&env, path, default, Some(id), manifest_options);
         }
+        let recover = RecoverOptions {
+            column_families: descriptors.iter().map(config).collect(),
+            allow_unlisted: read_only,
+        };
+        if !best_efforts {
+            return VersionSet::recover(&env, source, recover, manifest_options);
+        }
+        let (versions, manifest, lost) =
+            best_efforts::recover(&options, &place, &descriptors, &recover, manifest_options, &log)?;
+        aside = Some(lost);
+        Ok((versions, manifest))
     };
     // Only who has LOCK knows that what was listed before the MANIFEST was read is still all there is.
     let recovered = thread::scope(|scope| {

@@ -9,10 +9,10 @@ use crate::block_builder::BlockBuilder;
 use crate::lsm_info::LsmInfoAtCreation;
 use ironstone_base::Corrupt;
 use ironstone_base::coding::{get_varint64, put_varint64};
+use ironstone_base::sync::OnceLock;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::OnceLock;
 
 /// The name of the property that marks files made outside of a database, and their version.
 pub const EXTERNAL_SST_VERSION: &str = "rocksdb.external_sst_file.version";
@@ -404,13 +404,9 @@ impl StoredProperties {
 
     pub(crate) fn get(&self) -> &TableProperties {
         self.decoded.get_or_init(|| {
-            let decode = |block| TableProperties::decode(block, self.block_offset);
-            Box::new(
-                self.stored
-                    .as_ref()
-                    .map_or_else(|| Ok(TableProperties::default()), decode)
-                    .expect("decoded before"),
-            )
+            let Some(stored) = &self.stored else { return Box::default() };
+            let decoded = TableProperties::decode(stored, self.block_offset);
+            Box::new(decoded.expect("it was decoded when the table was opened"))
         })
     }
 

@@ -371,8 +371,7 @@ impl ManifestWriter {
 
     /// Writes and syncs a MANIFEST that nothing names yet, directory entry included.
     fn write_new(&self, number: FileNumber, records: &[VersionEdit]) -> Result<InForce> {
-        let mut bytes = Vec::new();
-        let framer = frame_snapshot(records, &mut bytes);
+        let (framer, bytes) = frame_snapshot(records);
         let options = WriteOptions { full_sync: self.options.full_sync, ..WriteOptions::default() };
         let file = self.env.fs.create(&file_name::manifest(&self.dir, number), options)?;
         let mut file = ChecksumHandoff::over(file, self.options.checksum_handoff);
@@ -396,7 +395,7 @@ impl ManifestWriter {
 }
 
 /// Frames what a MANIFEST begins with. The first record tells how long all of it is.
-fn frame_snapshot(records: &[VersionEdit], bytes: &mut Vec<u8>) -> LogFramer {
+fn frame_snapshot(records: &[VersionEdit]) -> (LogFramer, Vec<u8>) {
     let frame = |edit: &VersionEdit, framer: &mut LogFramer, bytes: &mut Vec<u8>| {
         let mut record = Vec::new();
         edit.encode(&mut record);
@@ -406,15 +405,15 @@ fn frame_snapshot(records: &[VersionEdit], bytes: &mut Vec<u8>) -> LogFramer {
         let edit = records.first().cloned().unwrap_or_default();
         frame(&VersionEdit { durable_size: Some(durable_size), ..edit }, framer, bytes);
     };
-    let mut framer = LogFramer::new(FileNumber(0), false);
-    first(0, &mut framer, bytes);
+    let (mut framer, mut bytes) = (LogFramer::new(FileNumber(0), false), Vec::new());
+    first(0, &mut framer, &mut bytes);
     let first_len = bytes.len();
-    records.iter().skip(1).for_each(|edit| frame(edit, &mut framer, bytes));
+    records.iter().skip(1).for_each(|edit| frame(edit, &mut framer, &mut bytes));
     let mut again = Vec::new();
     first(bytes.len() as u64, &mut LogFramer::new(FileNumber(0), false), &mut again);
     assert_eq!(first_len, again.len(), "the length of the field does not depend on its value");
     bytes[..first_len].copy_from_slice(&again);
-    framer
+    (framer, bytes)
 }
 
 /// The files that an edit adds.

@@ -57,8 +57,8 @@ fn size_and_bound(options: &BuildOptions, count: u64) -> (u64, u64) {
 
 #[test]
 fn no_table_exceeds_the_bound_of_its_size() {
-    let blooms = [10.0, 40.0].map(|bits| Some(FilterPolicy::bloom(bits)));
-    let policies = [None, blooms[0].clone(), blooms[1].clone(), Some(FilterPolicy::ribbon(10.0, -1))];
+    let policies = [FilterPolicy::bloom(10.0), FilterPolicy::bloom(40.0), FilterPolicy::ribbon(10.0, -1)];
+    let policies = [None].into_iter().chain(policies.map(Some)).collect::<Vec<_>>();
     let index_types = [IndexType::BinarySearch, IndexType::TwoLevel, IndexType::BinarySearchWithFirstKey];
     for (policy, index_type) in policies.iter().flat_map(|policy| index_types.map(|kind| (policy, kind))) {
         for (block_align, hashed) in [(false, false), (true, false), (false, true)] {
