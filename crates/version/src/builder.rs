@@ -31,18 +31,29 @@ pub struct VersionBuilder {
 #[derive(Clone, Copy)]
 struct Place {
     level: usize,
-    index_in_base: Option<usize>, // `None` for a file that an edit added.
+    at: At,
+}
+
+#[derive(Clone, Copy)]
+enum At {
+    /// Of the level in the base version.
+    Base(usize),
+    /// Of what was added to the level.
+    Added(usize),
 }
 
 #[derive(Default)]
 struct LevelChange {
-    removed: Vec<usize>, // Places in the base version, in no order.
-    added: HashMap<FileNumber, Arc<FileMetaData>>,
+    removed: Vec<usize>,                   // Places in the base version, in no order.
+    added: Vec<Option<Arc<FileMetaData>>>, // As edits named them, often in the order of the level; `None` for gone.
 }
 
 impl LevelChange {
     fn is_empty(&self) -> bool {
-        self.removed.is_empty() && self.added.is_empty()
+        self.removed.is_empty() && self.added().next().is_none()
+    }
+    fn added(&self) -> impl Iterator<Item = &Arc<FileMetaData>> {
+        self.added.iter().flatten()
     }
 }
 
@@ -86,6 +97,7 @@ impl VersionBuilder {
         for &(level, number) in &edit.deleted_files {
             self.remove(level, number)?;
         }
+        self.places.reserve(edit.new_files.len());
         for (level, file) in &edit.new_files {
             self.add(*level, file)?;
         }
@@ -103,7 +115,7 @@ impl VersionBuilder {
     /// The version that results, and what is gone.
     pub fn build_with_removed(mut self) -> Result<BuiltVersion> {
         let num_levels = self.base.num_levels();
-        if self.changes.iter().skip(num_levels).any(|change| !change.added.is_empty()) {
+        if self.changes.iter().skip(num_levels).any(|change| change.added().next().is_some()) {
             return Err(Error::invalid_argument("db has more levels than options.num_levels"));
         }
         self.changes.resize_with(num_levels, LevelChange::default);
@@ -134,14 +146,14 @@ impl VersionBuilder {
     /// bounded by `last_sequence`, and epochs, the older data getting the smaller. Answers the version
     /// and the epoch that comes next. Only for a builder that started from nothing.
     pub(crate) fn build_recovered(mut self, last_sequence: SequenceNumber) -> Result<(Arc<Version>, u64)> {
-        let files = || self.changes.iter().flat_map(|change| change.added.values());
+        let files = || self.changes.iter().flat_map(LevelChange::added);
         let epochs_missing = files().any(|file| file.epoch_number == UNKNOWN_EPOCH);
         let sequences_missing = files().any(|file| file.seqnos_are_unknown());
         let next_epoch = files().map(|file| file.epoch_number).max().unwrap_or(UNKNOWN_EPOCH) + 1;
         if !epochs_missing && !sequences_missing {
             return Ok((self.build()?, next_epoch));
         }
-        for file in self.changes.iter_mut().flat_map(|change| change.added.values_mut()) {
+        for file in self.changes.iter_mut().flat_map(|change| change.added.iter_mut().flatten()) {
             if file.seqnos_are_unknown() {
                 let file = Arc::make_mut(file);
                 (file.smallest_seqno, file.largest_seqno) = (SequenceNumber::ZERO, last_sequence);
@@ -167,7 +179,7 @@ impl VersionBuilder {
         if let Some(&known) = self.places.get(&number) {
             return known;
         }
-        let at = |level, index| Place { level, index_in_base: Some(index) };
+        let at = |level, index| Place { level, at: At::Base(index) };
         self.lookups += 1;
         if self.lookups < MANY_LOOKUPS {
             let mut levels = self.base.levels.iter().enumerate();
@@ -192,13 +204,13 @@ impl VersionBuilder {
             Some(place) => return wrong(format!("on level {}", place.level)),
             None => return wrong("not in the LSM tree".to_owned()),
         };
-        let blob_file = match place.index_in_base {
-            Some(index) => {
+        let blob_file = match place.at {
+            At::Base(index) => {
                 self.change(level).removed.push(index);
                 self.base.files(level)[index].oldest_blob_file_number
             }
-            None => {
-                let file = self.change(level).added.remove(&number).expect("it was placed when it was added");
+            At::Added(index) => {
+                let file = self.change(level).added[index].take().expect("it was placed when it was added");
                 let blob_file = file.oldest_blob_file_number;
                 self.passed.push(file);
                 blob_file
@@ -218,8 +230,10 @@ impl VersionBuilder {
                 "Cannot add table file #{number} to level {level} since it is already in the LSM tree on level {actual}"
             )));
         }
-        self.change(level).added.insert(number, file.clone());
-        self.places.insert(number, Some(Place { level, index_in_base: None }));
+        let added = &mut self.change(level).added;
+        let place = Place { level, at: At::Added(added.len()) };
+        added.push(Some(file.clone()));
+        self.places.insert(number, Some(place));
         if let Some(blob_file) = self.blob_file(file.oldest_blob_file_number) {
             blob_file.linked_tables.insert(number);
         }
@@ -300,15 +314,16 @@ fn merge(
     base: &LevelFiles,
     change: LevelChange,
 ) -> (LevelFiles, Option<Vec<usize>>) {
+    let added = change.added.into_iter().flatten();
     if level > 0 {
-        let mut added: Vec<_> = change.added.into_values().collect();
+        let mut added: Vec<_> = added.collect();
         added.sort_by(|a, b| by_smallest(order, a, b));
         let (files, places) = base.changed(order, &change.removed, added);
         return (files, Some(places));
     }
     let kept =
         base.files().iter().enumerate().filter(|(index, _)| change.removed.binary_search(index).is_err());
-    let mut files: Vec<_> = kept.map(|(_, file)| file.clone()).chain(change.added.into_values()).collect();
+    let mut files: Vec<_> = kept.map(|(_, file)| file.clone()).chain(added).collect();
     match files.iter().any(|file| file.epoch_number == UNKNOWN_EPOCH) {
         true => files.sort_by(|a, b| newest_first_by_sequence(a, b)),
         false => files.sort_by(|a, b| newest_first(a, b)),
@@ -357,7 +372,13 @@ pub(crate) fn check_level(version: &Version, level: usize, added: Option<&[usize
     };
     match added {
         None => (0..files.len()).try_for_each(check),
-        Some(added) => added.iter().flat_map(|&index| index.saturating_sub(1)..=index).try_for_each(check),
+        Some(added) => {
+            let mut unchecked = 0; // From here on.
+            added.iter().try_for_each(|&index| {
+                let from = std::mem::replace(&mut unchecked, index + 1).max(index.saturating_sub(1));
+                (from..=index).try_for_each(check)
+            })
+        }
     }
 }
 

@@ -233,16 +233,12 @@ impl VersionEdit {
             put_varint32(out, tag);
             put_varint64(out, number);
         };
-        let put_bytes = |out: &mut Vec<u8>, tag: u32, bytes: &[u8]| {
-            put_varint32(out, tag);
-            put_length_prefixed(out, bytes);
-        };
 
         if let Some(id) = &self.db_id {
-            put_bytes(out, tag::DB_ID, id.as_bytes());
+            put_field(out, tag::DB_ID, id.as_bytes());
         }
         if let Some(name) = &self.comparator {
-            put_bytes(out, tag::COMPARATOR, name.as_bytes());
+            put_field(out, tag::COMPARATOR, name.as_bytes());
         }
         if let Some(number) = self.log_number {
             put_number(out, tag::LOG_NUMBER, number.0);
@@ -286,16 +282,16 @@ impl VersionEdit {
         for addition in &self.wal_additions {
             nested.clear();
             addition.encode(&mut nested);
-            put_bytes(out, tag::WAL_ADDITION, &nested);
+            put_field(out, tag::WAL_ADDITION, &nested);
         }
         if let Some(number) = self.wal_deletion {
-            put_bytes(out, tag::WAL_DELETION, &varint(number.0));
+            put_varint_field(out, tag::WAL_DELETION, number.0);
         }
         if self.column_family != ColumnFamilyId::DEFAULT {
             put_number(out, tag::COLUMN_FAMILY, u64::from(self.column_family.0));
         }
         match &self.column_family_change {
-            Some(ColumnFamilyChange::Add(name)) => put_bytes(out, tag::COLUMN_FAMILY_ADD, name.as_bytes()),
+            Some(ColumnFamilyChange::Add(name)) => put_field(out, tag::COLUMN_FAMILY_ADD, name.as_bytes()),
             Some(ColumnFamilyChange::Drop) => put_varint32(out, tag::COLUMN_FAMILY_DROP),
             None => {}
         }
@@ -303,27 +299,27 @@ impl VersionEdit {
             put_number(out, tag::IN_ATOMIC_GROUP, u64::from(remaining));
         }
         if let Some(timestamp) = &self.full_history_ts_low {
-            put_bytes(out, tag::FULL_HISTORY_TS_LOW, timestamp);
+            put_field(out, tag::FULL_HISTORY_TS_LOW, timestamp);
         }
         if let Some(persist) = self.persist_user_defined_timestamps {
-            put_bytes(out, tag::PERSIST_USER_DEFINED_TIMESTAMPS, &[u8::from(persist)]);
+            put_field(out, tag::PERSIST_USER_DEFINED_TIMESTAMPS, &[u8::from(persist)]);
         }
         if let Some(size) = self.last_compacted_manifest_file_size {
-            put_bytes(out, tag::LAST_COMPACTED_MANIFEST_FILE_SIZE, &varint(size));
+            put_varint_field(out, tag::LAST_COMPACTED_MANIFEST_FILE_SIZE, size);
         }
         for wal in &self.needed_wals {
             nested.clear();
             wal.encode(&mut nested);
-            put_bytes(out, tag::NEEDED_WAL, &nested);
+            put_field(out, tag::NEEDED_WAL, &nested);
         }
         for (tag, bytes) in &self.ignored {
-            put_bytes(out, *tag, bytes);
+            put_field(out, *tag, bytes);
         }
         // Last, so that the record ends with a byte that no flip of one bit turns into what an
         // unwritten sector shows: a flip in it is never taken for a torn append.
         if let Some(size) = self.durable_size {
             let [a, b, c, d, e, f, g, h] = size.to_le_bytes();
-            put_bytes(out, tag::DURABLE_SIZE, &[a, b, c, d, e, f, g, h, DURABLE_SIZE_END]);
+            put_field(out, tag::DURABLE_SIZE, &[a, b, c, d, e, f, g, h, DURABLE_SIZE_END]);
         }
         debug_assert_eq!(Self::decode(&out[start..]).as_ref(), Ok(self));
     }
@@ -487,61 +483,61 @@ fn encode_new_file(file: &FileMetaData, out: &mut Vec<u8>) {
     put_varint64(out, file.smallest_seqno.0);
     put_varint64(out, file.largest_seqno.0);
 
-    let mut put = |tag: u32, bytes: &[u8]| {
-        put_varint32(out, tag);
-        put_length_prefixed(out, bytes);
-    };
-    put(field::OLDEST_ANCESTER_TIME, &varint(file.oldest_ancester_time));
-    put(field::FILE_CREATION_TIME, &varint(file.file_creation_time));
-    put(field::EPOCH_NUMBER, &varint(file.epoch_number));
+    put_varint_field(out, field::OLDEST_ANCESTER_TIME, file.oldest_ancester_time);
+    put_varint_field(out, field::FILE_CREATION_TIME, file.file_creation_time);
+    put_varint_field(out, field::EPOCH_NUMBER, file.epoch_number);
     if !file.file_checksum.is_empty() {
-        put(field::FILE_CHECKSUM, &file.file_checksum);
+        put_field(out, field::FILE_CHECKSUM, &file.file_checksum);
     }
     if !file.file_checksum_func_name.is_empty() {
-        put(field::FILE_CHECKSUM_FUNC_NAME, file.file_checksum_func_name.as_bytes());
+        put_field(out, field::FILE_CHECKSUM_FUNC_NAME, file.file_checksum_func_name.as_bytes());
     }
     if file.path_id != 0 {
-        put(field::PATH_ID, &[file.path_id as u8]);
+        put_field(out, field::PATH_ID, &[file.path_id as u8]);
     }
     if file.temperature != 0 {
-        put(field::TEMPERATURE, &[file.temperature]);
+        put_field(out, field::TEMPERATURE, &[file.temperature]);
     }
     if file.marked_for_compaction {
-        put(field::NEED_COMPACTION, &[1]);
+        put_field(out, field::NEED_COMPACTION, &[1]);
     }
     if file.oldest_blob_file_number != FileNumber(0) {
-        put(field::OLDEST_BLOB_FILE_NUMBER, &varint(file.oldest_blob_file_number.0));
+        put_varint_field(out, field::OLDEST_BLOB_FILE_NUMBER, file.oldest_blob_file_number.0);
     }
     if file.unique_id != [0; 2] {
-        let [low, high] = file.unique_id;
-        put(field::UNIQUE_ID, &[low.to_le_bytes(), high.to_le_bytes()].concat());
+        put_field(out, field::UNIQUE_ID, file.unique_id.map(u64::to_le_bytes).as_flattened());
     }
     if file.compensated_range_deletion_size != 0 {
-        put(field::COMPENSATED_RANGE_DELETION_SIZE, &varint(file.compensated_range_deletion_size));
+        put_varint_field(out, field::COMPENSATED_RANGE_DELETION_SIZE, file.compensated_range_deletion_size);
     }
     if file.tail_size != 0 {
-        put(field::TAIL_SIZE, &varint(file.tail_size));
+        put_varint_field(out, field::TAIL_SIZE, file.tail_size);
     }
     if !file.user_defined_timestamps_persisted {
-        put(field::USER_DEFINED_TIMESTAMPS_PERSISTED, &[0]);
+        put_field(out, field::USER_DEFINED_TIMESTAMPS_PERSISTED, &[0]);
     }
     if !file.min_timestamp.is_empty() {
-        put(field::MIN_TIMESTAMP, &file.min_timestamp);
+        put_field(out, field::MIN_TIMESTAMP, &file.min_timestamp);
     }
     if !file.max_timestamp.is_empty() {
-        put(field::MAX_TIMESTAMP, &file.max_timestamp);
+        put_field(out, field::MAX_TIMESTAMP, &file.max_timestamp);
     }
     for (tag, bytes) in &file.unknown_fields {
-        put(*tag, bytes);
+        put_field(out, *tag, bytes);
     }
     put_varint32(out, field::END);
 }
 
-/// The varint64 of `value`, alone in a field.
-fn varint(value: u64) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(MAX_VARINT64_LEN);
-    put_varint64(&mut bytes, value);
-    bytes
+/// A field with its length.
+fn put_field(out: &mut Vec<u8>, tag: u32, bytes: &[u8]) {
+    put_varint32(out, tag);
+    put_length_prefixed(out, bytes);
+}
+/// A field that is the varint64 of `value`.
+fn put_varint_field(out: &mut Vec<u8>, tag: u32, value: u64) {
+    put_varint32(out, tag);
+    put_varint64(out, varint_len(value) as u64);
+    put_varint64(out, value);
 }
 fn number(src: &mut &[u8]) -> Result<u64, Corrupt> {
     get_varint64(src).ok_or(Corrupt("version edit: a number ends early or is too large"))

@@ -48,11 +48,16 @@ impl LevelFiles {
         removed: &[usize],
         added: Vec<Arc<FileMetaData>>,
     ) -> (Self, Vec<usize>) {
+        if self.is_empty() {
+            let level = Self::new(order, added);
+            let places = (0..level.len()).collect();
+            return (level, places);
+        }
         let starts_alike = |file: &Arc<FileMetaData>| {
             file.smallest.user_key().starts_with(&self.shared)
                 && file.largest.user_key().starts_with(&self.shared)
         };
-        let shared = match added.iter().all(starts_alike) && !self.is_empty() {
+        let shared = match added.iter().all(starts_alike) {
             true => self.shared.clone(),
             false => return self.changed_anew(order, removed, added),
         };

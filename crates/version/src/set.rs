@@ -585,7 +585,7 @@ impl VersionSet {
     pub fn live_files(&self) -> HashSet<FileNumber> {
         let mut live = self.doubtful_files.clone();
         for state in self.column_families.values() {
-            live.extend(state.current.levels.iter().flat_map(|level| level.numbers()));
+            state.current.levels.iter().for_each(|level| live.extend(level.numbers()));
             live.extend(state.current.blob_files.keys());
         }
         live.extend(self.retired_tables.iter().map(|file| file.number));

@@ -215,20 +215,22 @@ pub(crate) fn remove_strangers(
             {
                 engine.options_files.lock().insert(number);
             }
+            if !stranger {
+                continue;
+            }
             let path = dir.join(name);
-            let keep = stranger
-                && aside.is_some_and(|aside| match kind {
-                    Some(FileKind::Table(_) | FileKind::Manifest(_)) => aside.tables,
-                    Some(FileKind::Wal(number)) => aside.wals.contains(&number),
-                    _ => false,
-                });
+            let keep = aside.is_some_and(|aside| match kind {
+                Some(FileKind::Table(_) | FileKind::Manifest(_)) => aside.tables,
+                Some(FileKind::Wal(number)) => aside.wals.contains(&number),
+                _ => false,
+            });
             if keep {
                 warning!(engine.log, "{name}: nothing refers to it any more, it goes to {LOST}");
                 let lost = dir.join(LOST); // A rename does not leave the file system of the WALs.
                 make_durable_dir(&*engine.env.fs, &lost, false)?;
                 engine.env.fs.rename(&path, &lost.join(name))?;
                 engine.env.fs.open_directory(&lost)?.sync()?;
-            } else if stranger {
+            } else {
                 info!(engine.log, "removing {name}, which nothing refers to");
                 remove(engine, &path);
             }
