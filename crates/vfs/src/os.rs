@@ -52,14 +52,13 @@ impl FileSystem for OsFileSystem {
 
     fn open_random(&self, path: &Path, hints: OpenHints) -> Result<Box<dyn RandomAccessFile>> {
         let _timer = PerfTimer::start(PerfMetric::EnvNewRandomAccessFileNanos);
-        let direct = if hints.direct { OFlags::DIRECT } else { OFlags::empty() };
-        let (fd, stat) = open_regular(path, OFlags::RDONLY | direct)?;
         if hints.direct {
+            let (fd, stat) = open_regular(path, OFlags::RDONLY | OFlags::DIRECT)?;
             return Ok(Box::new(random::DirectRandomAccessFile::new(fd, path, length(&stat))));
         }
+        let (fd, stat) = open_waitless(path, OFlags::RDONLY)?;
         let advice = if hints.sequential { Advice::Sequential } else { Advice::Random };
-        let _ = rustix::fs::fadvise(&fd, 0, None, advice); // A hint, as above.
-        Ok(Box::new(random::OsRandomAccessFile::new(fd, path, length(&stat))))
+        Ok(Box::new(random::OsRandomAccessFile::new(fd, path, length(&stat), advice)))
     }
 
     fn open_mapped(&self, path: &Path) -> Result<Option<Box<dyn RandomAccessFile>>> {
@@ -261,6 +260,18 @@ impl Directory for OsDirectory {
 
 /// Opens a regular file without ever waiting for somebody at the other end of a FIFO.
 fn open_regular(path: &Path, flags: OFlags) -> Result<(OwnedFd, Stat)> {
+    let (fd, stat) = open_waitless(path, flags)?;
+    let_wait(&fd, flags & OFlags::DIRECT).map_err(|errno| failed(path, "set up", errno))?;
+    Ok((fd, stat))
+}
+
+/// Asynchronous reads of a descriptor that must not wait would fail on a page-cache miss.
+fn let_wait(fd: &OwnedFd, lasting: OFlags) -> rustix::io::Result<()> {
+    rustix::fs::fcntl_setfl(fd, lasting)
+}
+
+/// As `open_regular`, with a descriptor that must not wait, which reads of one thread do not mind.
+fn open_waitless(path: &Path, flags: OFlags) -> Result<(OwnedFd, Stat)> {
     let _timer = PerfTimer::io(IoMetric::OpenNanos);
     lock::check_not_ours(path)?;
     let waitless = flags | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -275,9 +286,6 @@ fn open_regular(path: &Path, flags: OFlags) -> Result<(OwnedFd, Stat)> {
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(Error::io_message(format!("{act} {}: not a regular file", path.display())));
     }
-    // Asynchronous reads of a descriptor that must not wait would fail on a page-cache miss.
-    let lasting = flags & OFlags::DIRECT;
-    rustix::fs::fcntl_setfl(&fd, lasting).map_err(|errno| failed(path, "set up", errno))?;
     Ok((fd, stat))
 }
 

@@ -5,8 +5,9 @@ use crate::file::*;
 use crate::timer::{PerfCpuTimer, PerfTimer};
 use ironstone_base::Result;
 use ironstone_base::perf::{self, IoMetric};
+use ironstone_base::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use rustix::fd::OwnedFd;
-use rustix::fs::Advice;
+use rustix::fs::{Advice, OFlags};
 use rustix::io::{Errno, ReadWriteFlags, pread, preadv2};
 use std::cell::RefCell;
 use std::io::IoSliceMut;
@@ -72,11 +73,30 @@ pub(super) struct OsRandomAccessFile {
     fd: OwnedFd,
     path: PathBuf,
     size: u64,
+    advice: Advice,
+    /// The descriptor may wait, and the system has the advice. Relaxed: it is set up once too often at worst.
+    is_set_up: AtomicBool,
 }
 
 impl OsRandomAccessFile {
-    pub(super) fn new(fd: OwnedFd, path: &Path, size: u64) -> Self {
-        Self { fd, path: path.to_owned(), size }
+    /// `fd` was opened without waiting.
+    pub(super) fn new(fd: OwnedFd, path: &Path, size: u64, advice: Advice) -> Self {
+        Self { fd, path: path.to_owned(), size, advice, is_set_up: AtomicBool::new(false) }
+    }
+
+    /// Whoever opens many tables reads their ends, and spares two system calls for each that is not read otherwise.
+    #[inline]
+    fn set_up(&self) {
+        if !self.is_set_up.load(Relaxed) {
+            self.set_up_now();
+        }
+    }
+
+    #[cold]
+    fn set_up_now(&self) {
+        let _ = super::let_wait(&self.fd, OFlags::empty()); // Who reads in a ring and must not wait is told so, and reads alone.
+        let _ = rustix::fs::fadvise(&self.fd, 0, None, self.advice); // A hint: where it is not understood, reading works all the same.
+        self.is_set_up.store(true, Relaxed);
     }
 }
 
@@ -85,6 +105,9 @@ impl RandomAccessFile for OsRandomAccessFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         if past_any_end(offset, buf) {
             return Ok(0);
+        }
+        if offset + (buf.len() as u64) < self.size {
+            self.set_up();
         }
         read_fully(&self.fd, &self.path, offset, buf)
     }
@@ -95,6 +118,7 @@ impl RandomAccessFile for OsRandomAccessFile {
             only.result = self.read_at(only.offset, only.buf);
             return;
         }
+        self.set_up();
         let mut missing = Vec::new();
         for (at, request) in requests.iter_mut().enumerate() {
             match self.read_cached(request.offset, request.buf) {
@@ -115,6 +139,7 @@ impl RandomAccessFile for OsRandomAccessFile {
     }
 
     fn ring_file(&self) -> Option<super::RingFile<'_>> {
+        self.set_up();
         super::RingFile::new(&self.fd, false)
     }
 
