@@ -79,15 +79,15 @@ macro_rules! properties {
                 self.user_collected.clear();
                 self.readable.clear();
             }
-            fn number_mut(&mut self, name: &str) -> Option<&mut u64> {
+            fn number_mut(&mut self, name: &[u8]) -> Option<&mut u64> {
                 match name {
-                    $( $nname => Some(&mut self.$number), )*
+                    $( _ if name == $nname.as_bytes() => Some(&mut self.$number), )*
                     _ => None,
                 }
             }
-            fn text_mut(&mut self, name: &str) -> Option<&mut String> {
+            fn text_mut(&mut self, name: &[u8]) -> Option<&mut String> {
                 match name {
-                    $( $tname => Some(&mut self.$text), )*
+                    $( _ if name == $tname.as_bytes() => Some(&mut self.$text), )*
                     _ => None,
                 }
             }
@@ -314,18 +314,17 @@ impl TableProperties {
         self.reset();
         let mut cursor = MetaCursor::new(block);
         while let Some((name, value_at, value)) = cursor.next()? {
-            let name = text_of(name);
-            if name == EXTERNAL_SST_GLOBAL_SEQNO && value.len() == 8 {
+            if name == EXTERNAL_SST_GLOBAL_SEQNO.as_bytes() && value.len() == 8 {
                 self.external_sst_file_global_seqno_offset = block_offset + value_at as u64;
             }
-            self.insert(&name, value, &mut before)?;
+            self.insert(name, value, &mut before)?;
         }
         Ok(())
     }
 
     fn insert(
         &mut self,
-        name: &str,
+        name: &[u8],
         mut value: &[u8],
         before: &mut BTreeMap<String, Vec<u8>>,
     ) -> Result<(), Corrupt> {
@@ -334,12 +333,13 @@ impl TableProperties {
         } else if let Some(text) = self.text_mut(name) {
             text.clear();
             text.push_str(&text_of(value));
-        } else if name == SEQNO_TIME_MAPPING {
+        } else if name == SEQNO_TIME_MAPPING.as_bytes() {
             self.seqno_to_time_mapping.clear();
             self.seqno_to_time_mapping.extend_from_slice(value);
         } else {
+            let name = text_of(name);
             let (name, mut bytes) =
-                before.remove_entry(name).unwrap_or_else(|| (name.to_owned(), Vec::new()));
+                before.remove_entry(&*name).unwrap_or_else(|| (name.into_owned(), Vec::new()));
             bytes.clear();
             bytes.extend_from_slice(value);
             self.user_collected.insert(name, bytes);
