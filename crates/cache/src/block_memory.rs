@@ -13,7 +13,7 @@
 //! 3. A piece goes back to the part that it came from, with the alignment that it was allocated with.
 
 use ironstone_base::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use ironstone_base::sync::{Arc, Mutex};
+use ironstone_base::sync::{Arc, Mutex, MutexGuard};
 use std::alloc::Layout;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
@@ -104,21 +104,40 @@ impl BlockMemory {
     /// is what the cache is charged, for pieces and all else.
     pub(crate) fn copy(self: &Arc<Self>, bytes: &[u8], which: u64, charged: usize) -> Option<BlockBytes> {
         let layout = Layout::from_size_align(bytes.len(), BLOCK_ALIGN).ok()?;
-        let piece = self.allocate(layout, which, charged)?;
-        // SAFETY: the piece is that long, ours alone (2), and new.
-        unsafe { piece.pointer.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
-        Some(BlockBytes::in_piece(piece, bytes.len()))
+        Some(BlockBytes::of(self.allocate(layout, which, charged)?, bytes))
+    }
+
+    /// The same, and `None` where it would have to wait for somebody else: who gets new pages waits until the system has
+    /// cleared a huge one.
+    pub(crate) fn copy_at_once(
+        self: &Arc<Self>,
+        bytes: &[u8],
+        which: u64,
+        charged: usize,
+    ) -> Option<BlockBytes> {
+        let layout = Layout::from_size_align(bytes.len(), BLOCK_ALIGN).ok()?;
+        Some(BlockBytes::of(self.allocate_by(Mutex::try_lock, layout, which, charged)?, bytes))
     }
 
     /// Room for `layout`, whatever is in it: in its part, in new pages of that, or in another part.
     pub(crate) fn allocate(self: &Arc<Self>, layout: Layout, which: u64, charged: usize) -> Option<Piece> {
+        self.allocate_by(|part| Some(part.lock()), layout, which, charged)
+    }
+
+    fn allocate_by(
+        self: &Arc<Self>,
+        lock: impl Fn(&Mutex<Part>) -> Option<MutexGuard<'_, Part>>,
+        layout: Layout,
+        which: u64,
+        charged: usize,
+    ) -> Option<Piece> {
         if !self.takes(layout.size()) {
             return None;
         }
         let layout = fill_class(layout)?;
         let first = self.unfinished_part().unwrap_or(which as usize % self.parts.len());
         for number in (first..self.parts.len()).chain(0..first) {
-            let mut part = self.parts[number].lock();
+            let mut part = lock(&self.parts[number])?;
             let pointer = match part.free.allocate(layout) {
                 None if number == first => self.grow(&mut part, layout, charged),
                 pointer => pointer,
@@ -265,12 +284,14 @@ impl BlockBytes {
         (self.len_and_home >> LEN_BITS) as u8
     }
 
-    /// The first `len` bytes of `piece`, which was allocated for a block of that length.
-    fn in_piece(piece: Piece, len: usize) -> Self {
+    /// `bytes` in `piece`, which was allocated for a block of that length.
+    fn of(piece: Piece, bytes: &[u8]) -> Self {
+        // SAFETY: the piece is that long, ours alone (2), and new.
+        unsafe { piece.pointer.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
         let piece = ManuallyDrop::new(piece);
         // SAFETY: taken out of what is not dropped.
         let memory = unsafe { std::ptr::read(&raw const piece.memory) };
-        Self::new(piece.pointer, Arc::into_raw(memory), len, piece.part)
+        Self::new(piece.pointer, Arc::into_raw(memory), bytes.len(), piece.part)
     }
 
     /// What it owns: a piece or a vector.
@@ -518,6 +539,16 @@ mod tests {
         drop([small, large, larger, another]);
         let _all = piece(memory.extent / 2);
         assert_eq!(begun(), 24, "pages that follow each other are one piece again");
+    }
+
+    /// Else all threads that open tables would wait for the one whose filter needs a new page.
+    #[test]
+    fn who_can_go_elsewhere_does_not_wait_for_new_pages() {
+        let memory = BlockMemory::new(64 << 20).unwrap();
+        let growing = memory.parts[0].lock();
+        assert!(memory.copy_at_once(b"filter", 1, 0).is_none());
+        drop(growing);
+        assert_eq!(*memory.copy_at_once(b"filter", 1, 0).unwrap(), *b"filter");
     }
 
     /// A heap that several threads use would be full of gaps.

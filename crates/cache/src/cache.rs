@@ -189,9 +189,9 @@ impl<V: Send + Sync + 'static> Cache<V> {
         None
     }
 
-    /// `bytes` there for somebody who keeps them outside of the cache, and in no entry's stead.
+    /// `bytes` there for somebody who keeps them outside of the cache, and in no entry's stead; on the heap if that is sooner.
     pub fn hold_outside(&self, bytes: Cow<'_, [u8]>, which: u64) -> BlockBytes {
-        let held = self.memory.as_ref().and_then(|memory| memory.copy(&bytes, which, self.usage()));
+        let held = self.memory.as_ref().and_then(|memory| memory.copy_at_once(&bytes, which, self.usage()));
         held.unwrap_or_else(|| bytes.into_owned().into())
     }
 
