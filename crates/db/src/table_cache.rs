@@ -219,6 +219,10 @@ impl TableCache {
 
 /// How many tables are opened at once when all of them are.
 const MAX_OPENING_THREADS: usize = 16;
+/// For so many tables each thread has its allocator ask the system at once, for so many bytes: glibc's grows the heap of a
+/// thread by a page at a time else, and all threads wait for each.
+const TABLES_AT_ONCE: usize = 24;
+const HEAP_AT_ONCE: usize = 96 << 10; // Pieces of 128 KiB would come from elsewhere, and as much that is free goes back.
 
 /// Opens all of `slots`, or finds one that cannot be opened.
 pub(crate) fn open_all(slots: &[Arc<TableSlot>]) -> Result<()> {
@@ -228,7 +232,12 @@ pub(crate) fn open_all(slots: &[Arc<TableSlot>]) -> Result<()> {
     let open = || {
         let _opening = activity.begin();
         let mut buffers = OpenBuffers::default();
+        let mut opened = 0_usize;
         while let Some(slot) = slots.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if opened.is_multiple_of(TABLES_AT_ONCE) && slots.len() > TABLES_AT_ONCE {
+                std::hint::black_box(Vec::<u8>::with_capacity(HEAP_AT_ONCE));
+            }
+            opened += 1;
             if let Err(error) = slot.reader_with(&mut buffers) {
                 failure.lock().get_or_insert(error);
                 return;
