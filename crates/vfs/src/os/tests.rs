@@ -264,15 +264,19 @@ fn what_is_being_written_back_is_told_once() {
 fn a_file_is_set_up_when_more_than_its_end_is_read() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
-    std::fs::write(&path, [7; 100]).unwrap();
+    let fs = OsFileSystem::new();
+    let mut written = fs.create(&path, WriteOptions::default()).unwrap();
+    written.append(&[7; 100]).unwrap();
+    written.close().unwrap();
     let waits = || {
-        let fds = std::fs::read_dir("/proc/self/fd").unwrap().map(|fd| fd.unwrap());
-        let fd = fds.into_iter().find(|fd| std::fs::read_link(fd.path()).is_ok_and(|to| to == path)).unwrap();
-        let info = std::fs::read_to_string(Path::new("/proc/self/fdinfo").join(fd.file_name())).unwrap();
+        let fds = Path::new("/proc/self/fd");
+        let is_ours = |fd: &String| std::fs::read_link(fds.join(fd)).is_ok_and(|to| to == path);
+        let fd = fs.list(fds).unwrap().into_iter().find(is_ours).unwrap();
+        let info = std::fs::read_to_string(Path::new("/proc/self/fdinfo").join(fd)).unwrap();
         let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap();
         u32::from_str_radix(flags.trim(), 8).unwrap() & OFlags::NONBLOCK.bits() == 0
     };
-    let open = || OsFileSystem::new().open_random(&path, OpenHints::default()).unwrap();
+    let open = || fs.open_random(&path, OpenHints::default()).unwrap();
     let file = open();
     assert_eq!(file.read_at(60, &mut [0; 40]).unwrap(), 40);
     assert!(!waits(), "it was opened without waiting");
