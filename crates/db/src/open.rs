@@ -310,7 +310,7 @@ pub(crate) fn open(
             check_files(&slots)?;
             open_later = slots;
         } else {
-            open_all(&slots)?;
+            open_all(&slots, options.max_file_opening_threads)?;
         }
     }
 

@@ -130,6 +130,7 @@ impl Settings {
             paths,
             table: Arc::new(table),
             direct: db.use_direct_reads,
+            access: db.table_access(),
             mapped: db.allow_mmap_reads,
             verify_unique_id: db.verify_sst_unique_id_in_manifest,
             cache: Arc::clone(&place.tables),

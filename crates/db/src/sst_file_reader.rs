@@ -46,7 +46,7 @@ pub struct SstFileReader {
 impl SstFileReader {
     /// Opens the table at `path`. The comparator of `options` must be the one that it was made with.
     pub fn open(options: &Options, path: impl AsRef<Path>) -> Result<Self> {
-        let hints = OpenHints { direct: options.db.use_direct_reads, sequential: false };
+        let hints = OpenHints { direct: options.db.use_direct_reads, access: options.db.table_access() };
         let file = options.db.env.fs.open_random(path.as_ref(), hints)?;
         let cache = || BlockCache::new(CacheOptions::default());
         let mut cf = options.cf.clone();

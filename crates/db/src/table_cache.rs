@@ -10,7 +10,7 @@ use ironstone_base::sync::{Arc, Mutex, OnceLock, Weak, thread};
 use ironstone_base::{Error, FileNumber, Result, SequenceNumber};
 use ironstone_sst::{KeyHash, OpenBuffers, OpenOptions, TableOptions, TableReader};
 use ironstone_version::FileMetaData;
-use ironstone_vfs::{FileSystem, OpenHints, PerfTimer, RandomAccessFile, StatsTimer};
+use ironstone_vfs::{Access, FileSystem, OpenHints, PerfTimer, RandomAccessFile, StatsTimer};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 
@@ -36,6 +36,7 @@ pub(crate) struct TableOpener {
     pub(crate) paths: TablePaths,
     pub(crate) table: Arc<TableOptions>,
     pub(crate) direct: bool,
+    pub(crate) access: Access,
     /// Map tables into memory, where that can be done.
     pub(crate) mapped: bool,
     /// Compare the unique id in each file with that in the MANIFEST.
@@ -217,15 +218,13 @@ impl TableCache {
     }
 }
 
-/// How many tables are opened at once when all of them are.
-const MAX_OPENING_THREADS: usize = 16;
 /// For so many tables each thread has its allocator ask the system at once, for so many bytes: glibc's grows the heap of a
 /// thread by a page at a time else, and all threads wait for each.
 const TABLES_AT_ONCE: usize = 24;
 const HEAP_AT_ONCE: usize = 96 << 10; // Pieces of 128 KiB would come from elsewhere, and as much that is free goes back.
 
-/// Opens all of `slots`, or finds one that cannot be opened.
-pub(crate) fn open_all(slots: &[Arc<TableSlot>]) -> Result<()> {
+/// Opens all of `slots` by up to so many threads, this one among them, or finds one that cannot be opened.
+pub(crate) fn open_all(slots: &[Arc<TableSlot>], threads: i32) -> Result<()> {
     let next = AtomicUsize::new(0);
     let failure = Mutex::new(None);
     let activity = IoActivity::current();
@@ -246,7 +245,7 @@ pub(crate) fn open_all(slots: &[Arc<TableSlot>]) -> Result<()> {
     };
     thread::scope(|scope| {
         // A few are opened sooner than a thread is started.
-        for _ in 0..(slots.len() / 8).min(MAX_OPENING_THREADS - 1) {
+        for _ in 0..(slots.len() / 8).min(usize::try_from(threads.saturating_sub(1)).unwrap_or(0)) {
             scope.spawn(open);
         }
         open();
@@ -413,12 +412,17 @@ impl TableOpener {
     }
 
     fn open(&self, meta: &FileMetaData, level: u32, buffers: &mut OpenBuffers) -> Result<TableReader> {
-        self.open_with(meta, level, OpenHints { direct: self.direct, sequential: false }, buffers)
+        self.open_with(meta, level, OpenHints { direct: self.direct, access: self.access }, buffers)
     }
 
     /// Opens a table for a job of its own that reads it front to back past the page cache.
     pub(crate) fn open_direct(&self, meta: &FileMetaData, level: u32) -> Result<TableReader> {
-        self.open_with(meta, level, OpenHints { direct: true, sequential: true }, &mut OpenBuffers::default())
+        self.open_with(
+            meta,
+            level,
+            OpenHints { direct: true, access: Access::Sequential },
+            &mut OpenBuffers::default(),
+        )
     }
 
     fn open_with(

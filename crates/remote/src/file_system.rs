@@ -13,7 +13,8 @@ use crate::table_writer::RemoteWritableFile;
 use ironstone_base::sync::Arc;
 use ironstone_base::{Error, FileKind, Result};
 use ironstone_vfs::{
-    Directory, FileLock, FileSystem, OpenHints, RandomAccessFile, SequentialFile, WritableFile, WriteOptions,
+    Access, Directory, FileLock, FileSystem, OpenHints, RandomAccessFile, SequentialFile, WritableFile,
+    WriteOptions,
 };
 use opendal::Operator;
 use std::fmt;
@@ -288,7 +289,12 @@ impl FileSystem for RemoteFileSystem {
     fn open_random(&self, path: &Path, hints: OpenHints) -> Result<Box<dyn RandomAccessFile>> {
         let Place::Remote(key) = self.find(path)? else { return self.local().open_random(path, hints) };
         let object = self.open("open", path, &key)?;
-        Ok(Box::new(RemoteRandomAccessFile::new(self.shared.clone(), path, object, hints.sequential)))
+        Ok(Box::new(RemoteRandomAccessFile::new(
+            self.shared.clone(),
+            path,
+            object,
+            hints.access == Access::Sequential,
+        )))
     }
 
     fn create(&self, path: &Path, options: WriteOptions) -> Result<Box<dyn WritableFile>> {

@@ -6,7 +6,7 @@ mod places;
 use ironstone_remote::{RemoteFileSystem, RemoteOptions};
 use ironstone_vfs::fault::{FaultError, FaultFileSystem, FaultRule};
 use ironstone_vfs::os::OsFileSystem;
-use ironstone_vfs::{Clock, FileSystem, OpKind, OpenHints, ReadRequest, SystemClock};
+use ironstone_vfs::{Access, Clock, FileSystem, OpKind, OpenHints, ReadRequest, SystemClock};
 use places::{directory, memory, open, small};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -214,15 +214,15 @@ fn what_is_read_front_to_back_is_fetched_ahead() {
     let data = data(200_000);
     let fs = with_remote(dir.path(), &options);
     fs.write_all_synced(&path, &data).unwrap();
-    for sequential in [true, false] {
-        let file = fs.open_random(&path, OpenHints { sequential, direct: false }).unwrap();
+    for access in [Access::Sequential, Access::Random] {
+        let file = fs.open_random(&path, OpenHints { access, direct: false }).unwrap();
         let before = fs.counters();
         let mut buf = vec![0; 1000];
         for offset in (0..8_000).step_by(1000) {
             assert_eq!(file.read_at(offset, &mut buf).unwrap(), 1000);
             assert!(buf == data[offset as usize..][..1000]);
         }
-        if sequential {
+        if access == Access::Sequential {
             wait_for("eight blocks more", || fs.counters().reads >= before.reads + 9);
         }
     }

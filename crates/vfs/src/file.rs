@@ -13,8 +13,20 @@ use std::time::Duration;
 pub struct OpenHints {
     /// Bypass the page cache (`O_DIRECT`). Alignment is the implementation's business.
     pub direct: bool,
-    /// Mostly front to back: the kernel may read ahead. Otherwise it is told not to.
-    pub sequential: bool,
+    /// Where reads will be.
+    pub access: Access,
+}
+
+/// Where in a file reads will be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Access {
+    /// Anywhere: nothing is to be read ahead.
+    #[default]
+    Random,
+    /// Mostly front to back: much may be read ahead.
+    Sequential,
+    /// Nobody says: whoever reads the file finds out by himself.
+    Unknown,
 }
 
 /// How a file will be written.

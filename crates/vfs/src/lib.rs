@@ -21,7 +21,7 @@ pub mod watched;
 pub use checksum_handoff::{ChecksumHandoff, check_handed_over};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use file::{
-    Directory, FileBytes, FileLock, FileSystem, OpenHints, RandomAccessFile, RangeSync, ReadRequest,
+    Access, Directory, FileBytes, FileLock, FileSystem, OpenHints, RandomAccessFile, RangeSync, ReadRequest,
     SequentialFile, WritableFile, WriteOptions,
 };
 

@@ -57,7 +57,11 @@ impl FileSystem for OsFileSystem {
             return Ok(Box::new(random::DirectRandomAccessFile::new(fd, path, length(&stat))));
         }
         let (fd, stat) = open_waitless(path, OFlags::RDONLY)?;
-        let advice = if hints.sequential { Advice::Sequential } else { Advice::Random };
+        let advice = match hints.access {
+            Access::Random => Advice::Random,
+            Access::Sequential => Advice::Sequential,
+            Access::Unknown => Advice::Normal,
+        };
         Ok(Box::new(random::OsRandomAccessFile::new(fd, path, length(&stat), advice)))
     }
 

@@ -187,7 +187,7 @@ pub(super) fn catch_up(engine: &Engine) -> Result<()> {
             slots.push(engine.place.tables.slot(file, level, &family.data.settings().opener));
         }
     }
-    open_all(&slots)?;
+    open_all(&slots, engine.options().max_file_opening_threads)?;
 
     let mut state = engine.state.lock();
     // The number before the views: an old view has all that it ever had below the new number, but a new view may

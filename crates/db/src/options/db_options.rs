@@ -14,7 +14,7 @@ use crate::write_buffer_manager::WriteBufferManager;
 use ironstone_base::Statistics;
 use ironstone_base::sync::Arc;
 use ironstone_sst::{CompressionKind, FileChecksumGenFactory};
-use ironstone_vfs::{Env, GenericRateLimiter, RateLimiter};
+use ironstone_vfs::{Access, Env, GenericRateLimiter, RateLimiter};
 use ironstone_wal::WalRecoveryMode;
 use std::path::PathBuf;
 
@@ -58,6 +58,8 @@ option_struct! {
         max_total_wal_size: u64 = 0, Mutable, V7;
         /// How many table files may be open at once; -1: all of them.
         max_open_files: i32 = -1, Mutable, V7;
+        /// So many threads open tables when the database is opened, unless `open_files_async` leaves that for later; below 1 is 1.
+        max_file_opening_threads: i32 = 16, Fixed, V7;
         /// Start writing back table files after each so many bytes; 0 leaves it to the system. The larger, the longer reads
         /// wait behind a piece.
         bytes_per_sync: u64 = 256 << 10, Mutable, V7;
@@ -94,7 +96,7 @@ option_struct! {
         persist_stats_to_disk: bool = false, Fixed, V7;
         /// Bytes that the history of statistics takes in memory; the oldest periods go.
         stats_history_buffer_size: usize = 1 << 20, Mutable, V7;
-        /// Tell the system that table files are read at random.
+        /// Tell the system that table files are read at random. Otherwise it reads ahead as it sees fit.
         advise_random_on_open: bool = true, Fixed, V7;
         /// Reserve disk space for files before they are written: a WAL that is synced again and again grows 1 MiB ahead,
         /// in zeros, which spares most syncs the file system's journal. Closing it cuts them off; a crash leaves them.
@@ -255,7 +257,6 @@ option_struct! {
         ignored("is_fd_close_on_exec", "bool", "true", Change::Fixed, Since::V7, "files are always closed on exec");
         ignored("skip_stats_update_on_db_open", "bool", "false", Change::Fixed, Since::V7, "opening reads no statistics from tables");
         ignored("use_adaptive_mutex", "bool", "false", Change::Fixed, Since::V7, "locks always spin before they sleep");
-        ignored("max_file_opening_threads", "int", "16", Change::Fixed, Since::V7, "only the speed of opening depends on it");
         ignored("read_io_executor_threads", "int", "1", Change::Fixed, Since::Later, "only the speed of reads depends on it");
         ignored("table_cache_numshardbits", "int", "6", Change::Fixed, Since::V7, "the table cache has its own shards");
         ignored("async_wal_precreate", "bool", "false", Change::Fixed, Since::Later, "only the speed of switching WALs depends on it");
@@ -474,6 +475,10 @@ impl DbOptions {
     /// What the rate limiter lets through, in bytes per second; 0 if there is none.
     fn rate(&self) -> u64 {
         self.rate_limiter.as_ref().and_then(|limiter| limiter.bytes_per_second()).unwrap_or(0)
+    }
+    /// Where the system is told that tables will be read.
+    pub(crate) fn table_access(&self) -> Access {
+        if self.advise_random_on_open { Access::Random } else { Access::Unknown }
     }
     fn set_rate(&mut self, text: &str) -> Result<(), OptionError> {
         self.rate_limiter = match u64::parse(text)? {

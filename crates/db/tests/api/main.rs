@@ -48,6 +48,7 @@ mod memtable_rep;
 mod merge;
 mod multi_cf_iterator;
 mod open;
+mod opening_tables;
 mod option_change_migration;
 mod options;
 mod perf;

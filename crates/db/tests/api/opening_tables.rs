@@ -1,0 +1,128 @@
+//! How tables are opened when the database is.
+
+use crate::disk::{DIR, Disk};
+use ironstone::vfs::{
+    Access, Directory, FileLock, FileSystem, OpenHints, RandomAccessFile, SequentialFile, WritableFile,
+    WriteOptions,
+};
+use ironstone::{Db, Options, Result};
+use ironstone_base::sync::Mutex;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::{self, ThreadId};
+
+/// Notes who opens tables, and for which reads.
+#[derive(Debug)]
+struct Opened {
+    inner: Arc<dyn FileSystem>,
+    tables: Mutex<Vec<(ThreadId, Access)>>,
+}
+
+impl FileSystem for Opened {
+    fn open_random(&self, path: &Path, hints: OpenHints) -> Result<Box<dyn RandomAccessFile>> {
+        if path.extension().is_some_and(|extension| extension == "sst") {
+            self.tables.lock().push((thread::current().id(), hints.access));
+        }
+        self.inner.open_random(path, hints)
+    }
+    fn open_sequential(&self, path: &Path) -> Result<Box<dyn SequentialFile>> {
+        self.inner.open_sequential(path)
+    }
+    fn create(&self, path: &Path, options: WriteOptions) -> Result<Box<dyn WritableFile>> {
+        self.inner.create(path, options)
+    }
+    fn append_to(&self, path: &Path, options: WriteOptions) -> Result<Box<dyn WritableFile>> {
+        self.inner.append_to(path, options)
+    }
+    fn reuse(&self, old: &Path, new: &Path, options: WriteOptions) -> Result<Box<dyn WritableFile>> {
+        self.inner.reuse(old, new, options)
+    }
+    fn open_directory(&self, path: &Path) -> Result<Box<dyn Directory>> {
+        self.inner.open_directory(path)
+    }
+    fn exists(&self, path: &Path) -> Result<bool> {
+        self.inner.exists(path)
+    }
+    fn list(&self, path: &Path) -> Result<Vec<String>> {
+        self.inner.list(path)
+    }
+    fn remove(&self, path: &Path) -> Result<()> {
+        self.inner.remove(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.inner.rename(from, to)
+    }
+    fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        self.inner.link(from, to)
+    }
+    fn create_dir_all(&self, path: &Path) -> Result<()> {
+        self.inner.create_dir_all(path)
+    }
+    fn remove_dir(&self, path: &Path) -> Result<()> {
+        self.inner.remove_dir(path)
+    }
+    fn size(&self, path: &Path) -> Result<u64> {
+        self.inner.size(path)
+    }
+    fn modified_seconds(&self, path: &Path) -> Result<u64> {
+        self.inner.modified_seconds(path)
+    }
+    fn free_space(&self, path: &Path) -> Result<u64> {
+        self.inner.free_space(path)
+    }
+    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
+        self.inner.lock(path)
+    }
+    fn absolute(&self, path: &Path) -> Result<PathBuf> {
+        self.inner.absolute(path)
+    }
+}
+
+const TABLES: usize = 100;
+
+/// A database of so many tables, and who opened them when it was opened as `change` says.
+fn opened(change: impl FnOnce(&mut Options)) -> Vec<(ThreadId, Access)> {
+    let disk = Disk::new();
+    let mut options = disk.options();
+    options.cf.disable_auto_compactions = true;
+    let db = disk.open_with(&options);
+    for number in 0..TABLES {
+        db.put(format!("{number:03}"), "v").unwrap();
+        db.flush().unwrap();
+    }
+    drop(db);
+    let files = Arc::new(Opened { inner: Arc::clone(&options.db.env.fs), tables: Mutex::default() });
+    options.db.env.fs = Arc::clone(&files) as _;
+    change(&mut options);
+    let db = Db::open(&options, DIR).unwrap();
+    let tables = std::mem::take(&mut *files.tables.lock());
+    assert_eq!(tables.len(), TABLES);
+    for number in 0..TABLES {
+        assert_eq!(db.get(format!("{number:03}")).unwrap().as_deref(), Some(&b"v"[..]));
+    }
+    assert!(files.tables.lock().is_empty(), "they were open");
+    tables
+}
+
+#[test]
+fn as_many_threads_open_tables_as_is_said() {
+    let threads = |count| {
+        let tables = opened(|options| options.db.max_file_opening_threads = count);
+        tables.into_iter().map(|(thread, _)| thread).collect::<HashSet<_>>()
+    };
+    for count in [i32::MIN, 0, 1] {
+        assert_eq!(threads(count), HashSet::from([thread::current().id()]), "{count}");
+    }
+    assert!(threads(3).len() <= 3);
+}
+
+#[test]
+fn tables_are_read_at_random_unless_nobody_says_so() {
+    let accesses = |random| {
+        let tables = opened(|options| options.db.advise_random_on_open = random);
+        tables.into_iter().map(|(_, access)| access).collect::<Vec<_>>()
+    };
+    assert_eq!(accesses(true), [Access::Random; TABLES]);
+    assert_eq!(accesses(false), [Access::Unknown; TABLES]);
+}
