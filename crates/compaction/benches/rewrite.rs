@@ -22,7 +22,7 @@ use ironstone_sst::{
     TableReadOptions, TableReader,
 };
 use ironstone_version::{FileMetaData, LevelFiles, Version};
-use ironstone_vfs::{Access, Env, OpenHints, WriteOptions};
+use ironstone_vfs::{Env, OpenHints, WriteOptions};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::path::PathBuf;
@@ -38,10 +38,7 @@ struct Tables {
 impl TableSource for Tables {
     fn open(&self, file: &FileMetaData, _level: usize) -> Result<Arc<TableReader>> {
         let path = ironstone_base::file_name::table(&self.inputs, file.number);
-        let source = self
-            .env
-            .fs
-            .open_random(&path, OpenHints { access: Access::Sequential, ..OpenHints::default() })?;
+        let source = self.env.fs.open_random(&path, OpenHints::sequential())?;
         let options = OpenOptions::new(self.options.clone(), file.number);
         TableReader::open(source, file.file_size, options).map(Arc::new)
     }

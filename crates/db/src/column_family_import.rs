@@ -16,7 +16,7 @@ use ironstone_base::{Error, FileKind, Result, SequenceNumber, UserComparator, fi
 use ironstone_compaction::BottommostPolicy;
 use ironstone_sst::{FileChecksum, OpenOptions, TableOptions, TableReader};
 use ironstone_version::FileMetaData;
-use ironstone_vfs::{Access, OpenHints};
+use ironstone_vfs::OpenHints;
 use std::path::{Path, PathBuf};
 
 /// What a column family was when it was exported: RocksDB's `ExportImportFilesMetaData`.
@@ -312,7 +312,7 @@ fn describe(
     let mut open = OpenOptions::new(Arc::new(table), number);
     open.skip_filters = true;
     open.largest_sequence = Some(file.largest_sequence);
-    let opened = engine.env.fs.open_random(path, OpenHints { direct: false, access: Access::Sequential })?;
+    let opened = engine.env.fs.open_random(path, OpenHints::sequential())?;
     let reader = Arc::new(TableReader::open(opened, file.size, open)?);
     let sequences = Some((file.smallest_sequence, file.largest_sequence));
     let meta = crate::repair::tables::describe(&reader, number, file.size, sequences)?;

@@ -15,7 +15,6 @@ use ironstone_base::{ColumnFamilyId, FileNumber, InternalKeyComparator, Result, 
 use ironstone_cache::CacheOptions;
 use ironstone_sst::{BlockCache, OpenOptions, TableProperties, TableReader};
 use ironstone_version::Version;
-use ironstone_vfs::OpenHints;
 use std::path::Path;
 
 /// Reads one table file, of [`SstFileWriter`](crate::SstFileWriter), of a database, or of RocksDB.
@@ -46,8 +45,7 @@ pub struct SstFileReader {
 impl SstFileReader {
     /// Opens the table at `path`. The comparator of `options` must be the one that it was made with.
     pub fn open(options: &Options, path: impl AsRef<Path>) -> Result<Self> {
-        let hints = OpenHints { direct: options.db.use_direct_reads, access: options.db.table_access() };
-        let file = options.db.env.fs.open_random(path.as_ref(), hints)?;
+        let file = options.db.env.fs.open_random(path.as_ref(), options.db.table_hints())?;
         let cache = || BlockCache::new(CacheOptions::default());
         let mut cf = options.cf.clone();
         cf.sanitize();

@@ -10,7 +10,7 @@ use ironstone_base::sync::{Arc, Mutex, OnceLock, Weak, thread};
 use ironstone_base::{Error, FileNumber, Result, SequenceNumber};
 use ironstone_sst::{KeyHash, OpenBuffers, OpenOptions, TableOptions, TableReader};
 use ironstone_version::FileMetaData;
-use ironstone_vfs::{Access, FileSystem, OpenHints, PerfTimer, RandomAccessFile, StatsTimer};
+use ironstone_vfs::{FileSystem, OpenHints, PerfTimer, RandomAccessFile, StatsTimer};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 
@@ -35,8 +35,7 @@ pub(crate) struct TableOpener {
     pub(crate) fs: Arc<dyn FileSystem>,
     pub(crate) paths: TablePaths,
     pub(crate) table: Arc<TableOptions>,
-    pub(crate) direct: bool,
-    pub(crate) access: Access,
+    pub(crate) hints: OpenHints,
     /// Map tables into memory, where that can be done.
     pub(crate) mapped: bool,
     /// Compare the unique id in each file with that in the MANIFEST.
@@ -412,17 +411,13 @@ impl TableOpener {
     }
 
     fn open(&self, meta: &FileMetaData, level: u32, buffers: &mut OpenBuffers) -> Result<TableReader> {
-        self.open_with(meta, level, OpenHints { direct: self.direct, access: self.access }, buffers)
+        self.open_with(meta, level, self.hints, buffers)
     }
 
     /// Opens a table for a job of its own that reads it front to back past the page cache.
     pub(crate) fn open_direct(&self, meta: &FileMetaData, level: u32) -> Result<TableReader> {
-        self.open_with(
-            meta,
-            level,
-            OpenHints { direct: true, access: Access::Sequential },
-            &mut OpenBuffers::default(),
-        )
+        let hints = OpenHints { direct: true, ..OpenHints::sequential() };
+        self.open_with(meta, level, hints, &mut OpenBuffers::default())
     }
 
     fn open_with(

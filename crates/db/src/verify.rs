@@ -9,7 +9,7 @@ use ironstone_base::sync::Arc;
 use ironstone_base::{Error, Result};
 use ironstone_sst::FileChecksum;
 use ironstone_version::FileMetaData;
-use ironstone_vfs::{Access, OpenHints, StatsTimer};
+use ironstone_vfs::{OpenHints, StatsTimer};
 
 impl Db {
     /// Reads all blocks of all tables and checks their checksums; past the block cache.
@@ -87,10 +87,7 @@ impl Db {
                 let of_activity = detailed.then_some(Histogram::FileReadVerifyFileChecksumsMicros);
                 StatsTimer::both(Some(statistics), Histogram::SstReadMicros, of_activity)
             });
-            let opened = engine
-                .env
-                .fs
-                .open_random(&slot.path(), OpenHints { direct: false, access: Access::Sequential })?;
+            let opened = engine.env.fs.open_random(&slot.path(), OpenHints::sequential())?;
             let (factory, table) = (&*factory, slot.table_options());
             let function = Some(&*expected.function);
             let found = FileChecksum::of_open_file(&*opened, factory, function, table, &context)?;

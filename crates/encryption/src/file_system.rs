@@ -5,10 +5,8 @@ use crate::file::{Random, Sequential, Writable};
 use crate::stream::{PREFIX, Stream, new_prefix};
 use ironstone_base::sync::Arc;
 use ironstone_base::{Error, Result};
-use ironstone_vfs::{
-    Directory, FileLock, FileSystem, OpenHints, RandomAccessFile, SequentialFile, WritableFile, WriteOptions,
-};
-use std::path::{Path, PathBuf};
+use ironstone_vfs::{FileSystem, OpenHints, RandomAccessFile, SequentialFile, WritableFile, WriteOptions};
+use std::path::Path;
 
 /// Stores files in another file system, encrypted. All of them: CURRENT, MANIFEST, LOG and OPTIONS too. Files that were
 /// written there without it are not readable through it.
@@ -61,6 +59,9 @@ fn without_zeros(options: WriteOptions) -> WriteOptions {
 }
 
 impl FileSystem for EncryptedFileSystem {
+    ironstone_vfs::pass_on! { self.inner: open_directory exists list remove rename link create_dir_all
+    remove_dir modified_seconds free_space lock absolute link_count }
+
     fn open_sequential(&self, path: &Path) -> Result<Box<dyn SequentialFile>> {
         let mut inner = self.inner.open_sequential(path)?;
         let mut prefix = vec![0; PREFIX];
@@ -94,46 +95,7 @@ impl FileSystem for EncryptedFileSystem {
         self.inner.rename(old, new)?;
         self.create(new, options)
     }
-    fn open_directory(&self, path: &Path) -> Result<Box<dyn Directory>> {
-        self.inner.open_directory(path)
-    }
-    fn exists(&self, path: &Path) -> Result<bool> {
-        self.inner.exists(path)
-    }
-    fn list(&self, path: &Path) -> Result<Vec<String>> {
-        self.inner.list(path)
-    }
-    fn remove(&self, path: &Path) -> Result<()> {
-        self.inner.remove(path)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.inner.rename(from, to)
-    }
-    fn link(&self, from: &Path, to: &Path) -> Result<()> {
-        self.inner.link(from, to)
-    }
-    fn create_dir_all(&self, path: &Path) -> Result<()> {
-        self.inner.create_dir_all(path)
-    }
-    fn remove_dir(&self, path: &Path) -> Result<()> {
-        self.inner.remove_dir(path)
-    }
     fn size(&self, path: &Path) -> Result<u64> {
         Ok(self.inner.size(path)?.saturating_sub(PREFIX as u64))
-    }
-    fn modified_seconds(&self, path: &Path) -> Result<u64> {
-        self.inner.modified_seconds(path)
-    }
-    fn free_space(&self, path: &Path) -> Result<u64> {
-        self.inner.free_space(path)
-    }
-    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
-        self.inner.lock(path)
-    }
-    fn absolute(&self, path: &Path) -> Result<PathBuf> {
-        self.inner.absolute(path)
-    }
-    fn link_count(&self, path: &Path) -> Result<Option<u64>> {
-        self.inner.link_count(path)
     }
 }

@@ -289,12 +289,8 @@ impl FileSystem for RemoteFileSystem {
     fn open_random(&self, path: &Path, hints: OpenHints) -> Result<Box<dyn RandomAccessFile>> {
         let Place::Remote(key) = self.find(path)? else { return self.local().open_random(path, hints) };
         let object = self.open("open", path, &key)?;
-        Ok(Box::new(RemoteRandomAccessFile::new(
-            self.shared.clone(),
-            path,
-            object,
-            hints.access == Access::Sequential,
-        )))
+        let sequential = hints.access == Access::Sequential;
+        Ok(Box::new(RemoteRandomAccessFile::new(self.shared.clone(), path, object, sequential)))
     }
 
     fn create(&self, path: &Path, options: WriteOptions) -> Result<Box<dyn WritableFile>> {

@@ -374,10 +374,12 @@ pub(crate) fn check_level(version: &Version, level: usize, added: Option<&[usize
         None => (0..files.len()).try_for_each(check),
         Some(added) => {
             let mut unchecked = 0; // From here on.
-            added.iter().try_for_each(|&index| {
-                let from = std::mem::replace(&mut unchecked, index + 1).max(index.saturating_sub(1));
-                (from..=index).try_for_each(check)
-            })
+            for &index in added {
+                let from = unchecked.max(index.saturating_sub(1));
+                (from..=index).try_for_each(check)?;
+                unchecked = index + 1;
+            }
+            Ok(())
         }
     }
 }

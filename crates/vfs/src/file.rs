@@ -17,6 +17,13 @@ pub struct OpenHints {
     pub access: Access,
 }
 
+impl OpenHints {
+    /// Front to back, through the page cache.
+    pub fn sequential() -> Self {
+        Self { direct: false, access: Access::Sequential }
+    }
+}
+
 /// Where in a file reads will be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Access {

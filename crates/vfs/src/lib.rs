@@ -13,6 +13,7 @@ pub mod file;
 pub mod mem;
 pub mod op;
 pub mod os;
+mod pass_on;
 pub mod rate_limiter;
 pub mod timer;
 pub mod traced;
@@ -31,6 +32,7 @@ pub use rate_limiter::{
 };
 pub use timer::{LevelTimer, PerfCpuTimer, PerfTimer, StatsTimer, TickerTimer, cpu_nanos, stopwatch};
 
+pub use ironstone_base::Result;
 use ironstone_base::sync::Arc;
 
 /// What a database takes from its surroundings.

@@ -6,7 +6,7 @@ use crate::timer::stopwatch_nanos;
 use ironstone_base::sync::Arc;
 use ironstone_base::{Error, Result};
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use std::time::Duration;
 
@@ -112,6 +112,9 @@ impl fmt::Debug for TracedFileSystem {
 }
 
 impl FileSystem for TracedFileSystem {
+    crate::pass_on! { self.inner: exists rename link modified_seconds free_space lock absolute link_count
+    read_all write_all_synced }
+
     fn open_sequential(&self, path: &Path) -> Result<Box<dyn SequentialFile>> {
         let inner = self.noted("NewSequentialFile", path, || self.inner.open_sequential(path))?;
         Ok(Box::new(TracedSequentialFile { inner, watch: Arc::clone(&self.watch) }))
@@ -142,20 +145,11 @@ impl FileSystem for TracedFileSystem {
     fn open_directory(&self, path: &Path) -> Result<Box<dyn Directory>> {
         self.noted("NewDirectory", path, || self.inner.open_directory(path))
     }
-    fn exists(&self, path: &Path) -> Result<bool> {
-        self.inner.exists(path)
-    }
     fn list(&self, path: &Path) -> Result<Vec<String>> {
         self.noted("GetChildren", path, || self.inner.list(path))
     }
     fn remove(&self, path: &Path) -> Result<()> {
         self.noted("DeleteFile", path, || self.inner.remove(path))
-    }
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.inner.rename(from, to)
-    }
-    fn link(&self, from: &Path, to: &Path) -> Result<()> {
-        self.inner.link(from, to)
     }
     fn create_dir_all(&self, path: &Path) -> Result<()> {
         self.noted("CreateDirIfMissing", path, || self.inner.create_dir_all(path))
@@ -173,29 +167,8 @@ impl FileSystem for TracedFileSystem {
         note(&*self.watch, "GetFileSize", path, extent, passed(), size.as_ref().err());
         size
     }
-    fn modified_seconds(&self, path: &Path) -> Result<u64> {
-        self.inner.modified_seconds(path)
-    }
-    fn free_space(&self, path: &Path) -> Result<u64> {
-        self.inner.free_space(path)
-    }
-    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
-        self.inner.lock(path)
-    }
-    fn absolute(&self, path: &Path) -> Result<PathBuf> {
-        self.inner.absolute(path)
-    }
-    fn link_count(&self, path: &Path) -> Result<Option<u64>> {
-        self.inner.link_count(path)
-    }
     fn truncate(&self, path: &Path, size: u64) -> Result<()> {
         noted(&*self.watch, "Truncate", path, Extent::size(size), || self.inner.truncate(path, size))
-    }
-    fn read_all(&self, path: &Path) -> Result<Vec<u8>> {
-        self.inner.read_all(path)
-    }
-    fn write_all_synced(&self, path: &Path, bytes: &[u8]) -> Result<()> {
-        self.inner.write_all_synced(path, bytes)
     }
 }
 

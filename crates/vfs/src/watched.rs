@@ -6,7 +6,7 @@ use crate::os::RingFile;
 use ironstone_base::sync::Arc;
 use ironstone_base::{Error, Result};
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// What was done to a file.
@@ -136,6 +136,9 @@ fn count(read: &Result<usize>) -> u64 {
 }
 
 impl FileSystem for WatchedFileSystem {
+    crate::pass_on! { self.inner: open_directory exists list remove rename link create_dir_all remove_dir size
+    modified_seconds free_space lock absolute link_count read_all write_all_synced }
+
     fn open_sequential(&self, path: &Path) -> Result<Box<dyn SequentialFile>> {
         let file = self.inner.open_sequential(path)?;
         Ok(Box::new(WatchedSequentialFile { file, at: 0, told: self.told.clone() }))
@@ -155,59 +158,11 @@ impl FileSystem for WatchedFileSystem {
     fn reuse(&self, old: &Path, new: &Path, options: WriteOptions) -> Result<Box<dyn WritableFile>> {
         self.inner.reuse(old, new, options).map(|file| self.writable(file))
     }
-    fn open_directory(&self, path: &Path) -> Result<Box<dyn Directory>> {
-        self.inner.open_directory(path)
-    }
-    fn exists(&self, path: &Path) -> Result<bool> {
-        self.inner.exists(path)
-    }
-    fn list(&self, path: &Path) -> Result<Vec<String>> {
-        self.inner.list(path)
-    }
-    fn remove(&self, path: &Path) -> Result<()> {
-        self.inner.remove(path)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.inner.rename(from, to)
-    }
-    fn link(&self, from: &Path, to: &Path) -> Result<()> {
-        self.inner.link(from, to)
-    }
-    fn create_dir_all(&self, path: &Path) -> Result<()> {
-        self.inner.create_dir_all(path)
-    }
-    fn remove_dir(&self, path: &Path) -> Result<()> {
-        self.inner.remove_dir(path)
-    }
-    fn size(&self, path: &Path) -> Result<u64> {
-        self.inner.size(path)
-    }
-    fn modified_seconds(&self, path: &Path) -> Result<u64> {
-        self.inner.modified_seconds(path)
-    }
-    fn free_space(&self, path: &Path) -> Result<u64> {
-        self.inner.free_space(path)
-    }
-    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
-        self.inner.lock(path)
-    }
-    fn absolute(&self, path: &Path) -> Result<PathBuf> {
-        self.inner.absolute(path)
-    }
-    fn link_count(&self, path: &Path) -> Result<Option<u64>> {
-        self.inner.link_count(path)
-    }
     fn truncate(&self, path: &Path, size: u64) -> Result<()> {
         let begun = self.told.begin();
         let cut = self.inner.truncate(path, size);
         self.told.end(begun, FileOperationType::Truncate, path, (size, 0), &cut);
         cut
-    }
-    fn read_all(&self, path: &Path) -> Result<Vec<u8>> {
-        self.inner.read_all(path)
-    }
-    fn write_all_synced(&self, path: &Path, bytes: &[u8]) -> Result<()> {
-        self.inner.write_all_synced(path, bytes)
     }
 }
 

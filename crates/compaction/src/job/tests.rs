@@ -25,7 +25,7 @@ use ironstone_version::{FileMetaData, Version, VersionBuilder, VersionEdit};
 use ironstone_vfs::fault::{FaultError, FaultFileSystem, FaultRule};
 use ironstone_vfs::mem::MemFileSystem;
 use ironstone_vfs::{
-    Access, Clock, Env, FileSystem, IoPriority, ManualClock, OpKind, OpenHints, RateLimiter, WriteOptions,
+    Clock, Env, FileSystem, IoPriority, ManualClock, OpKind, OpenHints, RateLimiter, WriteOptions,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -61,7 +61,7 @@ struct Store {
 impl TableSource for Store {
     fn open(&self, file: &FileMetaData, _level: usize) -> Result<Arc<TableReader>> {
         let path = self.path(file.number, file.path_id);
-        let hints = OpenHints { access: Access::Sequential, ..OpenHints::default() };
+        let hints = OpenHints::sequential();
         let mut options = OpenOptions::new(self.build.table.clone(), file.number);
         options.expected_unique_id = Some(file.unique_id);
         TableReader::open(self.fs.open_random(&path, hints)?, file.file_size, options).map(Arc::new)

@@ -10,7 +10,7 @@ use ironstone_base::{Error, FileKind, FileNumber, Result, SequenceNumber};
 use ironstone_sst::properties::{EXTERNAL_SST_GLOBAL_SEQNO, EXTERNAL_SST_VERSION};
 use ironstone_sst::unique_id::unique_id;
 use ironstone_sst::{OpenOptions, TableFormat, TableOptions, TableReader};
-use ironstone_vfs::{Access, FileSystem, OpenHints};
+use ironstone_vfs::{FileSystem, OpenHints};
 use std::path::Path;
 
 /// What a file holds, as [`SstFileWriter::finish_prepared`](crate::SstFileWriter::finish_prepared) and [`Db::prepared_file_info`]
@@ -39,7 +39,7 @@ pub struct PreparedFileInfo {
 
 /// Opens a table outside of the database.
 pub(super) fn open(fs: &dyn FileSystem, path: &Path, table: &TableOptions) -> Result<Arc<TableReader>> {
-    let file = fs.open_random(path, OpenHints { direct: false, access: Access::Sequential })?;
+    let file = fs.open_random(path, OpenHints::sequential())?;
     let size = file.size();
     // Blocks that are read now would be cached under the name of a file that may never come in.
     let table = TableOptions { block_cache: None, no_block_cache: true, watch: None, ..table.clone() };

@@ -14,7 +14,7 @@ use crate::write_buffer_manager::WriteBufferManager;
 use ironstone_base::Statistics;
 use ironstone_base::sync::Arc;
 use ironstone_sst::{CompressionKind, FileChecksumGenFactory};
-use ironstone_vfs::{Access, Env, GenericRateLimiter, RateLimiter};
+use ironstone_vfs::{Access, Env, GenericRateLimiter, OpenHints, RateLimiter};
 use ironstone_wal::WalRecoveryMode;
 use std::path::PathBuf;
 
@@ -366,10 +366,8 @@ option_struct! {
         /// ```
         /// use ironstone::vfs::mem::MemFileSystem;
         /// use ironstone::vfs::{FileSystem, WritableFile, WriteOptions};
-        /// # use ironstone::vfs::{Directory, FileLock, OpenHints, RandomAccessFile, SequentialFile};
         /// use ironstone::{Db, Options, Result};
         /// use std::path::Path;
-        /// # use std::path::PathBuf;
         /// use std::sync::Arc;
         /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
         ///
@@ -381,58 +379,8 @@ option_struct! {
         ///         self.1.fetch_add(1, Relaxed);
         ///         self.0.create(path, options)
         ///     }
-        ///     fn remove(&self, path: &Path) -> Result<()> {
-        ///         self.0.remove(path)
-        ///     }
-        ///     // ... and so on: all other calls go to `self.0`.
-        /// #     fn open_sequential(&self, path: &Path) -> Result<Box<dyn SequentialFile>> {
-        /// #         self.0.open_sequential(path)
-        /// #     }
-        /// #     fn open_random(&self, path: &Path, hints: OpenHints) -> Result<Box<dyn RandomAccessFile>> {
-        /// #         self.0.open_random(path, hints)
-        /// #     }
-        /// #     fn append_to(&self, path: &Path, options: WriteOptions) -> Result<Box<dyn WritableFile>> {
-        /// #         self.0.append_to(path, options)
-        /// #     }
-        /// #     fn reuse(&self, old: &Path, new: &Path, options: WriteOptions) -> Result<Box<dyn WritableFile>> {
-        /// #         self.0.reuse(old, new, options)
-        /// #     }
-        /// #     fn open_directory(&self, path: &Path) -> Result<Box<dyn Directory>> {
-        /// #         self.0.open_directory(path)
-        /// #     }
-        /// #     fn exists(&self, path: &Path) -> Result<bool> {
-        /// #         self.0.exists(path)
-        /// #     }
-        /// #     fn list(&self, path: &Path) -> Result<Vec<String>> {
-        /// #         self.0.list(path)
-        /// #     }
-        /// #     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        /// #         self.0.rename(from, to)
-        /// #     }
-        /// #     fn link(&self, from: &Path, to: &Path) -> Result<()> {
-        /// #         self.0.link(from, to)
-        /// #     }
-        /// #     fn create_dir_all(&self, path: &Path) -> Result<()> {
-        /// #         self.0.create_dir_all(path)
-        /// #     }
-        /// #     fn remove_dir(&self, path: &Path) -> Result<()> {
-        /// #         self.0.remove_dir(path)
-        /// #     }
-        /// #     fn size(&self, path: &Path) -> Result<u64> {
-        /// #         self.0.size(path)
-        /// #     }
-        /// #     fn modified_seconds(&self, path: &Path) -> Result<u64> {
-        /// #         self.0.modified_seconds(path)
-        /// #     }
-        /// #     fn free_space(&self, path: &Path) -> Result<u64> {
-        /// #         self.0.free_space(path)
-        /// #     }
-        /// #     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
-        /// #         self.0.lock(path)
-        /// #     }
-        /// #     fn absolute(&self, path: &Path) -> Result<PathBuf> {
-        /// #         self.0.absolute(path)
-        /// #     }
+        ///     ironstone::vfs::pass_on! { self.0: open_sequential open_random append_to reuse open_directory exists list remove
+        ///         rename link create_dir_all remove_dir size modified_seconds free_space lock absolute }
         /// }
         ///
         /// let counting = Arc::new(Counting(MemFileSystem::volatile(), AtomicU64::new(0)));
@@ -476,9 +424,10 @@ impl DbOptions {
     fn rate(&self) -> u64 {
         self.rate_limiter.as_ref().and_then(|limiter| limiter.bytes_per_second()).unwrap_or(0)
     }
-    /// Where the system is told that tables will be read.
-    pub(crate) fn table_access(&self) -> Access {
-        if self.advise_random_on_open { Access::Random } else { Access::Unknown }
+    /// How tables are read.
+    pub(crate) fn table_hints(&self) -> OpenHints {
+        let access = if self.advise_random_on_open { Access::Random } else { Access::Unknown };
+        OpenHints { direct: self.use_direct_reads, access }
     }
     fn set_rate(&mut self, text: &str) -> Result<(), OptionError> {
         self.rate_limiter = match u64::parse(text)? {

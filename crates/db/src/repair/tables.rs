@@ -15,7 +15,7 @@ use ironstone_sst::properties::{EXTERNAL_SST_VERSION, UNKNOWN_COLUMN_FAMILY};
 use ironstone_sst::unique_id::unique_id;
 use ironstone_sst::{OpenOptions, TableOptions, TableReadOptions, TableReader};
 use ironstone_version::FileMetaData;
-use ironstone_vfs::{Access, Env, OpenHints};
+use ironstone_vfs::{Env, OpenHints};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -45,7 +45,7 @@ pub(crate) fn open(
     options: &Arc<TableOptions>,
     file: &FileMetaData,
 ) -> Result<Arc<TableReader>> {
-    let opened = env.fs.open_random(path, OpenHints { direct: false, access: Access::Sequential })?;
+    let opened = env.fs.open_random(path, OpenHints::sequential())?;
     let size = opened.size();
     let mut open = OpenOptions::new(Arc::clone(options), file.number);
     open.skip_filters = true;
@@ -69,7 +69,7 @@ pub(super) fn examine(
         path if fs.exists(&path)? => path,
         _ => file_name::leveldb_table(dir, number),
     };
-    let reopen = || fs.open_random(&path, OpenHints { direct: false, access: Access::Sequential });
+    let reopen = || fs.open_random(&path, OpenHints::sequential());
     let size = reopen()?.size();
     let hint = hints.files.get(&number);
     if let Some((_, _, known)) = hint.filter(|(_, _, known)| known.file_size != size) {

@@ -1,14 +1,11 @@
 //! How tables are opened when the database is.
 
 use crate::disk::{DIR, Disk};
-use ironstone::vfs::{
-    Access, Directory, FileLock, FileSystem, OpenHints, RandomAccessFile, SequentialFile, WritableFile,
-    WriteOptions,
-};
+use ironstone::vfs::{Access, FileSystem, OpenHints, RandomAccessFile};
 use ironstone::{Db, Options, Result};
 use ironstone_base::sync::Mutex;
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
@@ -20,62 +17,14 @@ struct Opened {
 }
 
 impl FileSystem for Opened {
+    ironstone::vfs::pass_on! { self.inner: open_sequential create append_to reuse open_directory exists list
+    remove rename link create_dir_all remove_dir size modified_seconds free_space lock absolute }
+
     fn open_random(&self, path: &Path, hints: OpenHints) -> Result<Box<dyn RandomAccessFile>> {
         if path.extension().is_some_and(|extension| extension == "sst") {
             self.tables.lock().push((thread::current().id(), hints.access));
         }
         self.inner.open_random(path, hints)
-    }
-    fn open_sequential(&self, path: &Path) -> Result<Box<dyn SequentialFile>> {
-        self.inner.open_sequential(path)
-    }
-    fn create(&self, path: &Path, options: WriteOptions) -> Result<Box<dyn WritableFile>> {
-        self.inner.create(path, options)
-    }
-    fn append_to(&self, path: &Path, options: WriteOptions) -> Result<Box<dyn WritableFile>> {
-        self.inner.append_to(path, options)
-    }
-    fn reuse(&self, old: &Path, new: &Path, options: WriteOptions) -> Result<Box<dyn WritableFile>> {
-        self.inner.reuse(old, new, options)
-    }
-    fn open_directory(&self, path: &Path) -> Result<Box<dyn Directory>> {
-        self.inner.open_directory(path)
-    }
-    fn exists(&self, path: &Path) -> Result<bool> {
-        self.inner.exists(path)
-    }
-    fn list(&self, path: &Path) -> Result<Vec<String>> {
-        self.inner.list(path)
-    }
-    fn remove(&self, path: &Path) -> Result<()> {
-        self.inner.remove(path)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.inner.rename(from, to)
-    }
-    fn link(&self, from: &Path, to: &Path) -> Result<()> {
-        self.inner.link(from, to)
-    }
-    fn create_dir_all(&self, path: &Path) -> Result<()> {
-        self.inner.create_dir_all(path)
-    }
-    fn remove_dir(&self, path: &Path) -> Result<()> {
-        self.inner.remove_dir(path)
-    }
-    fn size(&self, path: &Path) -> Result<u64> {
-        self.inner.size(path)
-    }
-    fn modified_seconds(&self, path: &Path) -> Result<u64> {
-        self.inner.modified_seconds(path)
-    }
-    fn free_space(&self, path: &Path) -> Result<u64> {
-        self.inner.free_space(path)
-    }
-    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
-        self.inner.lock(path)
-    }
-    fn absolute(&self, path: &Path) -> Result<PathBuf> {
-        self.inner.absolute(path)
     }
 }
 

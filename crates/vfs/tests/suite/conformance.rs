@@ -179,11 +179,9 @@ pub fn reads_end_where_the_file_ends(fs: &dyn FileSystem, root: &Path) {
     let path = root.join("000008.sst");
     let data = pattern(20_000, 8);
     fs.write_all_synced(&path, &data).unwrap();
-    for hints in [
-        OpenHints::default(),
-        OpenHints { access: Access::Sequential, direct: false },
-        OpenHints { access: Access::Unknown, direct: false },
-    ] {
+    for hints in
+        [OpenHints::default(), OpenHints::sequential(), OpenHints { access: Access::Unknown, direct: false }]
+    {
         let file = fs.open_random(&path, hints).unwrap();
         assert_eq!(file.size(), 20_000);
         assert_eq!(file.path(), path);
