@@ -307,7 +307,7 @@ pub(crate) fn open(
         let levels = views.iter().flat_map(|view| &view.levels);
         let slots: Vec<_> = levels.flat_map(|level| level.tables.iter().cloned()).collect();
         if options.open_files_async {
-            check_files(&slots)?;
+            check_files(&slots, options.max_file_opening_threads)?;
             open_later = slots;
         } else {
             open_all(&slots, options.max_file_opening_threads)?;

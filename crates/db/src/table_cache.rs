@@ -224,32 +224,56 @@ const HEAP_AT_ONCE: usize = 96 << 10; // Pieces of 128 KiB would come from elsew
 
 /// Opens all of `slots` by up to so many threads, this one among them, or finds one that cannot be opened.
 pub(crate) fn open_all(slots: &[Arc<TableSlot>], threads: i32) -> Result<()> {
+    expect_files(slots);
+    by_threads(slots, threads, |slot, (opened, buffers): &mut (usize, OpenBuffers)| {
+        if opened.is_multiple_of(TABLES_AT_ONCE) && slots.len() > TABLES_AT_ONCE {
+            std::hint::black_box(Vec::<u8>::with_capacity(HEAP_AT_ONCE));
+        }
+        *opened += 1;
+        slot.reader_with(buffers).map(drop)
+    })
+}
+
+/// Whether the files of `slots` are there in their sizes. Up to so many threads look, this one among them.
+pub(crate) fn check_files(slots: &[Arc<TableSlot>], threads: i32) -> Result<()> {
+    by_threads(slots, threads, |slot, (): &mut ()| slot.opener.check_file(&slot.meta))
+}
+
+/// Has up to so many threads, this one among them, take one of `slots` after the other until one fails. Each has a value of its own
+/// at hand.
+fn by_threads<T: Default>(
+    slots: &[Arc<TableSlot>],
+    threads: i32,
+    each: impl Fn(&Arc<TableSlot>, &mut T) -> Result<()> + Sync,
+) -> Result<()> {
     let next = AtomicUsize::new(0);
     let failure = Mutex::new(None);
     let activity = IoActivity::current();
-    let open = || {
+    let work = || {
         let _opening = activity.begin();
-        let mut buffers = OpenBuffers::default();
-        let mut opened = 0_usize;
+        let mut own = T::default();
         while let Some(slot) = slots.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if opened.is_multiple_of(TABLES_AT_ONCE) && slots.len() > TABLES_AT_ONCE {
-                std::hint::black_box(Vec::<u8>::with_capacity(HEAP_AT_ONCE));
-            }
-            opened += 1;
-            if let Err(error) = slot.reader_with(&mut buffers) {
+            if let Err(error) = each(slot, &mut own) {
                 failure.lock().get_or_insert(error);
                 return;
             }
         }
     };
     thread::scope(|scope| {
-        // A few are opened sooner than a thread is started.
+        // A few are done sooner than a thread is started.
         for _ in 0..(slots.len() / 8).min(usize::try_from(threads.saturating_sub(1)).unwrap_or(0)) {
-            scope.spawn(open);
+            scope.spawn(work);
         }
-        open();
+        work();
     });
     failure.into_inner().map_or(Ok(()), Err)
+}
+
+/// Tells the file system of `slots` how many of their files are to be open at once.
+fn expect_files(slots: &[Arc<TableSlot>]) {
+    if let Some(TableOpener { fs, cache, .. }) = slots.first().map(|slot| &*slot.opener) {
+        fs.expect_files(slots.len().min(cache.capacity.load(Ordering::Relaxed)));
+    }
 }
 
 /// Opens `slots` one after the other until `stop` says so, and hands `failed` what cannot be opened.
@@ -258,17 +282,13 @@ pub(crate) fn open_in_turn(
     stop: impl Fn() -> bool,
     failed: impl Fn(FileNumber, Error),
 ) {
+    expect_files(&slots);
     let mut buffers = OpenBuffers::default();
     for slot in slots.into_iter().take_while(|_| !stop()) {
         if let Err(error) = slot.reader_with(&mut buffers) {
             failed(slot.meta.number, error);
         }
     }
-}
-
-/// Whether the files of `slots` are there in their sizes.
-pub(crate) fn check_files(slots: &[Arc<TableSlot>]) -> Result<()> {
-    slots.iter().try_for_each(|slot| slot.opener.check_file(&slot.meta))
 }
 
 fn check_size(path: &Path, found: u64, meta: &FileMetaData) -> Result<()> {

@@ -279,6 +279,9 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     /// The path in its one canonical form, for telling whether two are the same place.
     fn absolute(&self, path: &Path) -> Result<PathBuf>;
 
+    /// Up to so many more files are about to be open at once. A hint: room is made for them at once, where that takes as long as for
+    /// one.
+    fn expect_files(&self, _count: usize) {}
     /// How many names the file has; `None` if that cannot be told.
     fn link_count(&self, _path: &Path) -> Result<Option<u64>> {
         Ok(None)

@@ -18,9 +18,10 @@ use crate::file::*;
 use crate::timer::PerfTimer;
 use ironstone_base::perf::{IoMetric, PerfMetric};
 use ironstone_base::{Error, Result};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{Advice, AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
+use rustix::process::Resource;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -218,6 +219,18 @@ impl FileSystem for OsFileSystem {
                 }
                 Err(error) => return Err(failed(error)),
             }
+        }
+    }
+
+    /// The table of a process's descriptors doubles each time that it is full. With more than one thread each time is a wait of
+    /// some 10 ms, for all who open files.
+    fn expect_files(&self, count: usize) {
+        let limit = rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let Ok(lowest) = rustix::fs::open(c"/", flags, Mode::empty()) else { return };
+        let last = (lowest.as_raw_fd() as u64).saturating_add(count as u64).min(limit.saturating_sub(1));
+        if let Ok(last) = i32::try_from(last) {
+            let _ = rustix::io::fcntl_dupfd_cloexec(&lowest, last);
         }
     }
 

@@ -13,7 +13,7 @@
 /// # fn refused<T>() -> Result<T> { Err(ironstone_base::Error::not_supported("writing")) }
 /// impl FileSystem for ReadOnly {
 ///     ironstone_vfs::pass_on! { self.0: open_sequential open_random open_mapped open_directory exists list size modified_seconds
-///         free_space lock absolute link_count read_all }
+///         free_space lock absolute expect_files link_count read_all }
 /// #     fn append_to(&self, _: &Path, _: WriteOptions) -> Result<Box<dyn WritableFile>> { refused() }
 /// #     fn reuse(&self, _: &Path, _: &Path, _: WriteOptions) -> Result<Box<dyn WritableFile>> { refused() }
 /// #     fn remove(&self, _: &Path) -> Result<()> { refused() }
@@ -71,6 +71,11 @@ macro_rules! pass_on {
     };
     (@absolute $self:ident $to:tt) => {
         $crate::pass_on!(@fn $self $to absolute(path: Path) -> ::std::path::PathBuf);
+    };
+    (@expect_files $self:ident $to:tt) => {
+        fn expect_files(&$self, count: usize) {
+            $self.$to.expect_files(count);
+        }
     };
     (@link_count $self:ident $to:tt) => { $crate::pass_on!(@fn $self $to link_count(path: Path) -> Option<u64>); };
     (@truncate $self:ident $to:tt) => { $crate::pass_on!(@fn $self $to truncate(path: Path; size: u64) -> ()); };

@@ -112,7 +112,7 @@ impl fmt::Debug for TracedFileSystem {
 }
 
 impl FileSystem for TracedFileSystem {
-    crate::pass_on! { self.inner: exists rename link modified_seconds free_space lock absolute link_count
+    crate::pass_on! { self.inner: exists rename link modified_seconds free_space lock absolute expect_files link_count
     read_all write_all_synced }
 
     fn open_sequential(&self, path: &Path) -> Result<Box<dyn SequentialFile>> {

@@ -137,7 +137,7 @@ fn count(read: &Result<usize>) -> u64 {
 
 impl FileSystem for WatchedFileSystem {
     crate::pass_on! { self.inner: open_directory exists list remove rename link create_dir_all remove_dir size
-    modified_seconds free_space lock absolute link_count read_all write_all_synced }
+    modified_seconds free_space lock absolute expect_files link_count read_all write_all_synced }
 
     fn open_sequential(&self, path: &Path) -> Result<Box<dyn SequentialFile>> {
         let file = self.inner.open_sequential(path)?;

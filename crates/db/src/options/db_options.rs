@@ -58,7 +58,8 @@ option_struct! {
         max_total_wal_size: u64 = 0, Mutable, V7;
         /// How many table files may be open at once; -1: all of them.
         max_open_files: i32 = -1, Mutable, V7;
-        /// So many threads open tables when the database is opened, unless `open_files_async` leaves that for later; below 1 is 1.
+        /// So many threads open tables when the database is opened, or ask for their sizes if `open_files_async` leaves more for later;
+        /// below 1 is 1.
         max_file_opening_threads: i32 = 16, Fixed, V7;
         /// Start writing back table files after each so many bytes; 0 leaves it to the system. The larger, the longer reads
         /// wait behind a piece.

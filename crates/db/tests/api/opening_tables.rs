@@ -7,31 +7,49 @@ use ironstone_base::sync::Mutex;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, ThreadId};
 
-/// Notes who opens tables, and for which reads.
+/// Notes who opens tables, and for which reads, who sizes them up, and how many were expected.
 #[derive(Debug)]
 struct Opened {
     inner: Arc<dyn FileSystem>,
     tables: Mutex<Vec<(ThreadId, Access)>>,
+    sized_up: Mutex<Vec<ThreadId>>,
+    expected: AtomicUsize,
+}
+
+fn is_table(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "sst")
 }
 
 impl FileSystem for Opened {
     ironstone::vfs::pass_on! { self.inner: open_sequential create append_to reuse open_directory exists list
-    remove rename link create_dir_all remove_dir size modified_seconds free_space lock absolute }
+    remove rename link create_dir_all remove_dir modified_seconds free_space lock absolute }
 
     fn open_random(&self, path: &Path, hints: OpenHints) -> Result<Box<dyn RandomAccessFile>> {
-        if path.extension().is_some_and(|extension| extension == "sst") {
+        if is_table(path) {
             self.tables.lock().push((thread::current().id(), hints.access));
         }
         self.inner.open_random(path, hints)
+    }
+
+    fn size(&self, path: &Path) -> Result<u64> {
+        if is_table(path) {
+            self.sized_up.lock().push(thread::current().id());
+        }
+        self.inner.size(path)
+    }
+
+    fn expect_files(&self, count: usize) {
+        self.expected.store(count, Ordering::Relaxed);
     }
 }
 
 const TABLES: usize = 100;
 
-/// A database of so many tables, and who opened them when it was opened as `change` says.
-fn opened(change: impl FnOnce(&mut Options)) -> Vec<(ThreadId, Access)> {
+/// A database of so many tables, opened as `change` says, and what its file system noted until then.
+fn opening(change: impl FnOnce(&mut Options)) -> (Db, Arc<Opened>) {
     let disk = Disk::new();
     let mut options = disk.options();
     options.cf.disable_auto_compactions = true;
@@ -41,10 +59,20 @@ fn opened(change: impl FnOnce(&mut Options)) -> Vec<(ThreadId, Access)> {
         db.flush().unwrap();
     }
     drop(db);
-    let files = Arc::new(Opened { inner: Arc::clone(&options.db.env.fs), tables: Mutex::default() });
+    let files = Arc::new(Opened {
+        inner: Arc::clone(&options.db.env.fs),
+        tables: Mutex::default(),
+        sized_up: Mutex::default(),
+        expected: AtomicUsize::new(0),
+    });
     options.db.env.fs = Arc::clone(&files) as _;
     change(&mut options);
-    let db = Db::open(&options, DIR).unwrap();
+    (Db::open(&options, DIR).unwrap(), files)
+}
+
+/// Who opened the tables.
+fn opened(change: impl FnOnce(&mut Options)) -> Vec<(ThreadId, Access)> {
+    let (db, files) = opening(change);
     let tables = std::mem::take(&mut *files.tables.lock());
     assert_eq!(tables.len(), TABLES);
     for number in 0..TABLES {
@@ -74,4 +102,32 @@ fn tables_are_read_at_random_unless_nobody_says_so() {
     };
     assert_eq!(accesses(true), [Access::Random; TABLES]);
     assert_eq!(accesses(false), [Access::Unknown; TABLES]);
+}
+
+#[test]
+fn the_file_system_hears_how_many_tables_will_be_open() {
+    let expected = |bound, later| {
+        let (db, files) = opening(|options| {
+            (options.db.max_open_files, options.db.open_files_async) = (bound, later);
+        });
+        drop(db); // Waits for who opens them.
+        files.expected.load(Ordering::Relaxed)
+    };
+    assert_eq!(expected(-1, false), TABLES);
+    assert_eq!(expected(-1, true), TABLES);
+    assert_eq!(expected(30, false), 30, "no more are open at once");
+}
+
+#[test]
+fn sizes_are_asked_for_by_as_many_threads() {
+    let threads = |count| {
+        let (_db, files) = opening(|options| {
+            (options.db.max_file_opening_threads, options.db.open_files_async) = (count, true);
+        });
+        let sized_up = files.sized_up.lock().clone();
+        assert_eq!(sized_up.len(), TABLES);
+        sized_up.into_iter().collect::<HashSet<_>>()
+    };
+    assert_eq!(threads(1), HashSet::from([thread::current().id()]));
+    assert!(threads(3).len() <= 3);
 }

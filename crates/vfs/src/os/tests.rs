@@ -287,3 +287,18 @@ fn a_file_is_set_up_when_more_than_its_end_is_read() {
     file.ring_file();
     assert!(waits());
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn the_table_of_descriptors_grows_at_once() {
+    let size = || {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let size = status.lines().find_map(|line| line.strip_prefix("FDSize:")).unwrap();
+        size.trim().parse::<usize>().unwrap()
+    };
+    let fs = OsFileSystem::new();
+    let before = size();
+    fs.expect_files(before);
+    assert!(size() > before, "{before}");
+    fs.expect_files(1 << 20); // Or as many as there may be.
+}
