@@ -1,5 +1,6 @@
 //! The names of a database's files, as RocksDB lays them out.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -18,6 +19,9 @@ impl fmt::Display for FileNumber {
         self.0.fmt(f)
     }
 }
+
+/// A map from file numbers: a database of many tables looks each up several times while it is opened.
+pub type FileNumberMap<T> = HashMap<FileNumber, T, foldhash::fast::RandomState>;
 
 /// What a file in a database directory is, by its name.
 #[derive(Clone, PartialEq, Eq, Debug)]

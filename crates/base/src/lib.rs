@@ -23,7 +23,7 @@ pub mod sync;
 
 pub use comparator::{Comparator, InternalKeyComparator, UserComparator};
 pub use error::{Code, Corrupt, Error, Result, Severity, SubCode};
-pub use file_name::{FileKind, FileNumber};
+pub use file_name::{FileKind, FileNumber, FileNumberMap};
 pub use internal_key::{InternalKey, InternalKeyBuf, SequenceNumber, ValueType};
 pub use key_in_error::DataInErrors;
 pub use merge::MergeOperator;

@@ -91,7 +91,7 @@ impl InfoLog {
             Some(listing) => self.old_logs(listing.iter().map(|listed| &*listed.name)),
             None => self.old_logs(self.env.fs.list(&self.dir)?.iter().map(|name| &**name)),
         };
-        old.sort();
+        old.sort_unstable_by(|a, b| a.as_os_str().cmp(b.as_os_str())); // All of one directory.
         let excess = (old.len() + 1).saturating_sub(self.rolling.keep.max(1));
         old.iter().take(excess).try_for_each(|path| self.env.fs.remove(path))
     }

@@ -7,16 +7,16 @@ use ironstone_base::perf::PerfMetric;
 use ironstone_base::statistics::{Histogram, IoActivity, Ticker};
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use ironstone_base::sync::{Arc, Mutex, OnceLock, Weak, thread};
-use ironstone_base::{Error, FileNumber, Result, SequenceNumber};
+use ironstone_base::{Error, FileNumber, FileNumberMap, Result, SequenceNumber};
 use ironstone_sst::{KeyHash, OpenBuffers, OpenOptions, TableOptions, TableReader};
 use ironstone_version::FileMetaData;
 use ironstone_vfs::{FileSystem, OpenHints, PerfTimer, RandomAccessFile, StatsTimer};
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 
 /// All tables of a database that some version refers to, and a bound on how many are open.
 pub(crate) struct TableCache {
-    slots: Mutex<HashMap<FileNumber, Weak<TableSlot>>>,
+    slots: Mutex<FileNumberMap<Weak<TableSlot>>>,
     /// Slots that others have taken the place of: readers may still have them, the next view has not.
     replaced: Mutex<Vec<(FileNumber, Weak<TableSlot>)>>,
     /// How often slots were replaced.
@@ -454,7 +454,11 @@ impl TableOpener {
             let _timer = StatsTimer::start(statistics, Histogram::TableOpenIoMicros);
             self.read_end(file, meta, level, buffers)
         };
-        self.open_file(meta, hints).and_then(read).inspect_err(|_| count(Ticker::NoFileErrors))
+        let opened = self.open_file(meta, hints).and_then(read).inspect_err(|_| count(Ticker::NoFileErrors));
+        // A file of another size shows by its end, in one way or another.
+        opened.map_err(|error| {
+            if error.is_corruption() { self.check_file(meta).err().unwrap_or(error) } else { error }
+        })
     }
 
     fn read_end(
@@ -489,7 +493,7 @@ impl TableOpener {
             {
                 return Ok(file);
             }
-            self.fs.open_random(path, hints)
+            self.fs.open_random(path, OpenHints { size: Some(meta.file_size), ..hints })
         })
     }
 

@@ -215,7 +215,7 @@ fn what_is_read_front_to_back_is_fetched_ahead() {
     let fs = with_remote(dir.path(), &options);
     fs.write_all_synced(&path, &data).unwrap();
     for access in [Access::Sequential, Access::Random] {
-        let file = fs.open_random(&path, OpenHints { access, direct: false }).unwrap();
+        let file = fs.open_random(&path, OpenHints { access, ..OpenHints::default() }).unwrap();
         let before = fs.counters();
         let mut buf = vec![0; 1000];
         for offset in (0..8_000).step_by(1000) {

@@ -88,6 +88,7 @@ fn tables_on_webhdfs() {
     let error = fs.write_all_synced(&root.join("000001.sst"), b"").unwrap_err();
     assert_eq!(error.code(), ironstone_base::Code::NotSupported, "{error}");
     suite::reads_end_where_the_file_ends(&fs, &root);
+    suite::a_size_that_is_said_is_proven_by_the_end(&fs, &root);
     suite::open_files_outlive_their_names(&fs, &root);
     suite::directories_come_and_go(&fs, &root);
     suite::absence_is_told_apart(&fs, &root);

@@ -6,9 +6,11 @@ use crate::file_metadata::{FileMetaData, UNKNOWN_EPOCH};
 use crate::level_files::{LevelFiles, by_smallest};
 use crate::version::Version;
 use ironstone_base::sync::Arc;
-use ironstone_base::{Error, FileNumber, InternalKeyBuf, InternalKeyComparator, Result, SequenceNumber};
+use ironstone_base::{
+    Error, FileNumber, FileNumberMap, InternalKeyBuf, InternalKeyComparator, Result, SequenceNumber,
+};
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// Applies edits to a version, any number of them, at a cost that grows with the edits and with the
 /// levels that they touch, not with their product.
@@ -16,9 +18,9 @@ pub struct VersionBuilder {
     base: Arc<Version>,
     changes: Vec<LevelChange>,
     /// Where the files that edits named are now; `None` for gone.
-    places: HashMap<FileNumber, Option<Place>>,
+    places: FileNumberMap<Option<Place>>,
     /// Where the files of `base` are, once enough of them have been looked up.
-    base_places: Option<HashMap<FileNumber, Place>>,
+    base_places: Option<FileNumberMap<Place>>,
     lookups: usize,
     /// Blob files that differ from those of `base`.
     blob_files: BTreeMap<FileNumber, BlobFileMetaData>,
@@ -76,7 +78,7 @@ impl VersionBuilder {
         Self {
             compact_cursors: base.compact_cursors.clone(),
             changes: Vec::new(),
-            places: HashMap::new(),
+            places: FileNumberMap::default(),
             base_places: None,
             lookups: 0,
             blob_files: BTreeMap::new(),

@@ -266,6 +266,7 @@ impl VersionEdit {
             put_number(out, tag::DELETED_FILE, *level as u64);
             put_varint64(out, number.0);
         }
+        out.reserve(self.new_files.len() * USUAL_FILE_BYTES);
         for (level, file) in &self.new_files {
             put_number(out, tag::NEW_FILE_4, *level as u64);
             encode_new_file(file, out);
@@ -474,6 +475,9 @@ impl VersionEdit {
         }
     }
 }
+
+/// What a file takes in an edit, about.
+const USUAL_FILE_BYTES: usize = 112;
 
 fn encode_new_file(file: &FileMetaData, out: &mut Vec<u8>) {
     put_varint64(out, file.number.0);

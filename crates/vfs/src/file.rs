@@ -15,12 +15,15 @@ pub struct OpenHints {
     pub direct: bool,
     /// Where reads will be.
     pub access: Access,
+    /// How long the file is to be, if that is known: it need not be asked for. A file system that does without says so in
+    /// [`RandomAccessFile::size`], and tells the truth to the first who reads up to there: a file that goes on is `Corruption`.
+    pub size: Option<u64>,
 }
 
 impl OpenHints {
     /// Front to back, through the page cache.
     pub fn sequential() -> Self {
-        Self { direct: false, access: Access::Sequential }
+        Self { access: Access::Sequential, ..Self::default() }
     }
 }
 

@@ -57,13 +57,17 @@ impl FileSystem for OsFileSystem {
             let (fd, stat) = open_regular(path, OFlags::RDONLY | OFlags::DIRECT)?;
             return Ok(Box::new(random::DirectRandomAccessFile::new(fd, path, length(&stat))));
         }
-        let (fd, stat) = open_waitless(path, OFlags::RDONLY)?;
+        let fd = open_waitless(path, OFlags::RDONLY)?;
+        let size = match hints.size {
+            Some(size) => size, // Reads of what is no regular file fail, and do not wait.
+            None => length(&stat_regular(&fd, path, "open")?),
+        };
         let advice = match hints.access {
             Access::Random => Advice::Random,
             Access::Sequential => Advice::Sequential,
             Access::Unknown => Advice::Normal,
         };
-        Ok(Box::new(random::OsRandomAccessFile::new(fd, path, length(&stat), advice)))
+        Ok(Box::new(random::OsRandomAccessFile::new(fd, path, size, hints.size.is_none(), advice)))
     }
 
     fn open_mapped(&self, path: &Path) -> Result<Option<Box<dyn RandomAccessFile>>> {
@@ -277,9 +281,24 @@ impl Directory for OsDirectory {
 
 /// Opens a regular file without ever waiting for somebody at the other end of a FIFO.
 fn open_regular(path: &Path, flags: OFlags) -> Result<(OwnedFd, Stat)> {
-    let (fd, stat) = open_waitless(path, flags)?;
+    let fd = open_waitless(path, flags)?;
+    let stat = stat_regular(&fd, path, act(flags))?;
     let_wait(&fd, flags & OFlags::DIRECT).map_err(|errno| failed(path, "set up", errno))?;
     Ok((fd, stat))
+}
+
+/// What opening a file with `flags` is called.
+fn act(flags: OFlags) -> &'static str {
+    if flags.contains(OFlags::CREATE) { "create" } else { "open" }
+}
+
+/// What the system says about an open file, if it is a regular one.
+fn stat_regular(fd: &OwnedFd, path: &Path, act: &str) -> Result<Stat> {
+    let stat = rustix::fs::fstat(fd).map_err(|errno| failed(path, "stat", errno))?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(Error::io_message(format!("{act} {}: not a regular file", path.display())));
+    }
+    Ok(stat)
 }
 
 /// Asynchronous reads of a descriptor that must not wait would fail on a page-cache miss.
@@ -287,23 +306,17 @@ fn let_wait(fd: &OwnedFd, lasting: OFlags) -> rustix::io::Result<()> {
     rustix::fs::fcntl_setfl(fd, lasting)
 }
 
-/// As `open_regular`, with a descriptor that must not wait, which reads of one thread do not mind.
-fn open_waitless(path: &Path, flags: OFlags) -> Result<(OwnedFd, Stat)> {
+/// Opens whatever file it is, with a descriptor that must not wait, which reads of one thread do not mind.
+fn open_waitless(path: &Path, flags: OFlags) -> Result<OwnedFd> {
     let _timer = PerfTimer::io(IoMetric::OpenNanos);
     lock::check_not_ours(path)?;
     let waitless = flags | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let act = if flags.contains(OFlags::CREATE) { "create" } else { "open" };
-    let fd = match retry_on_intr(|| rustix::fs::open(path, waitless, FILE_MODE)) {
+    match retry_on_intr(|| rustix::fs::open(path, waitless, FILE_MODE)) {
         // Another process has a lease on it, which only a waiting open breaks. FIFOs have none.
         Err(Errno::AGAIN) => retry_on_intr(|| rustix::fs::open(path, flags | OFlags::CLOEXEC, FILE_MODE)),
         opened => opened,
     }
-    .map_err(|errno| failed(path, act, errno))?;
-    let stat = rustix::fs::fstat(&fd).map_err(|errno| failed(path, "stat", errno))?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(Error::io_message(format!("{act} {}: not a regular file", path.display())));
-    }
-    Ok((fd, stat))
+    .map_err(|errno| failed(path, act(flags), errno))
 }
 
 fn stat(path: &Path, act: &str) -> Result<Stat> {

@@ -9,9 +9,7 @@ use ironstone_vfs::mem::MemFileSystem;
 use ironstone_vfs::os::{OsFileSystem, RingFile, read_together};
 use ironstone_vfs::traced::{IoCall, IoWatch, TracedFileSystem};
 use ironstone_vfs::watched::{FileOperationInfo, FileOperationType, FileOperationWatch, WatchedFileSystem};
-use ironstone_vfs::{
-    Access, FileSystem, OpenHints, RandomAccessFile, ReadRequest, SystemClock, WriteOptions,
-};
+use ironstone_vfs::{FileSystem, OpenHints, RandomAccessFile, ReadRequest, SystemClock, WriteOptions};
 use std::path::Path;
 use std::sync::Arc;
 use suite::*;
@@ -130,7 +128,7 @@ fn direct_io_conforms() {
     let path = root.join("000001.sst");
     let data = pattern(3_000_001, 7);
     fs.write_all_synced(&path, &data).unwrap();
-    let file = fs.open_random(&path, OpenHints { direct: true, access: Access::Random }).unwrap();
+    let file = fs.open_random(&path, OpenHints { direct: true, ..OpenHints::default() }).unwrap();
     assert_eq!(file.size(), data.len() as u64);
     for (offset, len) in
         [(0, 1), (0, 4096), (1, 4096), (4095, 2), (8192, 8192), (777, 2_500_000), (2_999_990, 11)]
@@ -176,7 +174,7 @@ fn reads_of_several_files_go_out_together() {
         .map(|(number, data)| {
             let path = dir.path().join(format!("{number:06}.sst"));
             fs.write_all_synced(&path, data).unwrap();
-            let open = |direct| fs.open_random(&path, OpenHints { direct, access: Access::Random });
+            let open = |direct| fs.open_random(&path, OpenHints { direct, ..OpenHints::default() });
             open(number != 1).or_else(|_| open(false)).unwrap()
         })
         .collect();

@@ -428,7 +428,7 @@ impl DbOptions {
     /// How tables are read.
     pub(crate) fn table_hints(&self) -> OpenHints {
         let access = if self.advise_random_on_open { Access::Random } else { Access::Unknown };
-        OpenHints { direct: self.use_direct_reads, access }
+        OpenHints { direct: self.use_direct_reads, access, size: None }
     }
     fn set_rate(&mut self, text: &str) -> Result<(), OptionError> {
         self.rate_limiter = match u64::parse(text)? {

@@ -131,3 +131,35 @@ fn sizes_are_asked_for_by_as_many_threads() {
     assert_eq!(threads(1), HashSet::from([thread::current().id()]));
     assert!(threads(3).len() <= 3);
 }
+
+/// With files of the operating system, whose sizes nobody asks for when they are opened.
+#[test]
+fn tables_of_other_sizes_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    let fs = Arc::clone(&options.db.env.fs);
+    let db = Db::open(&options, dir.path()).unwrap();
+    db.put("a", "v").unwrap();
+    db.flush().unwrap();
+    drop(db);
+    let name = fs.list(dir.path()).unwrap().into_iter().find(|name| is_table(Path::new(name))).unwrap();
+    let table = dir.path().join(name);
+    let whole = fs.read_all(&table).unwrap();
+    let size = whole.len();
+    for (other, later) in
+        [(size - 1, false), (size + 1, false), (0, false), (size - 1, true), (size + 1, true)]
+    {
+        let mut bytes = whole.clone();
+        bytes.resize(other, 0);
+        fs.write_all_synced(&table, &bytes).unwrap();
+        options.db.open_files_async = later;
+        let error = Db::open(&options, dir.path()).unwrap_err();
+        assert!(error.is_corruption(), "{error}");
+        let expected = format!("table has {other} bytes, but the MANIFEST says {size}");
+        let text = error.to_string();
+        assert!(text.contains(&expected) && text.contains(table.to_str().unwrap()), "{text}");
+    }
+    fs.write_all_synced(&table, &whole).unwrap();
+    assert_eq!(Db::open(&options, dir.path()).unwrap().get("a").unwrap().as_deref(), Some(&b"v"[..]));
+}

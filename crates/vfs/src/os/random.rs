@@ -3,12 +3,12 @@
 use super::aligned::{AlignedBuffer, PAGE, is_aligned, page_floor};
 use crate::file::*;
 use crate::timer::{PerfCpuTimer, PerfTimer};
-use ironstone_base::Result;
 use ironstone_base::perf::{self, IoMetric};
 use ironstone_base::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use ironstone_base::{Error, Result};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Advice, OFlags};
-use rustix::io::{Errno, ReadWriteFlags, pread, preadv2};
+use rustix::io::{Errno, ReadWriteFlags, pread, preadv, preadv2};
 use std::cell::RefCell;
 use std::io::IoSliceMut;
 use std::num::NonZeroU64;
@@ -32,7 +32,7 @@ fn read_fully(fd: &OwnedFd, path: &Path, offset: u64, buf: &mut [u8]) -> Result<
 }
 
 #[cold]
-fn read_failed(path: &Path, offset: u64, errno: Errno) -> ironstone_base::Error {
+fn read_failed(path: &Path, offset: u64, errno: Errno) -> Error {
     failed(path, &format!("read at {offset} of"), errno)
 }
 
@@ -73,15 +73,38 @@ pub(super) struct OsRandomAccessFile {
     fd: OwnedFd,
     path: PathBuf,
     size: u64,
+    /// `size` is what somebody said, and nobody has read up to there. Relaxed: it is looked at once too often at worst.
+    is_unproven: AtomicBool,
     advice: Advice,
     /// The descriptor may wait, and the system has the advice. Relaxed: it is set up once too often at worst.
     is_set_up: AtomicBool,
 }
 
 impl OsRandomAccessFile {
-    /// `fd` was opened without waiting.
-    pub(super) fn new(fd: OwnedFd, path: &Path, size: u64, advice: Advice) -> Self {
-        Self { fd, path: path.to_owned(), size, advice, is_set_up: AtomicBool::new(false) }
+    /// `fd` was opened without waiting. `size` is what it has, or what it is said to have.
+    pub(super) fn new(fd: OwnedFd, path: &Path, size: u64, is_proven: bool, advice: Advice) -> Self {
+        let (is_unproven, is_set_up) = (AtomicBool::new(!is_proven), AtomicBool::new(false));
+        Self { fd, path: path.to_owned(), size, is_unproven, advice, is_set_up }
+    }
+
+    /// Reads the end of a file whose size was only said, and one byte that must not be there.
+    #[cold]
+    fn read_unproven_end(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let (wanted, mut more) = (buf.len(), [0]);
+        let timers = (PerfTimer::io(IoMetric::ReadNanos), PerfCpuTimer::io(IoMetric::CpuReadNanos));
+        let read = preadv(&self.fd, &mut [IoSliceMut::new(buf), IoSliceMut::new(&mut more)], offset);
+        drop(timers);
+        if read == Ok(wanted) && offset + wanted as u64 == self.size {
+            self.is_unproven.store(false, Relaxed);
+            perf::count_io(IoMetric::BytesRead, wanted as u64);
+            return Ok(wanted);
+        }
+        // It is shorter, it is longer, the call was interrupted, or more was asked for than there is to be.
+        if read_fully(&self.fd, &self.path, self.size, &mut more)? > 0 {
+            let what = format!("the file should be {} bytes long, but goes on", self.size);
+            return Err(Error::corruption_at(&self.path, self.size, what));
+        }
+        read_fully(&self.fd, &self.path, offset, buf)
     }
 
     /// Whoever opens many tables reads their ends, and spares two system calls for each that is not read otherwise.
@@ -108,6 +131,8 @@ impl RandomAccessFile for OsRandomAccessFile {
         }
         if offset + (buf.len() as u64) < self.size {
             self.set_up();
+        } else if self.is_unproven.load(Relaxed) {
+            return self.read_unproven_end(offset, buf);
         }
         read_fully(&self.fd, &self.path, offset, buf)
     }

@@ -25,6 +25,7 @@ pub fn check_without_reuse(fs: &dyn FileSystem, root: &Path) {
         only_flushed_bytes_are_visible(fs, root, options);
     }
     reads_end_where_the_file_ends(fs, root);
+    a_size_that_is_said_is_proven_by_the_end(fs, root);
     sequential_reads_and_skips(fs, root);
     names_come_and_go(fs, root);
     open_files_outlive_their_names(fs, root);
@@ -175,13 +176,43 @@ pub fn only_flushed_bytes_are_visible(fs: &dyn FileSystem, root: &Path, options:
     fs.remove(&path).unwrap();
 }
 
+/// Nobody takes a file for what it was said to be.
+pub fn a_size_that_is_said_is_proven_by_the_end(fs: &dyn FileSystem, root: &Path) {
+    let path = root.join("000009.sst");
+    fs.write_all_synced(&path, &pattern(1000, 9)).unwrap();
+    let open = |size| fs.open_random(&path, OpenHints { size: Some(size), ..OpenHints::default() }).unwrap();
+    // Shorter than said: reads end where it does.
+    let file = open(1001);
+    assert_eq!(file.read_at(900, &mut [0; 101]).unwrap(), 100);
+    assert_eq!(file.read_at(1000, &mut [0; 100]).unwrap(), 0);
+    assert_eq!(open(5000).read_at(2000, &mut [0; 3000]).unwrap(), 0);
+    // Longer: either that was known all along, or who reads the end hears of it, however far he reads.
+    for (offset, len) in [(900, 99), (900, 100), (900, 200), (999, 1), (1000, 10)] {
+        let file = open(999);
+        assert_eq!(file.read_at(0, &mut [0; 998]).unwrap(), 998);
+        match file.read_at(offset, &mut vec![0; len]) {
+            Ok(_) => assert_eq!(file.size(), 1000),
+            Err(error) => {
+                assert!(error.is_corruption(), "{error}");
+                let text = error.to_string();
+                assert!(text.contains("000009.sst") && text.contains("999 bytes"), "{text}");
+                assert!(file.read_at(offset, &mut vec![0; len]).is_err(), "again");
+            }
+        }
+    }
+    fs.remove(&path).unwrap();
+}
+
 pub fn reads_end_where_the_file_ends(fs: &dyn FileSystem, root: &Path) {
     let path = root.join("000008.sst");
     let data = pattern(20_000, 8);
     fs.write_all_synced(&path, &data).unwrap();
-    for hints in
-        [OpenHints::default(), OpenHints::sequential(), OpenHints { access: Access::Unknown, direct: false }]
-    {
+    for hints in [
+        OpenHints::default(),
+        OpenHints::sequential(),
+        OpenHints { access: Access::Unknown, ..OpenHints::default() },
+        OpenHints { size: Some(20_000), ..OpenHints::default() },
+    ] {
         let file = fs.open_random(&path, hints).unwrap();
         assert_eq!(file.size(), 20_000);
         assert_eq!(file.path(), path);
