@@ -14,6 +14,8 @@ pub struct Compressor {
     kind: CompressionKind,
     options: CompressionOptions,
     codec: Codec,
+    /// What stands before the codec's bytes. Kept for its memory.
+    header: Vec<u8>,
 }
 
 /// A codec and what it keeps between blocks.
@@ -46,7 +48,7 @@ impl Compressor {
             CompressionKind::Xpress => return Err(Error::not_supported("compression with Xpress")),
             CompressionKind::Zstd => Codec::Zstd(zstd_context(options, &dict)?),
         };
-        Ok(Self { kind, options: options.clone(), codec })
+        Ok(Self { kind, options: options.clone(), codec, header: Vec::new() })
     }
 
     /// The codec.
@@ -59,50 +61,59 @@ impl Compressor {
     ///
     /// The payload is for tables of `format_version` 2 and later; older ones are not written.
     pub fn compress(&mut self, raw: &[u8], out: &mut Vec<u8>, format_version: u32) -> Result<bool> {
+        let start = out.len();
+        let len = self.compress_over(raw, out, start, format_version);
+        out.truncate(start + len.as_ref().map_or(0, |len| len.unwrap_or(0)));
+        Ok(len?.is_some())
+    }
+
+    /// As [`compress`](Self::compress), over what `space` has from `start` on: answers how long the payload there is. `space` grows
+    /// where need be and is not cut, so that who compresses block after block clears no memory.
+    pub fn compress_over(
+        &mut self,
+        raw: &[u8],
+        space: &mut Vec<u8>,
+        start: usize,
+        format_version: u32,
+    ) -> Result<Option<usize>> {
         if format_version < 2 {
             return Err(Error::not_supported("writing compressed blocks of table format 0 or 1"));
         }
         let limit = self.options.max_payload(raw.len());
         let Some(raw_len) = u32::try_from(raw.len()).ok().filter(|&len| len <= i32::MAX as u32) else {
-            return Ok(false); // The codecs count in 31 bits.
+            return Ok(None); // The codecs count in 31 bits.
         };
         if limit == 0 || self.kind == CompressionKind::None {
-            return Ok(false);
+            return Ok(None);
         }
-
-        let start = out.len();
+        self.header.clear();
         if self.kind != CompressionKind::Snappy {
-            put_varint32(out, raw_len);
+            put_varint32(&mut self.header, raw_len);
         }
-        let header_len = out.len() - start;
-        let kept = match limit.checked_sub(header_len) {
-            Some(room) => self.codec.append(raw, room, out),
-            None => Err(TooLarge),
-        };
-        if kept.is_err() || out.len() - start > limit {
-            out.truncate(start);
-            return Ok(false);
+        let Some(room) = limit.checked_sub(self.header.len()) else { return Ok(None) };
+        let body = start + self.header.len();
+        let end = body + self.codec.space(raw.len(), room);
+        if space.len() < end {
+            space.resize(end, 0);
         }
-        Ok(true)
+        space[start..body].copy_from_slice(&self.header);
+        let kept = self.codec.fill(raw, &mut space[body..end]).ok().filter(|&len| len <= room);
+        Ok(kept.map(|len| body - start + len))
     }
 }
 
 impl Codec {
-    /// Appends the compressed form of `raw` to `out`. May give up once it takes more than `room`.
-    fn append(&mut self, raw: &[u8], room: usize, out: &mut Vec<u8>) -> Result<(), TooLarge> {
-        let start = out.len();
+    /// How much space the codec is given where a payload of more than `room` is of no use.
+    fn space(&self, raw_len: usize, room: usize) -> usize {
         // Some codecs insist on space for their worst case; the others stop at `room`.
-        let space = match self {
-            Self::Snappy(_) => snap::raw::max_compress_len(raw.len()),
-            Self::Lz4 { .. } => lz4_flex::block::get_maximum_output_size(raw.len()),
+        match self {
+            Self::Snappy(_) => snap::raw::max_compress_len(raw_len),
+            Self::Lz4 { .. } => lz4_flex::block::get_maximum_output_size(raw_len),
             _ => room,
-        };
-        out.resize(start + space, 0);
-        let len = self.fill(raw, &mut out[start..])?;
-        out.truncate(start + len);
-        Ok(())
+        }
     }
 
+    /// Puts the compressed form of `raw` at the beginning of `space`. May give up once it takes more than that.
     fn fill(&mut self, raw: &[u8], space: &mut [u8]) -> Result<usize, TooLarge> {
         match self {
             Self::None => Err(TooLarge),

@@ -1,5 +1,6 @@
 //! Reading ahead of an iterator.
 
+use crate::prefetch;
 use ironstone_base::perf::{self, PerfMetric};
 use ironstone_base::statistics::{Histogram, IoActivity, Ticker};
 use ironstone_base::sync::Arc;
@@ -44,6 +45,8 @@ enum Use {
 /// Read at a time where the system reads ahead: a compaction of many files needs no more of each in
 /// memory of its own.
 const CHUNK: usize = 256 << 10;
+/// So much of the next block the processor is asked for.
+const MOST_PREFETCHED: usize = 8 << 10;
 /// Between two blocks that follow each other there is less: those that keep to pages have a gap before the next one.
 const PAGE: u64 = 4096;
 
@@ -121,7 +124,13 @@ impl Readahead {
             };
             self.fill(file, offset, len, more)?;
         }
-        Ok(self.buffered(offset, len))
+        let read = self.buffered(offset, len);
+        if read.is_some() {
+            // Whoever merges many files comes back to this one when its next block is in no cache of the processor any more.
+            let next = (offset - self.bytes_at) as usize + len;
+            prefetch::prefetch(&self.bytes[next..], len.min(MOST_PREFETCHED).min(self.bytes.len() - next));
+        }
+        Ok(read)
     }
 
     fn count_hit(&self, len: usize) {

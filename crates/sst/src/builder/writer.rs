@@ -31,6 +31,7 @@ pub(super) struct BlockWriter {
     /// As the one for data blocks, but never with a dictionary.
     index_compressor: Option<Compressor>,
     dictionary: Option<Arc<[u8]>>,
+    /// Blocks are compressed into it. Never cut.
     compressed: Vec<u8>,
     verified: Vec<u8>,
     counts: BlockCounts,
@@ -192,22 +193,21 @@ impl BlockWriter {
             }
             return Ok((self.append(block, CompressionKind::None)?, false));
         };
-        let mut compressed = std::mem::take(&mut self.compressed);
-        compressed.clear();
+        let mut space = std::mem::take(&mut self.compressed);
         let statistics = self.table.statistics.clone();
         let timer = StatsTimer::detailed_nanos(statistics.as_deref(), Histogram::CompressionTimesNanos);
-        let kept = compressor.compress(block, &mut compressed, self.table.format_version)?;
-        if kept && self.table.verify_compression {
-            self.verify(block, &compressed, dictionary)?;
+        let kept = compressor.compress_over(block, &mut space, 0, self.table.format_version)?;
+        if let (Some(len), true) = (kept, self.table.verify_compression) {
+            self.verify(block, &space[..len], dictionary)?;
         }
         drop(timer);
-        self.count_compression(block.len(), kept.then_some(compressed.len()));
+        self.count_compression(block.len(), kept);
         let handle = match kept {
-            true => self.append(&mut compressed, compressor.kind())?,
-            false => self.append(block, CompressionKind::None)?,
+            Some(len) => self.append_part(&mut space, len, compressor.kind())?,
+            None => self.append(block, CompressionKind::None)?,
         };
-        self.compressed = compressed;
-        Ok((handle, kept))
+        self.compressed = space;
+        Ok((handle, kept.is_some()))
     }
 
     fn count_compression(&self, raw_len: usize, compressed_len: Option<usize>) {
@@ -247,8 +247,14 @@ impl BlockWriter {
 
     /// Adds the trailer to `block` and writes both.
     fn append(&mut self, block: &mut Vec<u8>, kind: CompressionKind) -> Result<BlockHandle> {
-        let handle = BlockHandle { offset: self.offset, size: block.len() as u64 };
-        if block.len() > u32::MAX as usize {
+        block.reserve_exact(BLOCK_TRAILER_LEN); // A filter is long, and no longer than it has to be.
+        self.append_part(block, block.len(), kind)
+    }
+
+    /// Puts the trailer behind the first `len` bytes of `space`, and writes these and it.
+    fn append_part(&mut self, space: &mut Vec<u8>, len: usize, kind: CompressionKind) -> Result<BlockHandle> {
+        let handle = BlockHandle { offset: self.offset, size: len as u64 };
+        if len > u32::MAX as usize {
             return Err(Error::not_supported(format!(
                 "{}: a block of more than 4 GiB",
                 self.path().display()
@@ -257,13 +263,16 @@ impl BlockWriter {
         let statistics = self.table.statistics.clone();
         let _timer = StatsTimer::start(statistics.as_deref(), Histogram::WriteRawBlockMicros);
         let modifier = context_modifier(self.base_context_checksum, self.offset);
-        let sum = block_checksum(self.table.checksum, block, kind as u8).wrapping_add(modifier);
+        let sum = block_checksum(self.table.checksum, &space[..len], kind as u8).wrapping_add(modifier);
         self.has_compressed |= kind != CompressionKind::None;
-        block.reserve_exact(BLOCK_TRAILER_LEN); // A filter is long, and no longer than it has to be.
-        block.push(kind as u8);
-        block.extend_from_slice(&sum.to_le_bytes());
-        self.write(block)?;
-        self.offset += block.len() as u64;
+        let end = len + BLOCK_TRAILER_LEN;
+        if space.len() < end {
+            space.resize(end, 0);
+        }
+        space[len] = kind as u8;
+        space[len + 1..end].copy_from_slice(&sum.to_le_bytes());
+        self.write(&space[..end])?;
+        self.offset += end as u64;
         Ok(handle)
     }
 
