@@ -60,7 +60,7 @@ fn without_zeros(options: WriteOptions) -> WriteOptions {
 
 impl FileSystem for EncryptedFileSystem {
     ironstone_vfs::pass_on! { self.inner: open_directory exists list remove rename link create_dir_all
-    remove_dir modified_seconds free_space lock absolute link_count }
+    remove_dir modified_seconds free_space lock absolute expect_files link_count }
 
     fn open_sequential(&self, path: &Path) -> Result<Box<dyn SequentialFile>> {
         let mut inner = self.inner.open_sequential(path)?;
@@ -69,7 +69,8 @@ impl FileSystem for EncryptedFileSystem {
         Ok(Box::new(Sequential { inner, stream: self.stream(&prefix[..count]), at: 0 }))
     }
     fn open_random(&self, path: &Path, hints: OpenHints) -> Result<Box<dyn RandomAccessFile>> {
-        let inner = self.inner.open_random(path, hints)?;
+        // The file is longer than what is in it.
+        let inner = self.inner.open_random(path, OpenHints { size: None, ..hints })?;
         let mut prefix = vec![0; PREFIX];
         let count = inner.read_at(0, &mut prefix)?;
         Ok(Box::new(Random { inner, stream: self.stream(&prefix[..count]) }))

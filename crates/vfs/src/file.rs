@@ -15,8 +15,9 @@ pub struct OpenHints {
     pub direct: bool,
     /// Where reads will be.
     pub access: Access,
-    /// How long the file is to be, if that is known: it need not be asked for. A file system that does without says so in
-    /// [`RandomAccessFile::size`], and tells the truth to the first who reads up to there: a file that goes on is `Corruption`.
+    /// How long the file is to be, if that is known: it need not be asked for. A file system that does not ask answers this as
+    /// [`RandomAccessFile::size`], and fails the first [`read_at`](RandomAccessFile::read_at) up to there with `Corruption` if the
+    /// file goes on. One around another, whose files have other sizes, does not pass it on as it is.
     pub size: Option<u64>,
 }
 
