@@ -62,9 +62,9 @@ impl Compressor {
     /// The payload is for tables of `format_version` 2 and later; older ones are not written.
     pub fn compress(&mut self, raw: &[u8], out: &mut Vec<u8>, format_version: u32) -> Result<bool> {
         let start = out.len();
-        let len = self.compress_over(raw, out, start, format_version);
-        out.truncate(start + len.as_ref().map_or(0, |len| len.unwrap_or(0)));
-        Ok(len?.is_some())
+        let len = self.compress_over(raw, out, start, format_version)?;
+        out.truncate(start + len.unwrap_or(0));
+        Ok(len.is_some())
     }
 
     /// As [`compress`](Self::compress), over what `space` has from `start` on: answers how long the payload there is. `space` grows

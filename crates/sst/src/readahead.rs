@@ -125,7 +125,7 @@ impl Readahead {
             self.fill(file, offset, len, more)?;
         }
         let read = self.buffered(offset, len);
-        if read.is_some() {
+        if read.is_some() && !self.goes_back {
             // Whoever merges many files comes back to this one when its next block is in no cache of the processor any more.
             let next = (offset - self.bytes_at) as usize + len;
             prefetch::prefetch(&self.bytes[next..], len.min(MOST_PREFETCHED).min(self.bytes.len() - next));
