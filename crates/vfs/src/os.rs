@@ -230,7 +230,7 @@ impl FileSystem for OsFileSystem {
     /// some 10 ms, for all who open files.
     fn expect_files(&self, count: usize) {
         let limit = rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let Ok(lowest) = rustix::fs::open(c"/", flags, Mode::empty()) else { return };
         let last = (lowest.as_raw_fd() as u64).saturating_add(count as u64).min(limit.saturating_sub(1));
         if let Ok(last) = i32::try_from(last) {
