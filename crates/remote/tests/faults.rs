@@ -153,7 +153,9 @@ fn writes_go_on_by_themselves_after_an_outage() {
     db.flush().unwrap();
     compare(&db, &model);
 
-    // What is refused is refused the next time, too: somebody has to look after it.
+    // What is refused is refused the next time, too: somebody has to look after it. (It is to be the flush, not what
+    // is still being compacted.)
+    db.wait_for_compact().unwrap();
     layer.set(Some(Rule { kinds: &["close"], from: 0, count: 1, temporary: false, after: false }));
     assert!(write(&db, &mut model, 11, 100).is_none());
     let error = db.flush().unwrap_err();
