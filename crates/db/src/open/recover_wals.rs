@@ -366,7 +366,8 @@ impl Recovery<'_> {
                 "one bit is wrong in the last byte of the last record, which is taken as it was written";
             warning!(self.log, "{}", Error::corruption_at(path, bit.offset, what));
         }
-        info!(self.log, "{}: replayed {records} records, up to {last:?}", path.display());
+        let end = last.map_or("no write so far".to_owned(), |last| format!("last sequence {last}"));
+        info!(self.log, "{}: records replayed: {records}, {end}", path.display());
         Ok((dropped, reader.valid_size()))
     }
 
