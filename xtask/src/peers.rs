@@ -2,10 +2,12 @@
 
 mod chart;
 mod page;
+mod page_cache;
 mod row;
 mod runner;
 
 use page::Set;
+use page_cache::FullPageCache;
 use row::Amounts;
 use runner::{Driver, ENGINES};
 use serde_json::{Value, json};
@@ -29,6 +31,8 @@ usage: cargo xtask peers [options]
   --also ARGUMENTS       more arguments for the driver, with spaces between
   --most-seconds SECONDS  a run that takes longer is ended and left out, default 300
   --set NAME             a page and records of their own, docs/benchmarks/peers-NAME
+  --full-page-cache      before each run without a limit all free memory becomes page cache, as on a machine that has
+                         run for a while; the first time takes seconds for each GiB
   --page                 only make the page from the records that there are
 ";
 
@@ -42,6 +46,7 @@ struct Plan {
     also: Vec<String>,
     most_seconds: u64,
     set: Set,
+    full_page_cache: bool,
     page_only: bool,
 }
 
@@ -72,7 +77,11 @@ fn measure(plan: &Plan) -> Result<(), String> {
         println!("not built: {}", left_out.join(", "));
     }
     plan.set.store_engines(&driver.engines)?;
-    let machine = runner::machine();
+    if plan.full_page_cache {
+        driver.page_cache = Some(FullPageCache::new(&plan.dir)?);
+    }
+    let mut machine = runner::machine();
+    machine["full_page_cache"] = json!(plan.full_page_cache);
     // Records of one session may be compared pair by pair.
     let session = format!("{}-{}", seconds_since_1970(), std::process::id());
     for group in &groups {
@@ -106,12 +115,18 @@ impl Plan {
             also: Vec::new(),
             most_seconds: 300,
             set: Set::new(None),
+            full_page_cache: false,
             page_only: false,
         };
         let mut rest = arguments.iter();
         while let Some(name) = rest.next() {
-            if name == "--page" {
-                plan.page_only = true;
+            let flag = match name.as_str() {
+                "--page" => Some(&mut plan.page_only),
+                "--full-page-cache" => Some(&mut plan.full_page_cache),
+                _ => None,
+            };
+            if let Some(flag) = flag {
+                *flag = true;
                 continue;
             }
             let value = rest.next().ok_or(USAGE)?;

@@ -345,8 +345,10 @@ fn machines(files: &[&Value]) -> String {
             let longest = &machine["longest_stop_ms"];
             format!("; a thread that looks at the clock is stopped {stops} times a second for more than 30 us, for {longest} ms at most")
         });
+        let full = machine["full_page_cache"].as_bool().unwrap_or_default();
+        let memory = if full { "; all free memory was page cache before each run" } else { "" };
         format!(
-            "- {} x {}, {}, Linux {}; commit {}; nice {}; load of one minute before the runs {least:.1} to {most:.1}{stops}\n",
+            "- {} x {}, {}, Linux {}; commit {}; nice {}; load of one minute before the runs {least:.1} to {most:.1}{stops}{memory}\n",
             machine["cpus"],
             word("cpu"),
             word("memory"),

@@ -1,5 +1,6 @@
 //! Builds the driver and runs it.
 
+use super::page_cache::FullPageCache;
 use super::row::{Group, Row};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -17,6 +18,8 @@ pub struct Driver {
     program: PathBuf,
     /// How long a run may take.
     pub most: Duration,
+    /// Fills the memory before each run that has no limit.
+    pub page_cache: Option<FullPageCache>,
     /// What it says about its engines.
     pub engines: Vec<Value>,
 }
@@ -71,7 +74,7 @@ impl Driver {
             .map_err(|error| format!("{}: {error}", program.display()))?;
         let engines = serde_json::from_slice(&output.stdout)
             .map_err(|error| format!("{} engines: {error}", program.display()))?;
-        Ok(Self { program, most: Duration::from_secs(300), engines })
+        Ok(Self { program, most: Duration::from_secs(300), page_cache: None, engines })
     }
 
     /// Whether it knows an engine of that name.
@@ -86,8 +89,14 @@ impl Driver {
             return Err("sync failed".to_owned());
         }
         let load = load();
+        let mut free = None;
         let mut command = match limit {
-            None => Command::new(&self.program),
+            None => {
+                if let Some(page_cache) = &self.page_cache {
+                    free = Some(page_cache.fill()? >> 20);
+                }
+                Command::new(&self.program)
+            }
             Some(limit) => limit.enter(&self.program),
         };
         command.arg("run").args(["--engine", engine, "--dir"]).arg(dir).args(&row.arguments);
@@ -100,6 +109,9 @@ impl Driver {
         let mut record: Value = serde_json::from_slice(&output.stdout)
             .map_err(|error| format!("{} with {engine}: {error}", row.name))?;
         record["load_before"] = json!(load);
+        if let Some(free) = free {
+            record["free_mib_before"] = json!(free);
+        }
         Ok(record)
     }
 }
