@@ -4,6 +4,7 @@ mod case;
 mod measure;
 mod report;
 
+use crate::page_cache::FullPageCache;
 use case::{Case, Group};
 use measure::Measurement;
 use serde_json::{Value, json};
@@ -61,9 +62,10 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     }
     let programs = [plan.ours.clone().map_or_else(build, Ok)?, plan.theirs.clone()];
     let machine = measure::machine(&programs)?;
+    let page_cache = FullPageCache::new(&plan.dir)?;
     println!("{}", machine["load"].as_str().unwrap_or_default());
     for group in &groups {
-        let results = run_group(&plan, group, &programs)?;
+        let results = run_group(&plan, group, &programs, &page_cache)?;
         report::store(group, &results, &machine)?;
     }
     report::write_table(&order)?;
@@ -128,7 +130,12 @@ fn build() -> Result<PathBuf, String> {
 pub(crate) type Results = Vec<Vec<[Measurement; 2]>>;
 
 /// Runs a group as often as asked for. Who goes first changes from pair to pair.
-fn run_group(plan: &Plan, group: &Group, programs: &[PathBuf; 2]) -> Result<Results, String> {
+fn run_group(
+    plan: &Plan,
+    group: &Group,
+    programs: &[PathBuf; 2],
+    page_cache: &FullPageCache,
+) -> Result<Results, String> {
     let mut results: Results = group.cases.iter().map(|_| Vec::new()).collect();
     for pair in 0..plan.pairs {
         let dirs = SIDES.map(|side| plan.dir.join(side));
@@ -137,7 +144,7 @@ fn run_group(plan: &Plan, group: &Group, programs: &[PathBuf; 2]) -> Result<Resu
             let mut measured: [Option<Measurement>; 2] = [None, None];
             for turn in 0..2 {
                 let side = (turn + pair) % 2;
-                measured[side] = Some(measure::run(&programs[side], case, &dirs[side])?);
+                measured[side] = Some(measure::run(&programs[side], case, &dirs[side], page_cache)?);
             }
             let [Some(ours), Some(theirs)] = measured else { return Err("both sides have run".to_owned()) };
             if case.measured {

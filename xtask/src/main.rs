@@ -8,6 +8,7 @@ mod endure;
 mod fuzz;
 mod instructions;
 mod mistakes;
+mod page_cache;
 mod peers;
 mod reliability;
 mod sanitize;

@@ -2,12 +2,11 @@
 
 mod chart;
 mod page;
-mod page_cache;
 mod row;
 mod runner;
 
+use crate::page_cache::FullPageCache;
 use page::Set;
-use page_cache::FullPageCache;
 use row::Amounts;
 use runner::{Driver, ENGINES};
 use serde_json::{Value, json};

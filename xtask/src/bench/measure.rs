@@ -1,8 +1,8 @@
 //! Runs a command line and reads what it printed and what it took.
 
 use super::case::{Case, Kind};
+use crate::page_cache::FullPageCache;
 use serde_json::{Value, json};
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -43,28 +43,24 @@ impl Measurement {
     }
 }
 
-/// How many MiB are written and removed before a run that writes.
-const WARM_UP_MIB: usize = 2048;
-
-/// Lets the disk finish what earlier runs wrote. Before runs that write, takes pages for a file and
-/// gives them back: where a hypervisor takes free memory, the first to use it again, be it for the
-/// page cache, would pay for both sides.
-fn settle(case: &Case, dir: &Path) -> Result<(), String> {
-    let file = dir.with_extension("warm-up");
-    let io = |error| format!("{}: {error}", file.display());
+/// Lets the disk finish what earlier runs wrote. Before runs that write, fills free memory: where a hypervisor takes it,
+/// whoever touches it first pays.
+fn settle(case: &Case, page_cache: &FullPageCache) -> Result<(), String> {
     let status = Command::new("sync").status().map_err(|error| format!("sync: {error}"))?;
     if case.kind == Kind::Write {
-        let mut out = std::fs::File::create(&file).map_err(io)?;
-        let chunk = vec![0; 1 << 20];
-        (0..WARM_UP_MIB).try_for_each(|_| out.write_all(&chunk)).map_err(io)?;
-        std::fs::remove_file(&file).map_err(io)?;
+        page_cache.fill()?;
     }
     if status.success() { Ok(()) } else { Err("sync failed".to_owned()) }
 }
 
 /// Runs a case with `program` on the database in `dir`.
-pub fn run(program: &Path, case: &Case, dir: &Path) -> Result<Measurement, String> {
-    settle(case, dir)?;
+pub fn run(
+    program: &Path,
+    case: &Case,
+    dir: &Path,
+    page_cache: &FullPageCache,
+) -> Result<Measurement, String> {
+    settle(case, page_cache)?;
     let record = dir.with_extension("time");
     let database = dir.join("db");
     let output = Command::new(TIME)

@@ -77,12 +77,13 @@ fn page(rows: &str, machines: &[Value]) -> String {
          with all rows of `cargo xtask peers`, which takes hours.) The command lines are in\n\
          [benchmarks/commands.tsv](benchmarks/commands.tsv); what RocksDB 7.8 does not know of them any more is left\n\
          out on both sides, and where the defaults of the two programs differ, both are told (`cargo xtask bench\n\
-         --dry-run` prints the result). Before every run the disk comes to rest, and before\n\
-         those that write a file of 2 GiB comes and goes, so that neither side meets memory that the hypervisor took back.\n\
+         --dry-run` prints the result). Before every run the disk comes to rest, and before those that write all free\n\
+         memory becomes page cache, so that neither side meets memory that the hypervisor took back.\n\
          Lines with 32 threads do 4 million reads in all. Every number of every run is\n\
          in `benchmarks/*.json`.\n\n\
          What is to be reached, and what is: [benchmarks/targets.md](benchmarks/targets.md). A newer RocksDB, through one driver: [benchmarks/peers-rocksdb.md](benchmarks/peers-rocksdb.md). `cargo xtask peers`\n\
-         has six more engines. Single figures: [benchmarks/figures.md](benchmarks/figures.md).\n\n\
+         has six more engines. With `--full-page-cache` all free memory is page cache before each run, as on a machine that has run for a while: on a virtual machine the first touch of a free page may take\n\
+         its hypervisor 10 us, which is more than an engine does for a record and differs from run to run. Single figures: [benchmarks/figures.md](benchmarks/figures.md).\n\n\
          Rates are medians. The ratio is the median of the ratios of the pairs, with their range; it should be at least\n\
          1.4 for writes (Debian builds RocksDB with assertions, which slows writes down by as much) and 1.0 for reads.\n\
          Memory is the peak of the process, which should be at most 1.1 times RocksDB's. Latencies are P50 / P99 / P99.9\n\

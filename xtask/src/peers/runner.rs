@@ -1,7 +1,7 @@
 //! Builds the driver and runs it.
 
-use super::page_cache::FullPageCache;
 use super::row::{Group, Row};
+use crate::page_cache::FullPageCache;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
