@@ -1,6 +1,6 @@
 //! Runs a command line and reads what it printed and what it took.
 
-use super::case::{Case, Kind};
+use super::case::Case;
 use crate::page_cache::FullPageCache;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -43,13 +43,11 @@ impl Measurement {
     }
 }
 
-/// Lets the disk finish what earlier runs wrote. Before runs that write, fills free memory: where a hypervisor takes it,
-/// whoever touches it first pays.
-fn settle(case: &Case, page_cache: &FullPageCache) -> Result<(), String> {
+/// Lets the disk finish what earlier runs wrote, and fills free memory: where a hypervisor takes it, whoever touches it
+/// first pays.
+fn settle(page_cache: &FullPageCache) -> Result<(), String> {
     let status = Command::new("sync").status().map_err(|error| format!("sync: {error}"))?;
-    if case.kind == Kind::Write {
-        page_cache.fill()?;
-    }
+    page_cache.fill()?;
     if status.success() { Ok(()) } else { Err("sync failed".to_owned()) }
 }
 
@@ -60,7 +58,7 @@ pub fn run(
     dir: &Path,
     page_cache: &FullPageCache,
 ) -> Result<Measurement, String> {
-    settle(case, page_cache)?;
+    settle(page_cache)?;
     let record = dir.with_extension("time");
     let database = dir.join("db");
     let output = Command::new(TIME)

@@ -77,8 +77,8 @@ fn page(rows: &str, machines: &[Value]) -> String {
          with all rows of `cargo xtask peers`, which takes hours.) The command lines are in\n\
          [benchmarks/commands.tsv](benchmarks/commands.tsv); what RocksDB 7.8 does not know of them any more is left\n\
          out on both sides, and where the defaults of the two programs differ, both are told (`cargo xtask bench\n\
-         --dry-run` prints the result). Before every run the disk comes to rest, and before those that write all free\n\
-         memory becomes page cache, so that neither side meets memory that the hypervisor took back.\n\
+         --dry-run` prints the result). Before every run the disk comes to rest and all\n\
+         free memory becomes page cache, so that neither side meets memory that the hypervisor took back.\n\
          Lines with 32 threads do 4 million reads in all. Every number of every run is\n\
          in `benchmarks/*.json`.\n\n\
          What is to be reached, and what is: [benchmarks/targets.md](benchmarks/targets.md). A newer RocksDB, through one driver: [benchmarks/peers-rocksdb.md](benchmarks/peers-rocksdb.md). `cargo xtask peers`\n\
