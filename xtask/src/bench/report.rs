@@ -73,7 +73,7 @@ fn page(rows: &str, machines: &[Value]) -> String {
         "# Benchmarks\n\n\
          Ours against Debian's `db_bench` of RocksDB, the same flags on the same machine, by turns. Made by\n\n\
          ```\ncargo xtask bench\n```\n\n\
-         (`--only NAME,...` for some of the lines; about 20 minutes and 10 GB of disk for all. `--peers` goes on\n\
+         (`--only NAME,...` for some of the lines; about 25 minutes and 10 GB of disk for all. `--peers` goes on\n\
          with all rows of `cargo xtask peers`, which takes hours.) The command lines are in\n\
          [benchmarks/commands.tsv](benchmarks/commands.tsv); what RocksDB 7.8 does not know of them any more is left\n\
          out on both sides, and where the defaults of the two programs differ, both are told (`cargo xtask bench\n\
