@@ -7,6 +7,7 @@ mod check;
 mod endure;
 mod fuzz;
 mod instructions;
+mod machine;
 mod mistakes;
 mod page_cache;
 mod peers;

@@ -1,6 +1,7 @@
 //! Runs a command line and reads what it printed and what it took.
 
 use super::case::Case;
+use crate::machine;
 use crate::page_cache::FullPageCache;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -43,22 +44,16 @@ impl Measurement {
     }
 }
 
-/// Lets the disk finish what earlier runs wrote, and fills free memory: where a hypervisor takes it, whoever touches it
+/// Runs a case with `program` on the database in `dir`, with no memory free: where a hypervisor takes it, whoever touches it
 /// first pays.
-fn settle(page_cache: &FullPageCache) -> Result<(), String> {
-    let status = Command::new("sync").status().map_err(|error| format!("sync: {error}"))?;
-    page_cache.fill()?;
-    if status.success() { Ok(()) } else { Err("sync failed".to_owned()) }
-}
-
-/// Runs a case with `program` on the database in `dir`.
 pub fn run(
     program: &Path,
     case: &Case,
     dir: &Path,
     page_cache: &FullPageCache,
 ) -> Result<Measurement, String> {
-    settle(page_cache)?;
+    machine::sync()?;
+    page_cache.fill()?;
     let record = dir.with_extension("time");
     let database = dir.join("db");
     let output = Command::new(TIME)
@@ -127,24 +122,13 @@ fn read_line(text: &str) -> Result<Measurement, String> {
 
 /// What is measured on, and how busy it is.
 pub fn machine(programs: &[PathBuf; 2]) -> Result<Value, String> {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let cpu_info = read("/proc/cpuinfo");
-    let model =
-        cpu_info.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split_once(':'));
-    let memory = read("/proc/meminfo").lines().next().unwrap_or_default().to_owned();
-    let load = read("/proc/loadavg");
-    let commit = crate::campaign::version();
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let version = Command::new(&programs[1]).arg("--version").output();
     let version = version.map_err(|error| format!("{}: {error}", programs[1].display()))?;
-    Ok(json!({
-        "cpu": model.map_or("unknown", |(_, model)| model.trim()),
-        "cpus": cpu_info.lines().filter(|line| line.starts_with("processor")).count(),
-        "memory": memory.split_whitespace().skip(1).collect::<Vec<_>>().join(" "),
-        "kernel": read("/proc/sys/kernel/osrelease").trim(),
-        "load": format!("load before: {}", load.trim()),
-        "commit": commit,
-        "theirs": String::from_utf8_lossy(&version.stdout).trim(),
-    }))
+    let mut machine = machine::describe();
+    machine["load"] = json!(format!("load before: {}", load.trim()));
+    machine["theirs"] = json!(String::from_utf8_lossy(&version.stdout).trim());
+    Ok(machine)
 }
 
 #[cfg(test)]

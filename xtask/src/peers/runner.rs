@@ -1,6 +1,7 @@
 //! Builds the driver and runs it.
 
 use super::row::{Group, Row};
+use crate::machine;
 use crate::page_cache::FullPageCache;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -84,10 +85,7 @@ impl Driver {
 
     /// Runs a row with an engine on the database in `dir`, and returns what it said.
     pub fn run(&self, row: &Row, engine: &str, dir: &Path, limit: Option<&Limit>) -> Result<Value, String> {
-        let status = Command::new("sync").status().map_err(|error| format!("sync: {error}"))?;
-        if !status.success() {
-            return Err("sync failed".to_owned());
-        }
+        machine::sync()?;
         let load = load();
         let mut free = None;
         let mut command = match limit {
@@ -130,20 +128,12 @@ fn load() -> String {
 
 /// What is measured on.
 pub fn machine() -> Value {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let cpu_info = read("/proc/cpuinfo");
-    let model = cpu_info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
     let (stops, longest) = stops(Duration::from_secs(2));
-    json!({
-        "cpu": model.map_or("unknown", |(_, model)| model.trim()),
-        "cpus": cpu_info.lines().filter(|line| line.starts_with("processor")).count(),
-        "memory": read("/proc/meminfo").lines().next().unwrap_or_default().split_whitespace().skip(1).collect::<Vec<_>>().join(" "),
-        "kernel": read("/proc/sys/kernel/osrelease").trim(),
-        "commit": crate::campaign::version(),
-        "nice": nice(&read("/proc/self/stat")),
-        "stops_per_second": stops.round(),
-        "longest_stop_ms": (longest.as_secs_f64() * 10_000.0).round() / 10.0,
-    })
+    let mut machine = machine::describe();
+    machine["nice"] = json!(nice(&std::fs::read_to_string("/proc/self/stat").unwrap_or_default()));
+    machine["stops_per_second"] = json!(stops.round());
+    machine["longest_stop_ms"] = json!((longest.as_secs_f64() * 10_000.0).round() / 10.0);
+    machine
 }
 
 /// A thread that is stopped for longer than that did not just look at the clock.
