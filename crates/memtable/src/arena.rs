@@ -11,7 +11,8 @@
 //! block of its own.
 //!
 //! Blocks of full size come from a [`BlockPool`] and go back there: memory that was never touched is
-//! dear (the system clears it, and under a hypervisor the host finds it first).
+//! dear (the system clears it, and under a hypervisor the host finds it first). Pages of a block that is
+//! not from there are asked for [`STEP`] bytes at a time, which costs less than meeting them one by one.
 //!
 //! # Safety argument
 //! 1. The offset in `cursor` only grows while its block number stays, and a block number is used
@@ -41,6 +42,9 @@ const FIRST_TABLE: usize = 32;
 /// Blocks of so many bytes are mappings of their own: many databases with small memtables give back what they flush.
 #[cfg(all(unix, not(miri)))]
 const LEAST_MAPPING: usize = 16 << 10;
+/// Pages of a new block of full size are asked for in such steps, by the piece that reaches one first: larger ones make
+/// that piece wait longer (400 us for these), smaller ones more of the pieces.
+const STEP: usize = BLOCK_SPAN / 4;
 /// Up to so many bytes an arena grows by eighths.
 const SMALL_ARENA: usize = BLOCK_SPAN / 4;
 
@@ -86,6 +90,8 @@ pub(crate) struct Arena {
     table: AtomicPtr<AtomicPtr<u8>>,
     /// Bytes used, less the offset in `cursor`. Changes when a block is left.
     used_beyond_offset: AtomicI64,
+    /// The number of the newest block of full size whose pages were never touched. Relaxed: only where to ask for pages.
+    untouched: AtomicUsize,
     huge_pages: bool,
     blocks: Mutex<Blocks>,
 }
@@ -199,6 +205,7 @@ impl Arena {
             cursor: AtomicU64::new(0),
             table,
             used_beyond_offset: AtomicI64::new(0),
+            untouched: AtomicUsize::new(usize::MAX),
             huge_pages,
             blocks: Mutex::new(blocks),
         };
@@ -214,7 +221,7 @@ impl Arena {
             // Acquire: pairs with the swap that introduced the block (4).
             let claim = self.cursor.fetch_add(size as u64, Acquire);
             if offset_of(claim) + size <= BLOCK_SPAN {
-                return self.piece(claim);
+                return self.claimed(claim, size);
             }
         }
         self.allocate_slow(size)
@@ -229,8 +236,30 @@ impl Arena {
             return self.piece(cursor_at(number, 0));
         }
         let fits = |cursor: u64| (offset_of(cursor) + size <= BLOCK_SPAN).then(|| cursor + size as u64);
-        let claim = self.cursor.fetch_update(AcqRel, Acquire, fits);
-        self.piece(claim.unwrap_or_else(|_| self.start_block(&mut blocks, size)))
+        match self.cursor.fetch_update(AcqRel, Acquire, fits) {
+            Ok(claim) => self.claimed(claim, size),
+            Err(_) => self.piece(self.start_block(&mut blocks, size)),
+        }
+    }
+
+    /// The piece of `size` bytes at `claim`. Whoever comes to a step of an untouched block asks for its pages.
+    #[inline]
+    fn claimed(&self, claim: u64, size: usize) -> Piece {
+        let (step, last_step) = (offset_of(claim) / STEP, (offset_of(claim) + size) / STEP);
+        if step != last_step {
+            self.reach(block_of(claim), (step + 1) * STEP, (last_step + 1) * STEP);
+        }
+        self.piece(claim)
+    }
+
+    /// Asks for the pages at the offsets from `start` to `end` of `block`, if none of them was touched.
+    #[cold]
+    fn reach(&self, block: usize, start: usize, end: usize) {
+        let end = end.min(BLOCK_SPAN);
+        if self.untouched.load(Relaxed) == block && start < end {
+            // SAFETY: a full block, or it would not be untouched, has all offsets below its span (3).
+            populate(unsafe { self.address(block, start) }, end - start);
+        }
     }
 
     /// Moves `cursor` into a new block, behind `reserved` bytes. Answers where these are.
@@ -243,6 +272,7 @@ impl Arena {
         };
         let start = BLOCK_SPAN - size;
         let number = self.own_block(blocks, size, start);
+        self.reach(number, start, (start + reserved) / STEP * STEP + STEP);
         // Release publishes the table entry (4). A claim on the block left behind either succeeded
         // before this swap, or fails and comes back for a piece of the new block.
         let left = self.cursor.swap(cursor_at(number, start + reserved), AcqRel);
@@ -253,9 +283,14 @@ impl Arena {
 
     /// Takes a block from the system and gives it a number; its first byte has offset `start`.
     fn own_block(&self, blocks: &mut Blocks, size: usize, start: usize) -> usize {
-        let pooled = if size == BLOCK_SPAN { blocks.pool.take() } else { None };
-        let block = pooled.unwrap_or_else(|| Block::new(size, self.huge_pages));
         let number = blocks.owned.len();
+        let pooled = if size == BLOCK_SPAN { blocks.pool.take() } else { None };
+        let block = pooled.unwrap_or_else(|| {
+            if size == BLOCK_SPAN {
+                self.untouched.store(number, Relaxed);
+            }
+            Block::new(size, self.huge_pages)
+        });
         if number == blocks.table().len() {
             self.table.store(blocks.grow_table(number * 2), Release);
         }
@@ -324,6 +359,21 @@ impl Drop for Blocks {
         }
         self.pool.give(self.owned.drain(..));
     }
+}
+
+/// Asks the system for `len` bytes of pages at once, before they are touched. A system may not know how, or have none: then
+/// touching them says so.
+fn populate(pointer: NonNull<u8>, len: usize) {
+    #[cfg(test)]
+    tests::POPULATED.set(tests::POPULATED.get() + len);
+    #[cfg(all(target_os = "linux", not(miri)))]
+    {
+        let advice = rustix::mm::Advice::LinuxPopulateWrite;
+        // SAFETY: changes no byte, and pages that are not there are made as if they had been written.
+        let _ = unsafe { rustix::mm::madvise(pointer.as_ptr().cast(), len, advice) };
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    let _ = (pointer, len);
 }
 
 /// Memory from the system, given back on drop.
@@ -435,6 +485,8 @@ pub(crate) mod tests {
     thread_local! {
         /// Bytes that this thread took from the system, less those that it gave back.
         pub(crate) static HELD: Cell<i64> = const { Cell::new(0) };
+        /// Bytes whose pages this thread asked for before they were touched.
+        pub(super) static POPULATED: Cell<usize> = const { Cell::new(0) };
     }
 
     fn fill(arena: &Arena, size: usize, byte: u8) -> &[u8] {
@@ -522,6 +574,52 @@ pub(crate) mod tests {
         drop(filled(1));
         drop(pool);
         assert_eq!(HELD.get(), before);
+    }
+
+    #[test]
+    fn pages_of_new_full_blocks_are_asked_for_in_steps() {
+        let pool = BlockPool::new();
+        pool.make_room_for(2 * BLOCK_SPAN);
+        let populated = || POPULATED.replace(0);
+        let fill_up_to = |arena: &Arena, usage| {
+            while arena.memory_usage() < usage {
+                fill(arena, 16 * GRANULE, 1);
+            }
+        };
+        populated();
+        let arena = Arena::new(false, Arc::clone(&pool));
+        fill_up_to(&arena, BLOCK_SPAN);
+        assert!(populated() <= STEP, "what is in small blocks is touched as it comes");
+        let next_block = |size| {
+            let newest = block_of(arena.cursor.load(Relaxed));
+            while block_of(arena.cursor.load(Relaxed)) == newest {
+                populated();
+                fill(&arena, size, 1);
+            }
+            populated()
+        };
+        let half_a_step = STEP / 2;
+        next_block(half_a_step);
+        assert_eq!(next_block(half_a_step), STEP, "a new block has the step of its first piece");
+        let steps: Vec<_> = (0..7)
+            .map(|_| {
+                fill(&arena, half_a_step, 1);
+                populated() / STEP
+            })
+            .collect();
+        assert_eq!(steps, [1, 0, 1, 0, 1, 0, 0], "the piece that comes to a step asks for it");
+        let two_steps = LARGE - GRANULE;
+        assert_eq!(next_block(two_steps), LARGE, "as many steps as a piece needs");
+        fill(&arena, two_steps, 1);
+        assert_eq!(populated(), LARGE, "which come to the end of the block");
+        fill(&arena, LARGE + 1, 1);
+        assert_eq!(populated(), 0);
+        drop(arena);
+        let arena = Arena::new(false, pool);
+        fill_up_to(&arena, 3 * BLOCK_SPAN); // Small blocks, which are a little more than one large, then two of the pool.
+        assert_eq!(populated(), 0, "what comes from the pool has its pages");
+        fill_up_to(&arena, 6 * BLOCK_SPAN);
+        assert!(populated() >= 2 * BLOCK_SPAN);
     }
 
     #[test]

@@ -43,6 +43,13 @@ impl VectorPlace {
         self.index = index;
         Some(self.sorted.as_ref()?.entry(index)?.address())
     }
+    /// Moves by `step`, 1 or -1, and has the processor fetch what the same way comes to later.
+    #[inline]
+    fn moved_by(&mut self, step: isize) -> Option<NonNull<u8>> {
+        let index = self.index.wrapping_add_signed(step);
+        self.sorted.as_ref()?.prefetch(index.wrapping_add_signed(step * Sorted::AHEAD));
+        self.moved_to(index)
+    }
     fn start(&mut self, sorted: Arc<Sorted>, index: usize) -> Option<NonNull<u8>> {
         self.sorted = Some(sorted);
         self.moved_to(index)
@@ -140,7 +147,7 @@ impl<T: Deref<Target = MemTable>> Cursor<T> {
             Order::RadixTree(tree) => tree.next(&mut self.walk, entry).map(Entry::address),
             // SAFETY: the entry is of this table's list (1).
             Order::SkipList(list) => unsafe { list.next_of(entry) }.map(Entry::address),
-            Order::Vector(_) => self.vector.moved_to(self.vector.index.wrapping_add(1)),
+            Order::Vector(_) => self.vector.moved_by(1),
             Order::Custom(custom) => {
                 let next = self.custom.0.and_then(|at| custom.next(self.table.user_comparator(), at));
                 self.custom.moved_to(custom, next)
@@ -157,7 +164,7 @@ impl<T: Deref<Target = MemTable>> Cursor<T> {
         self.entry = match self.table.order() {
             Order::RadixTree(tree) => tree.prev(&mut self.walk, entry).map(Entry::address),
             Order::SkipList(list) => list.last_before(user, entry.key()).map(Entry::address),
-            Order::Vector(_) => self.vector.moved_to(self.vector.index.wrapping_sub(1)),
+            Order::Vector(_) => self.vector.moved_by(-1),
             Order::Custom(custom) => {
                 let prev = self.custom.0.and_then(|at| custom.prev(user, at));
                 self.custom.moved_to(custom, prev)

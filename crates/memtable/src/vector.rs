@@ -12,6 +12,7 @@
 
 use crate::arena::Arena;
 use crate::entry::{Entry, EntryKey, encoded_len, find_damaged, newest_first, shared_len};
+use crate::prefetch::{CACHE_LINE, prefetch};
 use ironstone_base::UserComparator;
 use ironstone_base::perf;
 use ironstone_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
@@ -161,6 +162,9 @@ impl VectorTable {
 }
 
 impl Sorted {
+    /// How many entries ahead of a walk memory is asked for.
+    pub const AHEAD: isize = 8;
+
     /// Sorts `slots`, and drops all but the first of repeated writes.
     fn new(user: &UserComparator, mut slots: Vec<Slot>) -> Self {
         let shared = shared_by_all(&slots);
@@ -179,6 +183,13 @@ impl Sorted {
     /// The entry at `index`, if there is one. Only for borrowers of the table (2).
     pub fn entry<'a>(&self, index: usize) -> Option<Entry<'a>> {
         self.slots.get(index).map(Slot::entry)
+    }
+    /// Asks for the memory of the entry at `index`, if there is one: neighbours in order are far apart in memory.
+    #[inline]
+    pub fn prefetch(&self, index: usize) {
+        if let Some(slot) = self.slots.get(index) {
+            prefetch(slot.entry, 2 * CACHE_LINE);
+        }
     }
     /// The index of the first entry at or after `key`.
     pub fn lower_bound(&self, user: &UserComparator, key: EntryKey<'_>) -> usize {
