@@ -15,7 +15,7 @@ pub use histogram::Histogram;
 pub use ticker::Ticker;
 
 use crate::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
-use crate::sync::{Mutex, OnceLock};
+use crate::sync::{Mutex, OnceLock, thread::processors};
 use counts::{BUCKET_COUNT, bucket_of};
 
 /// Declares an enum numbered from 0 whose members have names.
@@ -204,8 +204,7 @@ fn thread_number() -> usize {
 impl Statistics {
     /// All zero, at level [`StatsLevel::ExceptDetailedTimers`].
     pub fn new() -> Self {
-        let cores = std::thread::available_parallelism().map_or(4, usize::from);
-        let shards = (2 * cores).clamp(4, 32).next_power_of_two();
+        let shards = (2 * processors()).clamp(4, 32).next_power_of_two();
         Self {
             shards: (0..shards).map(|_| Shard::new()).collect(),
             level: AtomicU8::new(StatsLevel::default() as u8),

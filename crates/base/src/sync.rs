@@ -34,6 +34,13 @@ pub mod thread {
     #[cfg(all(feature = "simulation", not(feature = "loom")))]
     pub use super::simulated::threads::*;
 
+    /// How many processors the process may use, 1 if the system does not say. Asked once: the answer is in several files
+    /// of control groups, and a database needs it whenever it is opened.
+    pub fn processors() -> usize {
+        static PROCESSORS: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+        *PROCESSORS.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
+    }
+
     /// Starts a thread with a name that shows up in debuggers and profiles.
     ///
     /// # Panics

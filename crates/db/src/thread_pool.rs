@@ -210,7 +210,7 @@ impl ThreadPool {
             let wants = || state.tenants.values().map(|tenancy| tenancy.wants[duty as usize]);
             let (sum, largest) = (wants().sum::<usize>(), wants().max().unwrap_or(0));
             let lane = &mut state.lanes[duty as usize];
-            let most = lane.most.unwrap_or_else(|| largest.max(processors()));
+            let most = lane.most.unwrap_or_else(|| largest.max(thread::processors()));
             lane.size = sum.min(most);
             lane.idle.range(lane.size..).for_each(|&index| lane.wake(index));
             for index in 0..lane.size {
@@ -465,10 +465,6 @@ impl fmt::Debug for ThreadPool {
             .field("threads", &self.thread_count())
             .finish()
     }
-}
-
-fn processors() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 #[cfg(test)]
