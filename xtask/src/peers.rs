@@ -19,9 +19,10 @@ usage: cargo xtask peers [options]
   --engines NAME,...     default all: ironstone,rocksdb,lmdb,leveldb,redb,fjall,wiredtiger,berkeleydb
   --works NAME,...       these rows, and those whose database they need; matrix, coldmatrix and limited
                          are all of theirs
-  --pairs COUNT          how often each engine runs, default 3; the matrices run once
+  --pairs COUNT          how often each engine runs, default 3; the coldmatrix runs once
   --records COUNT        records of 16 + 100 bytes of the cached rows, default 1000000
   --seconds SECONDS      how long works last that have no end of their own, default 3
+  --matrix-pairs COUNT   the same for the matrix, default 3
   --matrix-mb COUNT      size of the databases of the matrix, default 200
   --matrix-seconds SECONDS  how long a cell of the matrices lasts, default 1
   --limit-mib COUNT      memory of the limited rows and the coldmatrix, page cache included, default 256; the database is five times that
@@ -105,6 +106,7 @@ impl Plan {
                 records: 1_000_000,
                 seconds: 3.0,
                 pairs: 3,
+                matrix_pairs: 3,
                 matrix_mb: 200,
                 matrix_seconds: 1.0,
                 limit_mib: 256,
@@ -139,6 +141,7 @@ impl Plan {
                 "--pairs" => amounts.pairs = number()?.max(1) as usize,
                 "--records" => amounts.records = number()?.max(1),
                 "--seconds" => amounts.seconds = seconds()?,
+                "--matrix-pairs" => amounts.matrix_pairs = number()?.max(1) as usize,
                 "--matrix-mb" => amounts.matrix_mb = number()?.max(1),
                 "--matrix-seconds" => amounts.matrix_seconds = seconds()?,
                 "--limit-mib" => amounts.limit_mib = number()?.max(64),

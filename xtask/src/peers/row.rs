@@ -46,6 +46,8 @@ pub struct Amounts {
     pub seconds: f64,
     /// How often each side runs.
     pub pairs: usize,
+    /// How often each engine runs the matrix.
+    pub matrix_pairs: usize,
     /// Megabytes of the databases of the matrix.
     pub matrix_mb: u64,
     /// How long a cell of the matrix lasts.
@@ -221,7 +223,7 @@ fn matrix(amounts: &Amounts, value_bytes: u64) -> Group {
     Group {
         part: Part::Matrix,
         rows: matrix_rows(MATRIX, records, value_bytes, amounts, ""),
-        pairs: 1,
+        pairs: amounts.matrix_pairs,
         limit_mib: None,
     }
 }
@@ -298,6 +300,7 @@ mod tests {
         records: 1000,
         seconds: 2.0,
         pairs: 3,
+        matrix_pairs: 3,
         matrix_mb: 100,
         matrix_seconds: 1.0,
         limit_mib: 256,
