@@ -55,7 +55,7 @@ impl EncryptedFileSystem {
 
 /// What the system adds as zeros would read as noise.
 fn without_zeros(options: WriteOptions) -> WriteOptions {
-    WriteOptions { sync_ahead: 0, ..options }
+    WriteOptions { sync_ahead: 0, mapped: false, ..options }
 }
 
 impl FileSystem for EncryptedFileSystem {

@@ -566,6 +566,10 @@ impl WritableFile for FaultWritableFile {
         self.check(OpKind::Close)?;
         self.inner.close()
     }
+    fn pause(&mut self) {
+        self.inner.pause();
+    }
+
     fn take_range_sync(&mut self) -> Option<RangeSync> {
         self.inner.take_range_sync()
     }

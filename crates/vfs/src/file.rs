@@ -54,6 +54,10 @@ pub struct WriteOptions {
     /// Grow so far ahead, in zeros, once it is synced again and again: a sync that finds the size as it was is spared the
     /// file system's journal. [`WritableFile::close`] cuts the zeros off; a crash leaves them. 0 never does.
     pub sync_ahead: u64,
+    /// Appends of a file that is not synced for a while may be stored to memory that its end is mapped to, which outlives the
+    /// process as a write does, where the system and the file system have that. The file grows ahead in zeros for it, cut off and left as
+    /// those of `sync_ahead`. A file system that fails then ends the process (SIGBUS) where a write would be an error.
+    pub mapped: bool,
 }
 
 /// Reads a file front to back.
@@ -171,6 +175,8 @@ pub trait WritableFile: Send {
     }
     /// Cuts the file to `size` bytes (or pads it with zeros); the next append goes there.
     fn truncate(&mut self, size: u64) -> Result<()>;
+    /// Gives back memory that only further appends need: there will be few, or none.
+    fn pause(&mut self) {}
     /// Flushes and closes; does not sync. Fine to call twice; nothing else may follow.
     fn close(&mut self) -> Result<()>;
     /// What the operating system was asked to begin writing back since this was last called
@@ -213,6 +219,9 @@ macro_rules! leave_to_file_below {
         }
         fn truncate(&mut self, size: u64) -> ::ironstone_base::Result<()> {
             self.file.truncate(size)
+        }
+        fn pause(&mut self) {
+            self.file.pause();
         }
         fn close(&mut self) -> ::ironstone_base::Result<()> {
             self.file.close()

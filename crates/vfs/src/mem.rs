@@ -654,11 +654,17 @@ struct MemWritableFile {
     /// Where the zeros end that the file was given ahead.
     end_of_zeros: u64,
     was_synced: bool,
+    /// Grows ahead without a sync too, as a file that is mapped does.
+    mapped: bool,
+    /// But not before it is this long.
+    not_mapped_before: u64,
     closed: bool,
 }
 
 /// Memory is no faster for it; so much shows what a crash leaves.
 const MOST_SYNC_AHEAD: u64 = 4 << 10;
+/// So much is written after a file was made or synced before its end is as that of a mapped file.
+const MAPPED_AFTER: u64 = 8 << 10;
 
 impl MemWritableFile {
     fn new(fs: &MemFileSystem, inode: Arc<Inode>, path: &Path, options: WriteOptions, start: u64) -> Self {
@@ -671,6 +677,8 @@ impl MemWritableFile {
             sync_ahead: options.sync_ahead.min(MOST_SYNC_AHEAD),
             end_of_zeros: 0,
             was_synced: false,
+            mapped: options.mapped && start == 0,
+            not_mapped_before: MAPPED_AFTER,
             closed: false,
         }
     }
@@ -694,6 +702,18 @@ impl MemWritableFile {
             Err(error) => return Err(error),
         }
         Ok(())
+    }
+
+    /// The zeros that a file has ahead while its end is mapped. Where there is no room for them it is not.
+    fn grow_mapped(&mut self) {
+        if !self.mapped || self.written < self.not_mapped_before.max(self.inode.len()) {
+            return;
+        }
+        let end = self.written + MOST_SYNC_AHEAD;
+        match self.set_len(OpKind::Allocate, end) {
+            Ok(()) => self.end_of_zeros = end,
+            Err(_) => self.mapped = false,
+        }
     }
 
     fn check_open(&self) -> Result<()> {
@@ -723,7 +743,9 @@ impl WritableFile for MemWritableFile {
     fn append(&mut self, data: &[u8]) -> Result<()> {
         self.check_open()?;
         let Self { fs, inode, path, buffer, written, .. } = self;
-        buffer.append(data, |bytes| write_out(fs, inode, path, written, bytes))
+        buffer.append(data, |bytes| write_out(fs, inode, path, written, bytes))?;
+        self.grow_mapped();
+        Ok(())
     }
 
     fn append_checked(&mut self, data: &[u8], crc32c: u32) -> Result<()> {
@@ -740,6 +762,7 @@ impl WritableFile for MemWritableFile {
 
     fn sync(&mut self) -> Result<()> {
         self.flush()?;
+        self.not_mapped_before = self.written + MAPPED_AFTER;
         self.grow_ahead()?;
         let mut op = self.fs.begin(OpKind::Sync, &self.path, 0, self.written)?;
         let Some(failure) = op.sync_fault(&self.path) else {
@@ -772,7 +795,7 @@ impl WritableFile for MemWritableFile {
     fn truncate(&mut self, size: u64) -> Result<()> {
         self.flush()?;
         self.set_len(OpKind::Truncate, size)?;
-        (self.written, self.end_of_zeros) = (size, 0);
+        (self.written, self.end_of_zeros, self.not_mapped_before) = (size, 0, size + MAPPED_AFTER);
         Ok(())
     }
 

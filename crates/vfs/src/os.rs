@@ -10,6 +10,8 @@ mod random;
 mod range_sync;
 #[cfg_attr(not(all(feature = "io_uring", target_os = "linux")), path = "os/no_ring.rs")]
 mod ring;
+#[cfg_attr(not(target_os = "linux"), path = "os/no_window.rs")]
+mod window;
 mod writable;
 
 pub use ring::{RingFile, read_together};
@@ -84,8 +86,10 @@ impl FileSystem for OsFileSystem {
             let (fd, _) = open_regular(path, flags | OFlags::RDWR | OFlags::DIRECT)?;
             return Ok(Box::new(writable::DirectWritableFile::new(fd, path, options)));
         }
-        let (fd, _) = open_regular(path, flags | OFlags::WRONLY)?;
-        Ok(Box::new(writable::OsWritableFile::new(fd, path, options, 0)))
+        // What is mapped for writing has to be readable.
+        let access = if options.mapped { OFlags::RDWR } else { OFlags::WRONLY };
+        let (fd, _) = open_regular(path, flags | access)?;
+        Ok(Box::new(writable::OsWritableFile::of_new(fd, path, options)))
     }
 
     fn append_to(&self, path: &Path, options: WriteOptions) -> Result<Box<dyn WritableFile>> {

@@ -301,6 +301,10 @@ impl WritableFile for TracedWritableFile {
     fn close(&mut self) -> Result<()> {
         self.noted("Close", Extent::default(), |file| file.close())
     }
+    fn pause(&mut self) {
+        self.inner.pause();
+    }
+
     fn take_range_sync(&mut self) -> Option<RangeSync> {
         self.inner.take_range_sync()
     }

@@ -300,6 +300,10 @@ impl WritableFile for WatchedWritableFile {
         }
         self.watched(FileOperationType::Close, (0, 0), |file| file.close())
     }
+    fn pause(&mut self) {
+        self.file.pause();
+    }
+
     fn take_range_sync(&mut self) -> Option<RangeSync> {
         self.file.take_range_sync()
     }

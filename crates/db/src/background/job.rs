@@ -52,6 +52,7 @@ pub(crate) fn write_options(options: &DbOptions) -> WriteOptions {
         bytes_per_sync: options.bytes_per_sync,
         full_sync: options.use_fsync,
         sync_ahead: 0,
+        mapped: false,
     }
 }
 

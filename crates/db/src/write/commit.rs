@@ -683,7 +683,7 @@ impl CommitPipeline {
                 io.sync()?;
             }
         }
-        let old = std::mem::replace(&mut io.file, file);
+        let mut old = std::mem::replace(&mut io.file, file);
         let old_number = std::mem::replace(&mut io.number, number);
         let given_up = io.failed.take().is_some();
         let closed = ClosedLog {
@@ -704,7 +704,10 @@ impl CommitPipeline {
             match closed.synced {
                 // Under the io lock: nobody can have reused the file yet.
                 true => close_synced(old),
-                false => io.unsynced.push((old_number, old)),
+                false => {
+                    old.pause();
+                    io.unsynced.push((old_number, old));
+                }
             }
             let before = PredecessorWal {
                 number: old_number,

@@ -326,6 +326,7 @@ pub(crate) fn create_wal(
         bytes_per_sync: options.wal_bytes_per_sync,
         full_sync: options.use_fsync,
         sync_ahead: if options.allow_fallocate { WAL_SYNC_AHEAD } else { 0 },
+        mapped: options.allow_fallocate,
         ..WriteOptions::default()
     };
     // Records always carry the log's number, not only where files are reused: after a power loss a file

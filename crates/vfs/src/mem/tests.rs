@@ -466,6 +466,30 @@ fn a_file_grows_ahead_of_its_syncs() {
 }
 
 #[test]
+fn a_mapped_file_grows_ahead_of_its_appends() {
+    let (fs, path) = (new_fs(), Path::new("/a"));
+    let mut file = fs.create(path, WriteOptions { mapped: true, ..WriteOptions::default() }).unwrap();
+    sync_dir(&fs, "/");
+    file.append(&[1; 8000]).unwrap();
+    assert_eq!(fs.size(path).unwrap(), 8000, "it is short");
+    file.append(&[2; 1000]).unwrap();
+    assert_eq!((file.size(), fs.size(path).unwrap()), (9000, 9000 + 4096));
+    file.sync().unwrap();
+    let crashed = fs.crash(CrashPolicy::DropUnsynced, 1);
+    let written = [vec![1; 8000], vec![2; 1000]].concat();
+    assert_eq!(read(&crashed, "/a").unwrap(), [written.clone(), vec![0; 4096]].concat());
+    file.append(&[3; 8000]).unwrap();
+    assert_eq!((file.size(), fs.size(path).unwrap()), (17000, 17000), "it was synced just now");
+    file.append(&[3; 200]).unwrap();
+    assert_eq!((file.size(), fs.size(path).unwrap()), (17200, 17200 + 4096));
+    fs.set_capacity(Some(21400));
+    file.append(&[3; 4100]).unwrap();
+    assert_eq!((file.size(), fs.size(path).unwrap()), (21300, 21300), "there is no room ahead");
+    file.close().unwrap();
+    assert_eq!(read(&fs, "/a").unwrap(), [written, vec![3; 12300]].concat());
+}
+
+#[test]
 fn a_full_disk_takes_what_fits() {
     for fs in [MemFileSystem::new(), MemFileSystem::volatile()] {
         fs.set_capacity(Some(1000));

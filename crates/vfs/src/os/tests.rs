@@ -302,3 +302,78 @@ fn the_table_of_descriptors_grows_at_once() {
     assert!(size() > before, "{before}");
     fs.expect_files(1 << 20); // Or as many as there may be.
 }
+
+/// Appends of all sizes, seen by others of the file after each.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_end_of_a_file_is_mapped_once_it_is_long() {
+    let dir = tempfile::tempdir().unwrap();
+    let (fs, path) = (OsFileSystem::new(), dir.path().join("000001.log"));
+    let options = WriteOptions { mapped: true, bytes_per_sync: 256 << 10, ..WriteOptions::default() };
+    let mut file = fs.create(&path, options).unwrap();
+    let (mut written, mut number, mut was_mapped, mut since_sync) = (Vec::new(), 1u64, 0, 0);
+    let reader = rustix::fs::open(&path, rustix::fs::OFlags::RDONLY, Mode::empty()).unwrap();
+    while written.len() < 12 << 20 {
+        number = number.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let len = match number >> 60 {
+            0 => number >> 32 & 7, // Less than what comes last.
+            1 => 40_000 + (number >> 32) % 600_000,
+            _ => (number >> 32) % 9_000,
+        } as usize;
+        let mut data: Vec<u8> = (0..len).map(|at| (number >> (at % 8 * 8)) as u8 | 1).collect();
+        // Some begin with zeros, as what fills a block of a log.
+        data[..len.min((number >> 56) as usize % 12)].fill(0);
+        file.append(&data).unwrap();
+        let at = written.len();
+        written.extend_from_slice(&data);
+        since_sync += len;
+        let mut seen = vec![7; len + 100];
+        let count = rustix::io::pread(&reader, &mut seen, at as u64).unwrap();
+        assert_eq!(seen[..len], data, "{len} bytes at {at}");
+        assert!(seen[len..count].iter().all(|&byte| byte == 0), "behind {len} bytes at {at}");
+        let (size, on_disk) = (file.size(), fs.size(&path).unwrap());
+        assert_eq!(size, written.len() as u64);
+        assert!((size..=size + (256 << 10)).contains(&on_disk), "{size}, {on_disk}");
+        if on_disk > size {
+            assert!(since_sync > 1 << 20 || was_mapped > 0);
+            was_mapped += 1;
+        }
+        if written.len() > 7 << 20 && written.len() < 8 << 20 {
+            file.pause();
+        }
+        if since_sync > 4 << 20 {
+            file.sync().unwrap();
+            since_sync = 0;
+        }
+        if written.len() > 9 << 20 && written.len() % 5 == 0 && since_sync < 2 << 20 {
+            let size = written.len() - len / 2;
+            file.truncate(size as u64).unwrap();
+            written.truncate(size);
+            assert_eq!(fs.size(&path).unwrap(), size as u64);
+        }
+    }
+    let all = fs.read_all(&path).unwrap();
+    assert!(all[..written.len()] == *written && all[written.len()..].iter().all(|&byte| byte == 0));
+    file.close().unwrap();
+    assert!(fs.read_all(&path).unwrap() == written);
+    assert!(blocks(&path) * 512 <= written.len() as i64 + (64 << 10), "{} blocks", blocks(&path));
+    if was_mapped == 0 {
+        println!("SKIP: nothing is mapped on this file system");
+    }
+}
+
+/// Where nothing can be mapped (here the file cannot be read) the writes are what they were.
+#[test]
+fn a_file_that_cannot_be_mapped_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("000001.log");
+    let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::CREATE;
+    let fd = rustix::fs::open(&path, flags, FILE_MODE).unwrap();
+    let options = WriteOptions { mapped: true, ..WriteOptions::default() };
+    let mut file = writable::OsWritableFile::of_new(fd, &path, options);
+    let data: Vec<u8> = (0..1000u32).map(|at| at as u8).collect();
+    (0..3000).for_each(|_| file.append(&data).unwrap());
+    assert_eq!(file.size(), OsFileSystem::new().size(&path).unwrap());
+    file.close().unwrap();
+    assert!(OsFileSystem::new().read_all(&path).unwrap() == data.repeat(3000));
+}

@@ -5,6 +5,7 @@
 
 use super::aligned::{AlignedBuffer, PAGE, page_floor};
 use super::range_sync::start_write_back;
+use super::window::Window;
 use crate::append_buffer::AppendBuffer;
 use crate::file::*;
 use crate::timer::{PerfCpuTimer, PerfTimer, stopwatch_nanos};
@@ -210,6 +211,86 @@ pub(super) struct OsWritableFile {
     end_of_zeros: u64,
     /// Whether it was synced before. A file that is synced once does not grow ahead.
     was_synced: bool,
+    mapped: MappedEnd,
+}
+
+/// The end of a file that may be mapped.
+#[derive(Default)]
+struct MappedEnd {
+    /// Whether it may be: for files that are written from their start and can be read as well.
+    allowed: bool,
+    window: Option<Window>,
+    /// Nothing is mapped before the file is this long.
+    not_before: u64,
+}
+
+/// So much is written after a file was made or synced before its end is mapped: then the zeros are little beside it.
+const MAPPED_AFTER: u64 = 1 << 20;
+/// More than that at once is as well written by the system.
+const MOST_STORED: usize = 32 << 10;
+
+impl MappedEnd {
+    /// Stores `data` at `offset`, where what was written ends. Answers whether it did, and else changed nothing before `offset`.
+    #[inline]
+    fn store(&mut self, target: &mut Target, data: &[u8], offset: u64) -> bool {
+        if !self.allowed || offset < self.not_before || data.len() > MOST_STORED {
+            return false;
+        }
+        let is_ready = match &self.window {
+            Some(window) => {
+                window.has_room(offset, data.len()) && window.ready_end() >= offset + data.len() as u64
+            }
+            None => false,
+        };
+        if !is_ready && self.advance(target, offset, data.len()).is_none() {
+            return false;
+        }
+        let Some(window) = &mut self.window else { return false };
+        let _timers = (PerfTimer::io(IoMetric::WriteNanos), PerfCpuTimer::io(IoMetric::CpuWriteNanos));
+        window.store(data, offset);
+        target.dirty = true;
+        perf::count_io(IoMetric::BytesWritten, data.len() as u64);
+        true
+    }
+
+    /// Moves the window, or the zeros in it, on. `None` if that cannot be done, and if the bytes lie across the end of the window.
+    #[cold]
+    fn advance(&mut self, target: &mut Target, offset: u64, len: usize) -> Option<()> {
+        let _timer = PerfTimer::io(IoMetric::PrepareWriteNanos);
+        if target.broken {
+            return None;
+        }
+        let fd = target.fd.as_ref()?;
+        if self.window.as_ref().is_some_and(|window| !window.has_room(offset, len)) {
+            self.window = None;
+            return None; // Written by the system; the next window begins behind it.
+        }
+        let ready = match &mut self.window {
+            Some(window) => window.make_ready(fd, offset, len),
+            None => Window::new(fd, offset).and_then(|mut window| {
+                let ready = window.make_ready(fd, offset, len);
+                self.window = Some(window);
+                ready
+            }),
+        };
+        // Cut off when the file is closed, as far as a failure got too.
+        let grown = self.window.as_ref().map_or(0, |window| match ready {
+            Ok(()) => window.ready_end(),
+            Err(_) => window.most_end(),
+        });
+        target.allocated_end = target.allocated_end.max(grown);
+        if ready.is_err() {
+            // A full disk, or a system that does not know how. Whoever writes now learns what there is to learn.
+            *self = Self::default();
+        }
+        ready.ok()
+    }
+
+    /// Ends the mapping, and begins none until more has been written behind `offset`.
+    fn rest(&mut self, offset: u64) {
+        self.window = None;
+        self.not_before = offset.saturating_add(MAPPED_AFTER);
+    }
 }
 
 impl OsWritableFile {
@@ -222,12 +303,26 @@ impl OsWritableFile {
             end_of_old: 0,
             end_of_zeros: 0,
             was_synced: false,
+            mapped: MappedEnd::default(),
         }
+    }
+
+    /// Writes an empty file, which can be read through `fd` as well.
+    pub(super) fn of_new(fd: OwnedFd, path: &Path, options: WriteOptions) -> Self {
+        let allowed = options.mapped && Window::is_known(&fd);
+        let mapped = MappedEnd { allowed, window: None, not_before: MAPPED_AFTER };
+        Self { mapped, ..Self::new(fd, path, options, 0) }
     }
 
     /// Writes over a file of `len` bytes, from its start on.
     pub(super) fn over(fd: OwnedFd, path: &Path, options: WriteOptions, len: u64) -> Self {
         Self { end_of_old: len, ..Self::new(fd, path, options, 0) }
+    }
+
+    /// Unmaps the end of the file, whose zeros stay.
+    fn end_mapping(&mut self) {
+        self.end_of_zeros = self.end_of_zeros.max(self.mapped.window.as_ref().map_or(0, Window::ready_end));
+        self.mapped.rest(self.written);
     }
 
     /// Moves the end of the file ahead if the bytes to be synced have reached it.
@@ -242,8 +337,10 @@ impl OsWritableFile {
 }
 
 /// Writes `data` at `*written` and moves it on.
-fn write_out(target: &mut Target, written: &mut u64, data: &[u8]) -> Result<()> {
-    target.write_at(data, *written)?;
+fn write_out(target: &mut Target, mapped: &mut MappedEnd, written: &mut u64, data: &[u8]) -> Result<()> {
+    if !mapped.store(target, data, *written) {
+        target.write_at(data, *written)?;
+    }
     *written += data.len() as u64;
     target.start_write_back(*written)
 }
@@ -251,16 +348,18 @@ fn write_out(target: &mut Target, written: &mut u64, data: &[u8]) -> Result<()> 
 impl WritableFile for OsWritableFile {
     fn append(&mut self, data: &[u8]) -> Result<()> {
         self.target.fd()?;
-        self.buffer.append(data, |bytes| write_out(&mut self.target, &mut self.written, bytes))
+        self.buffer
+            .append(data, |bytes| write_out(&mut self.target, &mut self.mapped, &mut self.written, bytes))
     }
 
     fn flush(&mut self) -> Result<()> {
         self.target.fd()?;
-        self.buffer.flush(|bytes| write_out(&mut self.target, &mut self.written, bytes))
+        self.buffer.flush(|bytes| write_out(&mut self.target, &mut self.mapped, &mut self.written, bytes))
     }
 
     fn sync(&mut self) -> Result<()> {
         self.flush()?;
+        self.end_mapping();
         self.grow_ahead()?;
         self.target.sync()
     }
@@ -275,6 +374,7 @@ impl WritableFile for OsWritableFile {
 
     fn truncate(&mut self, size: u64) -> Result<()> {
         self.flush()?;
+        self.mapped.rest(size);
         self.target.set_len(size)?;
         self.written = size;
         (self.end_of_old, self.end_of_zeros) = (0, 0);
@@ -282,12 +382,18 @@ impl WritableFile for OsWritableFile {
         Ok(())
     }
 
+    fn pause(&mut self) {
+        self.end_mapping();
+    }
+
     fn close(&mut self) -> Result<()> {
         if self.target.fd.is_none() {
             return Ok(());
         }
-        let flushed =
-            self.flush().and_then(|()| self.target.release_slack(self.written.max(self.end_of_old)));
+        let flushed = self.flush().and_then(|()| {
+            self.mapped = MappedEnd::default(); // Before the file is cut.
+            self.target.release_slack(self.written.max(self.end_of_old))
+        });
         self.target.close();
         flushed
     }

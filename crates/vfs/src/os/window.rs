@@ -1,0 +1,123 @@
+//! Memory that the end of a growing file is mapped to: what is written there is in the file, without a system call.
+//!
+//! # Safety argument
+//! 1. The mapping is of this value alone: nobody else knows the address, and it is unmapped once, when the value is dropped.
+//! 2. Until then the bytes from `start` up to `ready` may be written: the mapping has `LEN` bytes, and the file reaches up to `ready`
+//!    before that is moved on. Each store is checked against it.
+//! 3. Nobody holds a reference to the bytes; other descriptors of the file may read them at any time, as they may beside `pwrite`.
+//! 4. Whoever cuts the file meanwhile, or a file system that fails, makes a store a SIGBUS, which ends the process. The database's lock
+//!    keeps other databases away, this one drops the window before it cuts the file, and pages that were written back since they were
+//!    made are not stored to for long: a sync ends the window.
+#![allow(unsafe_code)]
+
+use super::aligned::page_floor;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::{Errno, pwrite, retry_on_intr};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use std::ptr::NonNull;
+use std::sync::atomic::{Ordering, compiler_fence};
+
+/// How much of a file is mapped at a time. It counts as memory of the process.
+const LEN: usize = 512 << 10;
+/// The file grows by so much in zeros: the kernel makes large pages for it, and a crash leaves that much.
+const STEP: usize = 128 << 10;
+static ZEROS: [u8; STEP] = [0; STEP];
+
+/// A part of a file, mapped.
+pub(super) struct Window {
+    start: NonNull<u8>,
+    /// Where in the file it begins: at a page.
+    at: u64,
+    /// How much of it there is in the file, and in memory.
+    ready: usize,
+}
+
+// SAFETY: bytes that are only written through `&mut self`, at an address that any thread may unmap (1, 3).
+unsafe impl Send for Window {}
+
+impl Window {
+    /// Whether writes to mapped files fail as other writes do on the file system of `fd`, when it is full: space for a page is set aside when it
+    /// is first written by a system call. Others may ask for space again at each store, for which there is no error but a signal.
+    pub(super) fn is_known(fd: &OwnedFd) -> bool {
+        const EXT: u64 = 0xef53;
+        const XFS: u64 = 0x5846_5342;
+        const TMPFS: u64 = 0x0102_1994;
+        rustix::fs::fstatfs(fd).is_ok_and(|stat| [EXT, XFS, TMPFS].contains(&(stat.f_type as u64)))
+    }
+
+    /// Maps the file, which is open for reading too and ends at `end`, from the page of `end` on. It has no bytes ahead yet.
+    pub(super) fn new(fd: &OwnedFd, end: u64) -> Result<Self, Errno> {
+        let (at, address) = (page_floor(end), std::ptr::null_mut());
+        // SAFETY: the system chooses a place where nothing is (1); what the file does not have is not touched (2).
+        let start = unsafe {
+            mmap(address, LEN, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, fd.as_fd(), at)
+        }?;
+        let start = NonNull::new(start.cast()).ok_or(Errno::NOMEM)?;
+        Ok(Self { start, at, ready: 0 })
+    }
+
+    /// Up to where the file has bytes.
+    pub(super) fn ready_end(&self) -> u64 {
+        self.at + self.ready as u64
+    }
+
+    /// Up to where the file may have bytes after a step that failed.
+    pub(super) fn most_end(&self) -> u64 {
+        self.ready_end() + STEP as u64
+    }
+
+    /// Whether `len` bytes at `offset` are within what is mapped.
+    pub(super) fn has_room(&self, offset: u64, len: usize) -> bool {
+        offset >= self.at && offset + len as u64 <= self.at + LEN as u64
+    }
+
+    /// Sees to it that `len` bytes at `offset`, where the written part of the file ends, may be stored; there is [room](Self::has_room) for
+    /// them. After an error the file may have grown up to a step.
+    pub(super) fn make_ready(&mut self, fd: &OwnedFd, offset: u64, len: usize) -> Result<(), Errno> {
+        while self.ready_end() < offset + len as u64 {
+            let (from, to) = (self.ready, self.ready + STEP);
+            let mut zeros_at = offset.max(self.ready_end());
+            let end = self.at + to as u64;
+            while zeros_at < end {
+                let zeros = &ZEROS[..(end - zeros_at) as usize];
+                match retry_on_intr(|| pwrite(fd, zeros, zeros_at))? {
+                    0 => return Err(Errno::IO),
+                    count => zeros_at += count as u64,
+                }
+            }
+            // SAFETY: `from..to` lies within the mapping, since `LEN` is a whole number of steps and `has_room` was asked (2). The advice changes
+            // no bytes: it does what the first store to each page would.
+            unsafe { madvise(self.start.as_ptr().add(from).cast(), to - from, Advice::LinuxPopulateWrite) }?;
+            self.ready = to;
+        }
+        Ok(())
+    }
+
+    /// Stores `data` at `offset`, which is [ready](Self::make_ready). All at once, as far as anybody sees who reads zeros as nothing:
+    /// the first 8 bytes that are not zeros come last, so a process that is killed in between leaves no half of a record.
+    pub(super) fn store(&mut self, data: &[u8], offset: u64) {
+        let zeros = data.iter().take_while(|&&byte| byte == 0).count(); // The file has them.
+        let data = &data[zeros..];
+        let at = (offset + zeros as u64 - self.at) as usize;
+        assert!(offset >= self.at && at + data.len() <= self.ready, "a store outside of what is mapped");
+        // SAFETY: `at` and what follows are within the mapping (2).
+        let to = unsafe { self.start.as_ptr().add(at) };
+        let Some((first, rest)) = data.split_first_chunk::<8>() else {
+            // SAFETY: as above; `data` is not in a mapping that nobody else knows (1).
+            unsafe { to.copy_from_nonoverlapping(data.as_ptr(), data.len()) };
+            return;
+        };
+        // SAFETY: as above.
+        unsafe { to.add(8).copy_from_nonoverlapping(rest.as_ptr(), rest.len()) };
+        compiler_fence(Ordering::Release); // The processor completes what it began in order, whoever is killed.
+        // SAFETY: as above, for 8 bytes wherever they lie.
+        unsafe { to.cast::<u64>().write_unaligned(u64::from_ne_bytes(*first)) };
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`, and lent to nobody (1).
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), LEN) }; // Nothing can be done if it fails.
+    }
+}
