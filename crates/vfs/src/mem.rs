@@ -677,7 +677,7 @@ impl MemWritableFile {
             sync_ahead: options.sync_ahead.min(MOST_SYNC_AHEAD),
             end_of_zeros: 0,
             was_synced: false,
-            mapped: options.mapped && start == 0,
+            mapped: options.mapped && start == 0 && fs.shared.tracked, // What cannot crash need not show what a crash leaves.
             not_mapped_before: MAPPED_AFTER,
             closed: false,
         }
