@@ -40,7 +40,7 @@ fn no_power_loss_takes_an_acknowledged_synced_write() {
     };
     // A panic of one comes out of the scope when the others are done with theirs.
     // Half of the time each waits until the threads of its database have their turns.
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let processors = thread::processors();
     let workers = if replay.is_some() { 1 } else { 2 * processors };
     thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(explore))));
     let (workloads, Explored { distinct, trials, nested }) = all.into_inner();

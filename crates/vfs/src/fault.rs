@@ -569,7 +569,6 @@ impl WritableFile for FaultWritableFile {
     fn pause(&mut self) {
         self.inner.pause();
     }
-
     fn take_range_sync(&mut self) -> Option<RangeSync> {
         self.inner.take_range_sync()
     }

@@ -3,7 +3,7 @@
 //!
 //! Three file systems stand behind [`FileSystem`]: [`os`] (the real one), [`mem`] (in memory, with a
 //! crash model) and [`fault`] (wraps either and fails on request).
-#![deny(unsafe_code)] // `os::mapped`, `os::range_sync`, `os::ring` and `os::window` lift it, each with an argument.
+#![deny(unsafe_code)] // `os::mapped`, `os::mapping`, `os::range_sync`, `os::ring` and `os::window` lift it, each with an argument.
 
 mod append_buffer;
 mod checksum_handoff;

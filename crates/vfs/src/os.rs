@@ -6,6 +6,7 @@
 mod aligned;
 mod lock;
 mod mapped;
+mod mapping;
 mod random;
 mod range_sync;
 #[cfg_attr(not(all(feature = "io_uring", target_os = "linux")), path = "os/no_ring.rs")]

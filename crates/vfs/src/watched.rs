@@ -303,7 +303,6 @@ impl WritableFile for WatchedWritableFile {
     fn pause(&mut self) {
         self.file.pause();
     }
-
     fn take_range_sync(&mut self) -> Option<RangeSync> {
         self.file.take_range_sync()
     }

@@ -7,9 +7,6 @@ use rustix::io::Errno;
 pub(super) enum Window {}
 
 impl Window {
-    pub(super) fn is_known(_: &OwnedFd) -> bool {
-        false
-    }
     pub(super) fn new(_: &OwnedFd, _: u64) -> Result<Self, Errno> {
         Err(Errno::NOSYS)
     }

@@ -1,20 +1,19 @@
 //! Memory that the end of a growing file is mapped to: what is written there is in the file, without a system call.
 //!
 //! # Safety argument
-//! 1. The mapping is of this value alone: nobody else knows the address, and it is unmapped once, when the value is dropped.
-//! 2. Until then the bytes from `start` up to `ready` may be written: the mapping has `LEN` bytes, and the file reaches up to `ready`
-//!    before that is moved on. Each store is checked against it.
+//! 1. The bytes are those of a [`Mapping`] of `LEN` bytes, which stay for as long as it does, and whose address nobody else knows.
+//! 2. Those up to `ready` may be written: the file reaches up to there before `ready` is moved on. Each store is checked against it.
 //! 3. Nobody holds a reference to the bytes; other descriptors of the file may read them at any time, as they may beside `pwrite`.
-//! 4. Whoever cuts the file meanwhile, or a file system that fails, makes a store a SIGBUS, which ends the process. The database's lock
-//!    keeps other databases away, this one drops the window before it cuts the file, and pages that were written back since they were
-//!    made are not stored to for long: a sync ends the window.
+//! 4. Whoever cuts the file meanwhile makes a store a SIGBUS, which ends the process, and so does a file system that fails, if the page was
+//!    written back since its zeros were made. The database's lock keeps other databases away, and this one drops the window before it cuts
+//!    or syncs the file.
 #![allow(unsafe_code)]
 
 use super::aligned::page_floor;
+use super::mapping::Mapping;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::{Errno, pwrite, retry_on_intr};
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
-use std::ptr::NonNull;
+use rustix::mm::{Advice, ProtFlags, madvise};
 use std::sync::atomic::{Ordering, compiler_fence};
 
 /// How much of a file is mapped at a time. It counts as memory of the process.
@@ -25,35 +24,22 @@ static ZEROS: [u8; STEP] = [0; STEP];
 
 /// A part of a file, mapped.
 pub(super) struct Window {
-    start: NonNull<u8>,
+    mapping: Mapping,
     /// Where in the file it begins: at a page.
     at: u64,
     /// How much of it there is in the file, and in memory.
     ready: usize,
 }
 
-// SAFETY: bytes that are only written through `&mut self`, at an address that any thread may unmap (1, 3).
-unsafe impl Send for Window {}
-
 impl Window {
-    /// Whether writes to mapped files fail as other writes do on the file system of `fd`, when it is full: space for a page is set aside when it
-    /// is first written by a system call. Others may ask for space again at each store, for which there is no error but a signal.
-    pub(super) fn is_known(fd: &OwnedFd) -> bool {
-        const EXT: u64 = 0xef53;
-        const XFS: u64 = 0x5846_5342;
-        const TMPFS: u64 = 0x0102_1994;
-        rustix::fs::fstatfs(fd).is_ok_and(|stat| [EXT, XFS, TMPFS].contains(&(stat.f_type as u64)))
-    }
-
     /// Maps the file, which is open for reading too and ends at `end`, from the page of `end` on. It has no bytes ahead yet.
     pub(super) fn new(fd: &OwnedFd, end: u64) -> Result<Self, Errno> {
-        let (at, address) = (page_floor(end), std::ptr::null_mut());
-        // SAFETY: the system chooses a place where nothing is (1); what the file does not have is not touched (2).
-        let start = unsafe {
-            mmap(address, LEN, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, fd.as_fd(), at)
-        }?;
-        let start = NonNull::new(start.cast()).ok_or(Errno::NOMEM)?;
-        Ok(Self { start, at, ready: 0 })
+        if !sets_space_aside(fd) {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let at = page_floor(end);
+        let mapping = Mapping::new(fd.as_fd(), at, LEN, ProtFlags::READ | ProtFlags::WRITE)?;
+        Ok(Self { mapping, at, ready: 0 })
     }
 
     /// Up to where the file has bytes.
@@ -85,9 +71,11 @@ impl Window {
                     count => zeros_at += count as u64,
                 }
             }
-            // SAFETY: `from..to` lies within the mapping, since `LEN` is a whole number of steps and `has_room` was asked (2). The advice changes
+            // SAFETY: `from..to` lies within the mapping, since `LEN` is a whole number of steps and `has_room` was asked (1). The advice changes
             // no bytes: it does what the first store to each page would.
-            unsafe { madvise(self.start.as_ptr().add(from).cast(), to - from, Advice::LinuxPopulateWrite) }?;
+            unsafe {
+                madvise(self.mapping.start().as_ptr().add(from).cast(), to - from, Advice::LinuxPopulateWrite)
+            }?;
             self.ready = to;
         }
         Ok(())
@@ -101,7 +89,7 @@ impl Window {
         let at = (offset + zeros as u64 - self.at) as usize;
         assert!(offset >= self.at && at + data.len() <= self.ready, "a store outside of what is mapped");
         // SAFETY: `at` and what follows are within the mapping (2).
-        let to = unsafe { self.start.as_ptr().add(at) };
+        let to = unsafe { self.mapping.start().as_ptr().add(at) };
         let Some((first, rest)) = data.split_first_chunk::<8>() else {
             // SAFETY: as above; `data` is not in a mapping that nobody else knows (1).
             unsafe { to.copy_from_nonoverlapping(data.as_ptr(), data.len()) };
@@ -115,9 +103,11 @@ impl Window {
     }
 }
 
-impl Drop for Window {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and lent to nobody (1).
-        let _ = unsafe { munmap(self.start.as_ptr().cast(), LEN) }; // Nothing can be done if it fails.
-    }
+/// Whether a full disk is an error of the zeros on the file system of `fd`: space for a page is set aside when a system call first writes it. Others
+/// may ask for space again at each store, for which there is no error but a signal.
+fn sets_space_aside(fd: &OwnedFd) -> bool {
+    const EXT: u64 = 0xef53;
+    const XFS: u64 = 0x5846_5342;
+    const TMPFS: u64 = 0x0102_1994;
+    rustix::fs::fstatfs(fd).is_ok_and(|stat| [EXT, XFS, TMPFS].contains(&(stat.f_type as u64)))
 }

@@ -236,14 +236,9 @@ impl MappedEnd {
         if !self.allowed || offset < self.not_before || data.len() > MOST_STORED {
             return false;
         }
-        let is_ready = match &self.window {
-            Some(window) => {
-                window.has_room(offset, data.len()) && window.ready_end() >= offset + data.len() as u64
-            }
-            None => false,
-        };
-        if !is_ready && self.advance(target, offset, data.len()).is_none() {
-            return false;
+        let end = offset + data.len() as u64;
+        if self.window.as_ref().is_none_or(|window| window.ready_end() < end) {
+            self.advance(target, offset, data.len());
         }
         let Some(window) = &mut self.window else { return false };
         let _timers = (PerfTimer::io(IoMetric::WriteNanos), PerfCpuTimer::io(IoMetric::CpuWriteNanos));
@@ -253,37 +248,29 @@ impl MappedEnd {
         true
     }
 
-    /// Moves the window, or the zeros in it, on. `None` if that cannot be done, and if the bytes lie across the end of the window.
+    /// Moves the zeros on, so that `len` bytes at `offset` may be stored. Leaves no window if they may not: they lie across its end, and the system
+    /// writes them; or it cannot be done at all.
     #[cold]
-    fn advance(&mut self, target: &mut Target, offset: u64, len: usize) -> Option<()> {
+    fn advance(&mut self, target: &mut Target, offset: u64, len: usize) {
         let _timer = PerfTimer::io(IoMetric::PrepareWriteNanos);
-        if target.broken {
-            return None;
-        }
-        let fd = target.fd.as_ref()?;
-        if self.window.as_ref().is_some_and(|window| !window.has_room(offset, len)) {
-            self.window = None;
-            return None; // Written by the system; the next window begins behind it.
-        }
-        let ready = match &mut self.window {
-            Some(window) => window.make_ready(fd, offset, len),
-            None => Window::new(fd, offset).and_then(|mut window| {
-                let ready = window.make_ready(fd, offset, len);
-                self.window = Some(window);
-                ready
-            }),
+        let Some(fd) = &target.fd else { return };
+        let window = match self.window.take() {
+            Some(window) if !window.has_room(offset, len) => return, // The next one begins behind them.
+            Some(window) => Ok(window),
+            None => Window::new(fd, offset),
         };
-        // Cut off when the file is closed, as far as a failure got too.
-        let grown = self.window.as_ref().map_or(0, |window| match ready {
-            Ok(()) => window.ready_end(),
-            Err(_) => window.most_end(),
+        let ready = window.and_then(|mut window| {
+            let ready = window.make_ready(fd, offset, len);
+            // Cut off when the file is closed, as far as a failure got too.
+            let end = if ready.is_ok() { window.ready_end() } else { window.most_end() };
+            target.allocated_end = target.allocated_end.max(end);
+            ready.map(|()| window)
         });
-        target.allocated_end = target.allocated_end.max(grown);
-        if ready.is_err() {
+        match ready {
+            Ok(window) => self.window = Some(window),
             // A full disk, or a system that does not know how. Whoever writes now learns what there is to learn.
-            *self = Self::default();
+            Err(_) => *self = Self::default(),
         }
-        ready.ok()
     }
 
     /// Ends the mapping, and begins none until more has been written behind `offset`.
@@ -309,8 +296,7 @@ impl OsWritableFile {
 
     /// Writes an empty file, which can be read through `fd` as well.
     pub(super) fn of_new(fd: OwnedFd, path: &Path, options: WriteOptions) -> Self {
-        let allowed = options.mapped && Window::is_known(&fd);
-        let mapped = MappedEnd { allowed, window: None, not_before: MAPPED_AFTER };
+        let mapped = MappedEnd { allowed: options.mapped, window: None, not_before: MAPPED_AFTER };
         Self { mapped, ..Self::new(fd, path, options, 0) }
     }
 
