@@ -5,7 +5,8 @@
 //! out of level 0 per second, or flushes out of memtables if it is these that wait. At small debt that
 //! is four times what drains and nobody notices; at half the debt the two are equal; near the stop it
 //! is a quarter, so the debt shrinks before anybody has to wait for long. While a compaction takes files out of level 0
-//! they get no more than lasts until it ends: one of many gigabytes takes long, and nothing shrinks before its end.
+//! they get no more than lasts until it ends: one of many gigabytes takes long, and nothing shrinks before its end. What waits for
+//! a flush is paid for in less than a second, and its debt moves writers between 16 times the flush's rate and a 16th of it.
 
 use crate::listener::WriteStallCause;
 use crate::write::stalls::Waits;
@@ -99,9 +100,10 @@ impl StallLimits {
         } else if state.unflushed_memtables > 0
             && state.unflushed_memtables + 1 >= self.max_write_buffer_number
         {
-            // A flush that has read all entries is half done: its sync may take as long. Writers that are as far get two thirds of
-            // its rate, those ahead of it less, since they would hit the end of the memtable and stand still, those behind it more.
-            Some((0.65 + 0.8 * (state.active_fill - 0.5 * state.flush_done)).clamp(0.3, 0.99))
+            // Writers that fill a third of the memtable while the flush reads all entries of the last one get a third of its rate:
+            // the two memtables are never both full, and there is room left for a sync that takes long. Those ahead of that get
+            // much less, since they would hit the end of the memtable and stand still, those behind it more.
+            Some((0.69 + 2.0 * (state.active_fill - 0.35 * state.flush_done)).clamp(0.3, 0.99))
         } else {
             None
         };
@@ -253,13 +255,15 @@ impl WriteController {
         if debt.amount >= 1.0 {
             return Some(STOPPED);
         }
-        let drain = match debt.cause {
+        let (drain, range) = match debt.cause {
             // Before the first flush nobody knows how fast that is.
-            WriteStallCause::MemtableLimit => Some(self.flushed.rate()).filter(|rate| *rate > 0.0)?,
-            _ => self.compacted.rate(),
+            WriteStallCause::MemtableLimit => {
+                (Some(self.flushed.rate()).filter(|rate| *rate > 0.0)?, 16.0_f64)
+            }
+            _ => (self.compacted.rate(), 4.0),
         };
         let drain = drain.max(self.floor.load(Ordering::Relaxed) as f64);
-        let rate = drain * 4f64.powf(1.0 - 2.0 * debt.amount);
+        let rate = drain * range.powf(1.0 - 2.0 * debt.amount);
         Some((debt.lasting.map_or(rate, |lasting| rate.min(lasting)) as u64).clamp(64 << 10, STOPPED - 1))
     }
 
@@ -471,12 +475,13 @@ mod tests {
             assert!(!stopped);
             rate >> 20
         };
-        assert_eq!(rate(0.0, 0.0), 197, "two thirds of the flush's");
-        assert_eq!(rate(0.25, 0.5), 197, "as far as the flush");
-        assert!((75..80).contains(&rate(0.5, 0.0)), "ahead");
-        assert!(rate(0.1, 0.8) > 300, "behind");
+        assert_eq!(rate(0.0, 0.0), 104, "a third of the flush's");
+        assert_eq!(rate(0.35, 1.0), 104, "as far as the flush");
+        assert!((30..40).contains(&rate(0.1, 0.0)), "ahead");
+        assert!(rate(0.1, 0.6) > 180, "behind");
         assert!(rate(0.0, 0.9) > 500, "far behind");
-        assert!((75..80).contains(&rate(1.0, 0.0)), "nearly full");
+        assert!((19..21).contains(&rate(0.4, 0.0)), "far ahead");
+        assert!((19..21).contains(&rate(1.0, 0.0)), "nearly full");
         controller.set_debts(debt(3, 0.0, 0.0));
         assert!(controller.state().0);
         // The slowest counts, not the largest debt.
