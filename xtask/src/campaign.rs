@@ -11,7 +11,7 @@ usage: cargo xtask campaign [--scale S] [--only NAME,NAME...] [--seed N]
 
   Runs the harnesses with S times the work of a full campaign (default 1: about three hours on two processors),
   records what they did in docs/reliability, and writes RELIABILITY.md.
-  Names: crash, damage, faults, model, sim, loom, sanitize, kill, power
+  Names: crash, damage, faults, model, sim, loom, sanitize, kill, power, full
 ";
 
 /// Where results are kept.
@@ -54,6 +54,9 @@ pub fn run_all(arguments: &[String]) -> Result<(), String> {
     attempt("kill", &|| timed("kill", || endure::kill(scaled(20_000.0), seed)));
     attempt("power", &|| {
         timed("power", || endure::power(scaled(1_667.0), seed).map(|kinds| json!({ "kinds": kinds })))
+    });
+    attempt("full", &|| {
+        timed("full", || endure::full(scaled(200.0), seed).map(|kinds| json!({ "kinds": kinds })))
     });
     reliability::write()?;
     if failed.is_empty() { Ok(()) } else { Err(failed.join("\n")) }

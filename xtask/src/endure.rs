@@ -178,10 +178,24 @@ pub fn kill(count: u64, seed: u64) -> Result<serde_json::Value, String> {
 
 /// Takes the power from each kind of file system.
 pub fn power(count: u64, seed: u64) -> Result<Vec<serde_json::Value>, String> {
+    on_file_systems("power", &["ext4-ordered", "ext4-writeback", "xfs"], count, seed)
+}
+
+/// Lets the space of each kind of file system end.
+pub fn full(count: u64, seed: u64) -> Result<Vec<serde_json::Value>, String> {
+    on_file_systems("full", &["ext4-ordered", "ext4-writeback", "xfs", "tmpfs"], count, seed)
+}
+
+fn on_file_systems(
+    what: &str,
+    kinds: &[&str],
+    count: u64,
+    seed: u64,
+) -> Result<Vec<serde_json::Value>, String> {
     let mut reports = Vec::new();
-    for kind in ["ext4-ordered", "ext4-writeback", "xfs"] {
-        let dir = std::env::temp_dir().join(format!("ironstone-power-{}", std::process::id()));
-        let report = endure(&["power", &count.to_string(), &seed.to_string(), &dir.to_string_lossy(), kind]);
+    for kind in kinds {
+        let dir = std::env::temp_dir().join(format!("ironstone-{what}-{}", std::process::id()));
+        let report = endure(&[what, &count.to_string(), &seed.to_string(), &dir.to_string_lossy(), kind]);
         let _ = std::fs::remove_dir_all(&dir);
         reports.extend(report?);
     }

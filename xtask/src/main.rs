@@ -30,6 +30,7 @@ usage: cargo xtask <command>
   sanitize  tests under ThreadSanitizer and AddressSanitizer, recorded: cargo xtask sanitize [thread | address]
   kill    kill processes that write: cargo xtask kill [COUNT] [SEED]
   power   take the power from file systems, as root: cargo xtask power [COUNT] [SEED]
+  full    let the space of file systems end, as root: cargo xtask full [COUNT] [SEED]
   damage  the same damage to our files and to RocksDB's, recorded: cargo xtask damage [--every BYTES]
   campaign     all of these for hours, recorded: cargo xtask campaign --help
   reliability  write RELIABILITY.md from the records
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
         Some("sanitize") => sanitize::run(rest).and_then(|()| reliability::write()),
         Some("kill") => numbers(rest, 200).and_then(|(count, seed)| endure::kill(count, seed).map(|_| ())),
         Some("power") => numbers(rest, 20).and_then(|(count, seed)| endure::power(count, seed).map(|_| ())),
+        Some("full") => numbers(rest, 20).and_then(|(count, seed)| endure::full(count, seed).map(|_| ())),
         Some("damage") => every(rest).and_then(campaign::damage).and_then(|()| reliability::write()),
         Some("campaign") => campaign::run_all(rest),
         Some("reliability") => reliability::write(),

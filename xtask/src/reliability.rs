@@ -171,12 +171,17 @@ fn summary(text: &mut String, records: &BTreeMap<String, Value>) {
             true,
         );
     }
-    for kind in records.get("power").and_then(|power| power["kinds"].as_array()).into_iter().flatten() {
-        let name = kind["file_system"].as_str().unwrap_or_default();
-        let mut record = records["power"].clone();
-        record["failures"] = kind["failures"].clone();
-        let how = format!("{name} shut down under a writing process, three ways");
-        row("power loss, real file system", &how, &record, &kind["losses"], &Value::Null, true);
+    for (name, what, how, counted) in [
+        ("power", "power loss, real file system", "shut down under a writing process, three ways", "losses"),
+        ("full", "full disk, real file system", "filled by a writing process", "ends"),
+    ] {
+        let kinds = records.get(name).and_then(|record| record["kinds"].as_array());
+        for kind in kinds.into_iter().flatten() {
+            let file_system = kind["file_system"].as_str().unwrap_or_default();
+            let mut record = records[name].clone();
+            record["failures"] = kind["failures"].clone();
+            row(what, &format!("{file_system} {how}"), &record, &kind[counted], &Value::Null, true);
+        }
     }
     for (name, what) in [
         ("faults-io-error", "calls that fail with EIO"),

@@ -1,5 +1,5 @@
-//! Real processes on real files: a child writes, the parent kills it or takes the power away, and then looks at
-//! what is there.
+//! Real processes on real files: a child writes, the parent kills it, takes the power away or lets the space end, and then
+//! looks at what is there.
 //!
 //! Each of the child's threads writes batches with growing numbers. A batch puts its number under the key `w<t>` and
 //! under a key that later batches use again, in every column family. The child reports a batch over a pipe when its
@@ -7,7 +7,9 @@
 //! batch may be there in part.
 
 pub mod child;
+pub mod full;
 pub mod kill;
+pub mod mounted;
 pub mod power;
 
 use ironstone::options::DbOptions;
@@ -23,8 +25,43 @@ pub const WRITERS: usize = 3;
 const SLOTS: u64 = 40;
 const FAMILIES: [&str; 2] = ["default", "second"];
 
-/// Opens the database in `dir`. Everything is small, so that flushes and compactions are always under way.
-pub fn open(dir: &Path) -> Result<Db> {
+/// How long the logs of a database get.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Logs {
+    /// Some KiB: everything is small, so that flushes and compactions are always under way.
+    Short,
+    /// Many MiB between two syncs: the end of such a log is written through memory.
+    Long,
+}
+
+impl Logs {
+    /// Those of the `cycle`-th database of a run: every fourth has long ones, the second is the first of them.
+    fn of_cycle(cycle: u64) -> Self {
+        if cycle % 4 == 1 { Self::Long } else { Self::Short }
+    }
+    fn write_buffer_size(self) -> usize {
+        match self {
+            Self::Short => 16 << 10,
+            Self::Long => 64 << 20,
+        }
+    }
+}
+
+/// When what the child writes is synced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Syncs {
+    /// At no write.
+    None,
+    /// At each.
+    All,
+    /// At each [`SOME`]th of a writer, and only these are reported.
+    Some,
+}
+/// See [`Syncs::Some`].
+const SOME: u64 = 300;
+
+/// Opens the database in `dir`.
+pub fn open(dir: &Path, logs: Logs) -> Result<Db> {
     let options = DbOptions {
         create_if_missing: true,
         create_missing_column_families: true,
@@ -35,7 +72,7 @@ pub fn open(dir: &Path) -> Result<Db> {
         ..DbOptions::default()
     };
     let family = ColumnFamilyOptions {
-        write_buffer_size: 16 << 10,
+        write_buffer_size: logs.write_buffer_size(),
         target_file_size_base: 16 << 10,
         max_bytes_for_level_base: 64 << 10,
         level0_file_num_compaction_trigger: 2,
@@ -55,24 +92,29 @@ fn number_key(writer: usize) -> String {
 fn slot_key(writer: usize, number: u64) -> String {
     format!("s{writer}.{:03}", number % SLOTS)
 }
-fn slot_value(number: u64) -> String {
-    format!("{number}.{}", "v".repeat((number * 37 % 600) as usize))
+fn slot_value(logs: Logs, number: u64) -> String {
+    let longer = if logs == Logs::Long { 16 } else { 1 };
+    format!("{number}.{}", "v".repeat((number * 37 % 600 * longer) as usize))
 }
 
 /// Batch `number` of a writer.
-fn batch(cfs: &[ColumnFamily], writer: usize, number: u64) -> WriteBatch {
+fn batch(cfs: &[ColumnFamily], logs: Logs, writer: usize, number: u64) -> WriteBatch {
     let mut batch = WriteBatch::new();
     for cf in cfs {
         batch.put_cf(cf, number_key(writer), number.to_string());
-        batch.put_cf(cf, slot_key(writer, number), slot_value(number));
+        batch.put_cf(cf, slot_key(writer, number), slot_value(logs, number));
     }
     batch
 }
 
 /// What the database in `dir` must hold, and what it holds: the last batch of each writer. `reported` are the last
 /// ones whose writes returned, `issued` the last that can have been begun.
-pub fn verify(dir: &Path, reported: &[u64; WRITERS]) -> std::result::Result<[u64; WRITERS], String> {
-    let db = open(dir).map_err(|error| format!("open: {error}"))?;
+pub fn verify(
+    dir: &Path,
+    logs: Logs,
+    reported: &[u64; WRITERS],
+) -> std::result::Result<[u64; WRITERS], String> {
+    let db = open(dir, logs).map_err(|error| format!("open: {error}"))?;
     let cfs = handles(&db);
     let options = ReadOptions::default();
     let said = |error| format!("read: {error}");
@@ -102,7 +144,8 @@ pub fn verify(dir: &Path, reported: &[u64; WRITERS]) -> std::result::Result<[u64
         for (writer, &last) in found.iter().enumerate().filter(|(_, last)| **last > 0) {
             expected.push((number_key(writer), last.to_string()));
             let first = last.saturating_sub(SLOTS - 1).max(1);
-            expected.extend((first..=last).map(|number| (slot_key(writer, number), slot_value(number))));
+            expected
+                .extend((first..=last).map(|number| (slot_key(writer, number), slot_value(logs, number))));
         }
         expected.sort();
         let mut iter = db.iter_cf(&options, cf).map_err(said)?;

@@ -1,4 +1,4 @@
-//! Killed processes and file systems that lose their power, a little of each; `cargo xtask campaign` does more.
+//! Killed processes, and file systems that lose their power or fill up, a little of each; `cargo xtask campaign` does more.
 
 use std::process::Command;
 
@@ -28,7 +28,16 @@ fn a_killed_process_loses_nothing_that_it_was_told_is_written() {
 fn a_file_system_without_power_loses_nothing_that_was_synced() {
     for kind in ["ext4-ordered", "ext4-writeback", "xfs"] {
         let directory = std::env::temp_dir().join(format!("ironstone-power-{kind}-{}", std::process::id()));
-        let said = endure(&["power", "5", "7", &directory.to_string_lossy(), kind]);
-        assert!(said.contains("\"losses\":5") || said.starts_with("SKIP"), "{said}");
+        let said = endure(&["power", "15", "7", &directory.to_string_lossy(), kind]);
+        assert!(said.contains("\"losses\":15") || said.starts_with("SKIP"), "{said}");
+    }
+}
+
+#[test]
+fn a_full_file_system_ends_in_errors_and_loses_nothing() {
+    for kind in ["ext4-ordered", "xfs", "tmpfs"] {
+        let directory = std::env::temp_dir().join(format!("ironstone-full-{kind}-{}", std::process::id()));
+        let said = endure(&["full", "4", "3", &directory.to_string_lossy(), kind]);
+        assert!(said.contains("\"ends\":4") || said.starts_with("SKIP"), "{said}");
     }
 }

@@ -1,16 +1,18 @@
-//! Kills processes and takes the power from file systems while a database is written to; damages databases of
+//! Kills processes, takes the power from file systems and lets their space end while a database is written to; damages databases of
 //! Ironstone and of RocksDB side by side.
 //!
 //! ```text
 //! endure kill  COUNT SEED DIRECTORY              directory: best on tmpfs
 //! endure power COUNT SEED DIRECTORY FILESYSTEM   as root; ext4-ordered, ext4-writeback or xfs
+//! endure full  COUNT SEED DIRECTORY FILESYSTEM   as root; ext4-ordered, ext4-writeback, xfs or tmpfs
 //! endure damage EVERY DRIVER DIRECTORY           every how many bytes; the driver of RocksDB; best on tmpfs
 //! ```
 //! The last line says what was done, as JSON.
 #![deny(unsafe_code)] // One call lifts it.
 
 use ironstone_testkit::damage::side_by_side;
-use ironstone_testkit::process::{WRITERS, child, kill, power};
+use ironstone_testkit::process::mounted::{KINDS, missing};
+use ironstone_testkit::process::{child, full, kill, power};
 use rustix::ioctl;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -45,14 +47,7 @@ fn run(arguments: &[String]) -> Result<String, String> {
         |index: usize| arguments.get(index).map(String::as_str).ok_or("too few arguments; see the source");
     let number = |index| at(index)?.parse::<u64>().map_err(|error| format!("argument {index}: {error}"));
     match at(0)? {
-        "child" => {
-            let numbers = at(2)?.split(',').map(str::parse::<u64>).collect::<Result<Vec<_>, _>>();
-            let last: [u64; WRITERS] = numbers
-                .map_err(|error| error.to_string())?
-                .try_into()
-                .map_err(|_| "one number for each writer".to_owned())?;
-            child::write(Path::new(at(1)?), last, at(3)? == "sync").map(|()| String::new())
-        }
+        "child" => child::run(&arguments[1..]).map(|()| String::new()),
         "kill" => {
             let (count, seed, dir) = (number(1)?, number(2)?, PathBuf::from(at(3)?));
             let done = kill::run(&dir, count, seed)?;
@@ -60,19 +55,28 @@ fn run(arguments: &[String]) -> Result<String, String> {
                 "before_the_first_report": done.in_opening, "failures": 0 })
             .to_string())
         }
-        "power" => {
+        what @ ("power" | "full") => {
             let (count, seed, dir) = (number(1)?, number(2)?, PathBuf::from(at(3)?));
             let name = at(4)?;
-            let kind = power::KINDS.iter().find(|kind| kind.name == name).ok_or("no such file system")?;
-            if let Some(reason) = power::missing(*kind) {
+            let kind = KINDS.iter().find(|kind| kind.name == name).ok_or("no such file system")?;
+            if let Some(reason) = missing(*kind) {
                 return Ok(format!("SKIP {name}: {reason}"));
             }
-            let done = power::run_losses(&dir, kind, count, seed, &shut_down)?;
-            if done.unmountable {
+            let (done, reported, unmountable) = if what == "full" {
+                let done = full::run(&dir, kind, count, seed)?;
+                (done.ends, done.reported, done.unmountable)
+            } else if kind.stays() {
+                let done = power::run_losses(&dir, kind, count, seed, &shut_down)?;
+                (done.losses, done.reported, done.unmountable)
+            } else {
+                return Err(format!("{name} is gone without power"));
+            };
+            if unmountable {
                 return Ok(format!("SKIP {name}: it cannot be mounted here"));
             }
-            Ok(serde_json::json!({ "losses": done.losses, "seed": seed, "file_system": name,
-                "reported_writes": done.reported, "failures": 0 })
+            let counted = if what == "full" { "ends" } else { "losses" };
+            Ok(serde_json::json!({ counted: done, "seed": seed, "file_system": name, "reported_writes": reported,
+                "failures": 0 })
             .to_string())
         }
         "damage" => {

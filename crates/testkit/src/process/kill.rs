@@ -1,7 +1,7 @@
 //! Kills the child at a random moment, again and again.
 
 use super::child::{start, take_reports};
-use super::{WRITERS, verify};
+use super::{Logs, Syncs, WRITERS, verify};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::io::Read;
@@ -29,15 +29,20 @@ pub fn run(dir: &Path, kills: u64, seed: u64) -> Result<Killed, String> {
     let mut done = Killed::default();
     let mut last = [0; WRITERS];
     while done.kills < kills {
+        let logs = Logs::of_cycle(done.kills / CYCLES);
         if done.kills.is_multiple_of(CYCLES) {
             remove(dir)?;
             last = [0; WRITERS];
         }
         let fail =
             |problem: String| format!("kill {} of seed {seed}, {}: {problem}", done.kills, dir.display());
-        let sync = rng.random_bool(0.2);
-        let mut child = start(dir, &last, sync).map_err(|error| fail(error.to_string()))?;
-        let most = if rng.random_bool(0.3) { 6_000 } else { 30_000 };
+        let syncs = if rng.random_bool(0.2) { Syncs::All } else { Syncs::None };
+        let mut child = start(dir, &last, logs, syncs).map_err(|error| fail(error.to_string()))?;
+        let most = match logs {
+            Logs::Long => 90_000,
+            Logs::Short if rng.random_bool(0.3) => 6_000,
+            Logs::Short => 30_000,
+        };
         let mut pipe = child.stdout.take().expect("piped");
         let reader = std::thread::spawn(move || {
             let mut bytes = Vec::new();
@@ -54,7 +59,7 @@ pub fn run(dir: &Path, kills: u64, seed: u64) -> Result<Killed, String> {
         done.in_opening += u64::from(bytes.is_empty());
         // Not always: the next child may be killed while it recovers from this kill.
         if !bytes.is_empty() || rng.random_bool(0.5) {
-            last = verify(dir, &reported).map_err(|problem| {
+            last = verify(dir, logs, &reported).map_err(|problem| {
                 format!("kill {} of seed {seed}, {}: {problem}", done.kills, dir.display())
             })?;
         }

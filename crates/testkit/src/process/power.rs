@@ -8,34 +8,17 @@
 //! append. So what counts is what had been reported before the call.
 
 use super::child::{start, take_reports};
-use super::{WRITERS, verify};
+use super::mounted::{Kind, Mounted};
+use super::{Logs, Syncs, WRITERS, verify};
 use ironstone_base::sync::{Arc, Mutex};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::time::Duration;
 
 /// After so many losses a new database is begun.
-const CYCLES: u64 = 25;
-const IMAGE_BYTES: u64 = 400 << 20;
-
-/// A file system to test on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Kind {
-    /// Its name.
-    pub name: &'static str,
-    make: &'static [&'static str],
-    mount: &'static str,
-}
-
-/// ext4 in its two modes, and XFS.
-pub const KINDS: [Kind; 3] = [
-    Kind { name: "ext4-ordered", make: &["mkfs.ext4", "-q", "-F"], mount: "data=ordered" },
-    Kind { name: "ext4-writeback", make: &["mkfs.ext4", "-q", "-F"], mount: "data=writeback" },
-    Kind { name: "xfs", make: &["mkfs.xfs", "-q", "-f"], mount: "defaults" },
-];
+const CYCLES: u64 = 10;
 
 /// How a file system goes down: the flags of the call.
 const GOING: [(&str, u32); 3] = [("flush", 0), ("log flushed", 1), ("nothing flushed", 2)];
@@ -51,65 +34,6 @@ pub struct Lost {
     pub unmountable: bool,
 }
 
-/// Why this machine cannot run it, if so.
-pub fn missing(kind: Kind) -> Option<String> {
-    if !rustix::process::geteuid().is_root() {
-        return Some("mounting needs root".to_owned());
-    }
-    let make = kind.make[0];
-    let found = Command::new("sh").args(["-c", &format!("command -v {make}")]).output();
-    if found.is_ok_and(|output| output.status.success()) {
-        None
-    } else {
-        Some(format!("{make} is not installed"))
-    }
-}
-
-struct Mounted<'a> {
-    image: PathBuf,
-    point: PathBuf,
-    kind: &'a Kind,
-    is_mounted: bool,
-}
-
-impl Mounted<'_> {
-    fn mount(&mut self) -> Result<(), String> {
-        let options = format!("loop,{}", self.kind.mount);
-        run(Command::new("mount").args(["-o", &options]).arg(&self.image).arg(&self.point))?;
-        self.is_mounted = true;
-        Ok(())
-    }
-    #[allow(clippy::disallowed_methods)]
-    fn unmount(&mut self) -> Result<(), String> {
-        let mut tries = 0;
-        while let Err(error) = run(Command::new("umount").arg(&self.point)) {
-            tries += 1;
-            if tries > 50 {
-                return Err(error);
-            }
-            std::thread::sleep(Duration::from_millis(20)); // Somebody may still look at it.
-        }
-        self.is_mounted = false;
-        Ok(())
-    }
-}
-
-impl Drop for Mounted<'_> {
-    fn drop(&mut self) {
-        if self.is_mounted {
-            let _ = self.unmount();
-        }
-    }
-}
-
-fn run(command: &mut Command) -> Result<(), String> {
-    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim()))
-}
-
 /// Lets the power fail `losses` times on a file system of `kind` that is made below `dir`. `shut_down` makes the
 /// call on a mounted file system with the given flags.
 #[allow(clippy::disallowed_methods)] // Real processes in real time.
@@ -121,22 +45,16 @@ pub fn run_losses(
     shut_down: &dyn Fn(&Path, u32) -> std::io::Result<()>,
 ) -> Result<Lost, String> {
     let mut rng = StdRng::seed_from_u64(seed);
-    let text = |error: std::io::Error| error.to_string();
-    let point = dir.join("mounted");
-    std::fs::create_dir_all(&point).map_err(text)?;
-    let image = dir.join("image");
-    std::fs::File::create(&image).and_then(|file| file.set_len(IMAGE_BYTES)).map_err(text)?;
-    run(Command::new(kind.make[0]).args(&kind.make[1..]).arg(&image))?;
-    let mut mounted = Mounted { image, point: point.clone(), kind, is_mounted: false };
-    if let Err(reason) = mounted.mount() {
-        eprintln!("{reason}");
-        let _ = std::fs::remove_dir_all(dir);
+    let Some(mut mounted) = Mounted::make(dir, *kind)? else {
         return Ok(Lost { unmountable: true, ..Lost::default() });
-    }
+    };
+    let point = mounted.point();
     let database = point.join("db");
     let mut done = Lost::default();
     let mut last = [0; WRITERS];
     while done.losses < losses {
+        let logs = Logs::of_cycle(done.losses / CYCLES);
+        let syncs = if logs == Logs::Long { Syncs::Some } else { Syncs::All };
         if done.losses.is_multiple_of(CYCLES) {
             let _ = std::fs::remove_dir_all(&database);
             last = [0; WRITERS];
@@ -146,7 +64,7 @@ pub fn run_losses(
         let fail = |problem: String| {
             format!("power loss {number} of seed {seed} on {} ({going}): {problem}", kind.name)
         };
-        let mut child = start(&database, &last, true).map_err(|error| fail(error.to_string()))?;
+        let mut child = start(&database, &last, logs, syncs).map_err(|error| fail(error.to_string()))?;
         let mut pipe = child.stdout.take().expect("piped");
         let bytes = Arc::new(Mutex::new(Vec::new()));
         let taken = Arc::clone(&bytes);
@@ -166,12 +84,10 @@ pub fn run_losses(
         take_reports(&before, &mut reported).map_err(fail)?;
         mounted.unmount().map_err(fail)?;
         mounted.mount().map_err(fail)?;
-        last = verify(&database, &reported).map_err(fail)?;
+        last = verify(&database, logs, &reported).map_err(fail)?;
         done.losses += 1;
         done.reported += before.len() as u64 / super::child::REPORT_BYTES as u64;
     }
-    mounted.unmount()?;
-    drop(mounted);
-    std::fs::remove_dir_all(dir).map_err(text)?;
+    mounted.remove()?;
     Ok(done)
 }
