@@ -100,7 +100,7 @@ option_struct! {
         /// Tell the system that table files are read at random. Otherwise it reads ahead as it sees fit.
         advise_random_on_open: bool = true, Fixed, V7;
         /// Reserve disk space for files before they are written: a WAL that is synced again and again grows 1 MiB ahead,
-        /// in zeros, which spares most syncs the file system's journal. One that is not synced for 1 MiB grows 128 KiB ahead on ext4, XFS and
+        /// in zeros, which spares most syncs the file system's journal. One that is not synced for 1 MiB grows 32 KiB ahead on ext4, XFS and
         /// tmpfs, and records are stored to memory that its end is mapped to, which outlives the process as a write does; if such a file
         /// system fails, the process may end by SIGBUS where a write would be an error. Closing a WAL cuts the zeros off; a crash leaves them.
         /// A secondary instance of RocksDB does not look behind them for what comes later; one of Ironstone does.

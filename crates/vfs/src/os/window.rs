@@ -18,8 +18,9 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 /// How much of a file is mapped at a time. It counts as memory of the process.
 const LEN: usize = 512 << 10;
-/// The file grows by so much in zeros: the kernel makes large pages for it, and a crash leaves that much.
-const STEP: usize = 128 << 10;
+/// The file grows by so much in zeros: the kernel makes large pages for it, and a crash leaves that much. A write waits for it, and memory
+/// in larger pieces than that may have to be made room for first.
+const STEP: usize = 32 << 10;
 static ZEROS: [u8; STEP] = [0; STEP];
 
 /// A part of a file, mapped.
