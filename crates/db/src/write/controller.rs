@@ -6,7 +6,8 @@
 //! is four times what drains and nobody notices; at half the debt the two are equal; near the stop it
 //! is a quarter, so the debt shrinks before anybody has to wait for long. While a compaction takes files out of level 0
 //! they get no more than lasts until it ends: one of many gigabytes takes long, and nothing shrinks before its end. What waits for
-//! a flush is paid for in less than a second, and its debt moves writers between 16 times the flush's rate and a 16th of it.
+//! a flush is paid for in less than a second, unless its sync takes long: the base is then 4096, so that writers get ever less,
+//! and do not stand still where the last memtable ends.
 
 use crate::listener::WriteStallCause;
 use crate::write::stalls::Waits;
@@ -102,8 +103,8 @@ impl StallLimits {
         {
             // Writers that fill a third of the memtable while the flush reads all entries of the last one get a third of its rate:
             // the two memtables are never both full, and there is room left for a sync that takes long. Those ahead of that get
-            // much less, since they would hit the end of the memtable and stand still, those behind it more.
-            Some((0.69 + 2.0 * (state.active_fill - 0.35 * state.flush_done)).clamp(0.3, 0.99))
+            // half as much for each 16th of the memtable, since they would hit its end and stand still, those behind it more.
+            Some((0.563 + 0.667 * (state.active_fill - 0.35 * state.flush_done)).clamp(0.433, 0.99))
         } else {
             None
         };
@@ -258,7 +259,7 @@ impl WriteController {
         let (drain, range) = match debt.cause {
             // Before the first flush nobody knows how fast that is.
             WriteStallCause::MemtableLimit => {
-                (Some(self.flushed.rate()).filter(|rate| *rate > 0.0)?, 16.0_f64)
+                (Some(self.flushed.rate()).filter(|rate| *rate > 0.0)?, 4096.0_f64)
             }
             _ => (self.compacted.rate(), 4.0),
         };
@@ -475,13 +476,14 @@ mod tests {
             assert!(!stopped);
             rate >> 20
         };
-        assert_eq!(rate(0.0, 0.0), 104, "a third of the flush's");
-        assert_eq!(rate(0.35, 1.0), 104, "as far as the flush");
+        assert_eq!(rate(0.0, 0.0), 105, "a third of the flush's");
+        assert_eq!(rate(0.35, 1.0), 105, "as far as the flush");
         assert!((30..40).contains(&rate(0.1, 0.0)), "ahead");
         assert!(rate(0.1, 0.6) > 180, "behind");
         assert!(rate(0.0, 0.9) > 500, "far behind");
-        assert!((19..21).contains(&rate(0.4, 0.0)), "far ahead");
-        assert!((19..21).contains(&rate(1.0, 0.0)), "nearly full");
+        assert_eq!(rate(0.4, 0.0), 1, "far ahead");
+        assert_eq!(rate(1.0, 0.0), 0, "nearly full");
+        assert!(controller.state().1 >= 64 << 10, "but no standstill");
         controller.set_debts(debt(3, 0.0, 0.0));
         assert!(controller.state().0);
         // The slowest counts, not the largest debt.
