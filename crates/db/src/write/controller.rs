@@ -23,8 +23,8 @@ use std::time::Duration;
 /// Writers run ahead of the rate by this much before they sleep. One long sleep meets one write, many short ones would meet many,
 /// and wake up as often.
 const SLACK_NANOS: u64 = 5_000_000;
-/// The longest single sleep: the rate is looked at again after it.
-const MAX_SLEEP_NANOS: u64 = 10_000_000;
+/// The longest single sleep: the rate is looked at again after it, since the flush or compaction that is paid for may have ended.
+const MAX_SLEEP_NANOS: u64 = 1_000_000;
 
 /// How far one column family is behind.
 #[derive(Clone, Copy, Debug)]
@@ -244,6 +244,10 @@ impl WriteController {
         let owed = slowest.map_or(0, |(rate, _)| rate);
         let rate = if self.is_locked() { STOPPED } else { owed };
         let before = self.rate.swap(rate, Ordering::SeqCst);
+        if rate == 0 {
+            // What is not paid by now was for a debt that is gone.
+            self.paid_until.store(0, Ordering::Relaxed);
+        }
         if before == STOPPED && rate != STOPPED {
             let _stop = self.stop.lock();
             self.resumed.notify_all();
@@ -345,7 +349,7 @@ impl WriteController {
     ) -> Result<()> {
         let _timer = PerfTimer::wait(PerfMetric::WriteDelayTime);
         let start = clock.monotonic_nanos();
-        let mut paid = None;
+        let (mut paid, mut slack) = (None, SLACK_NANOS);
         let blamed = *self.cause.lock();
         loop {
             let rate = self.rate.load(Ordering::SeqCst);
@@ -366,7 +370,7 @@ impl WriteController {
                 continue;
             }
             let until = *paid.get_or_insert_with(|| self.pay(bytes, rate, now));
-            if until <= now + SLACK_NANOS {
+            if until <= now + slack {
                 break;
             }
             if no_slowdown {
@@ -374,6 +378,7 @@ impl WriteController {
             }
             abort()?;
             clock.sleep(Duration::from_nanos((until - now).min(MAX_SLEEP_NANOS)));
+            slack = 0; // Who sleeps pays for all who did not.
         }
         let waited = clock.monotonic_nanos() - start;
         self.note_wait(blamed, waited);
@@ -554,6 +559,40 @@ mod tests {
         let waits = controller.waits(ColumnFamilyId::DEFAULT, WriteStallCause::L0FileCountLimit);
         assert_eq!((waits.count, waits.nanos), (1, waited), "one that is refused does not wait");
         assert_eq!(controller.waits(ColumnFamilyId::DEFAULT, WriteStallCause::MemtableLimit).count, 0);
+    }
+
+    #[test]
+    fn a_delayed_write_goes_on_when_the_debt_is_gone() {
+        /// A clock that calls `after` when somebody has slept.
+        struct Sleeps<F>(ManualClock, F);
+        impl<F> std::fmt::Debug for Sleeps<F> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+        impl<F: Fn() + Send + Sync> Clock for Sleeps<F> {
+            fn now_micros(&self) -> u64 {
+                self.0.now_micros()
+            }
+            fn monotonic_nanos(&self) -> u64 {
+                self.0.monotonic_nanos()
+            }
+            fn sleep(&self, duration: Duration) {
+                self.0.sleep(duration);
+                (self.1)();
+            }
+        }
+        let controller = WriteController::new(1 << 20, None);
+        controller.set_debts(debt(28));
+        let rate = controller.state().1;
+        let clock = Sleeps(ManualClock::new(0), || controller.set_debts([]));
+        controller.admit(rate, false, &clock, || Ok(())).unwrap();
+        let waited = clock.monotonic_nanos();
+        assert!(waited <= 1_000_000, "{waited}");
+        // Nor does the next debt begin with the rest of that one.
+        controller.set_debts(debt(28));
+        controller.admit(1, true, &clock, || Ok(())).unwrap();
+        assert_eq!(clock.monotonic_nanos(), waited);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use ironstone::{
     ReadOptions, RestoreOptions, Result, Statistics, WriteBatch, WriteOptions,
 };
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 const NAMES: [&str; 3] = ["default", "one", "two"];
 
@@ -202,8 +202,9 @@ fn open_copy(disk: &Disk, path: &str) -> Db {
     Db::open_column_families(&disk.options().db, path, descriptors).unwrap()
 }
 
-/// Calls `copy` with its number again and again while batches that no WAL holds are written, and memtables are flushed one by one.
-fn copying_while_written(db: &Db, count: usize, copy: impl FnMut(usize)) {
+/// Calls `copy` with its number again and again while batches that no WAL holds are written, at least one between two copies, and
+/// memtables are flushed one by one.
+fn copying_while_written(disk: &Disk, db: &Db, count: usize, mut copy: impl FnMut(usize)) {
     /// Ends the writer, even if a copy is wrong.
     struct Stop<'a>(&'a AtomicBool);
     impl Drop for Stop<'_> {
@@ -211,20 +212,23 @@ fn copying_while_written(db: &Db, count: usize, copy: impl FnMut(usize)) {
             self.0.store(true, Ordering::Relaxed);
         }
     }
-    let stop = AtomicBool::new(false);
+    let (stop, written) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         let stops = Stop(&stop);
         let writer = scope.spawn(|| {
-            let mut number = 0;
-            while !stop.load(Ordering::Relaxed) {
-                number += 1;
+            for number in (1..).take_while(|_| !stop.load(Ordering::Relaxed)) {
                 put_everywhere(db, number).unwrap();
+                written.store(number, Ordering::Relaxed);
             }
-            number
         });
-        (0..count).for_each(copy);
+        for number in 0..count {
+            let before = written.load(Ordering::Relaxed);
+            // The first may have been in the last copy.
+            disk.wait_until("batches are written", || written.load(Ordering::Relaxed) > before + 1);
+            copy(number);
+        }
         drop(stops);
-        assert!(writer.join().unwrap() > count);
+        writer.join().unwrap();
     });
 }
 
@@ -238,7 +242,7 @@ fn copies_have_what_no_wal_holds_at_one_point() {
         let db = open(&disk, &options);
         let how = CreateCheckpointOptions { atomic_flush: !by_option, log_size_for_flush: 0 };
         let mut found = std::collections::BTreeSet::new();
-        copying_while_written(&db, 25, |number| {
+        copying_while_written(&disk, &db, 25, |number| {
             let path = format!("/copy{number}");
             let before = numbers(&db);
             db.create_checkpoint(&path, &how).unwrap();
@@ -246,7 +250,7 @@ fn copies_have_what_no_wal_holds_at_one_point() {
             assert!(number >= before[0], "{number} of {before:?}");
             found.insert(number);
         });
-        assert!(found.len() > 5, "{found:?}");
+        assert_eq!(found.len(), 25, "{found:?}");
         // What no WAL holds is flushed however small the WALs are.
         put_everywhere(&db, 1).unwrap();
         let how = CreateCheckpointOptions { log_size_for_flush: u64::MAX, ..how };
@@ -273,7 +277,7 @@ fn backups_without_wals_have_everything_at_one_point() {
         atomic_flush: true,
         ..CreateBackupOptions::default()
     };
-    copying_while_written(&db, 15, |number| {
+    copying_while_written(&disk, &db, 15, |number| {
         // These are logged: the WALs stay behind nevertheless.
         db.put("logged", number.to_string()).unwrap();
         let id = engine.create_backup_with(&db, &how).unwrap();
