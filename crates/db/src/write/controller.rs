@@ -5,8 +5,8 @@
 //! out of level 0 per second, or flushes out of memtables if it is these that wait. At small debt that
 //! is four times what drains and nobody notices; at half the debt the two are equal; near the stop it
 //! is a quarter, so the debt shrinks before anybody has to wait for long. While a compaction takes files out of level 0
-//! they get no more than lasts until it ends: one of many gigabytes takes long, and nothing shrinks before its end. What waits for
-//! a flush is paid for in less than a second, unless its sync takes long: the base is then 4096, so that writers get ever less,
+//! they get no more than lasts until it ends: one of many gigabytes takes long, and nothing shrinks before its end. For
+//! memtables the base is 4096 instead of 4: a flush ends in less than a second unless its sync takes long, and then writers get ever less
 //! and do not stand still where the last memtable ends.
 
 use crate::listener::WriteStallCause;
