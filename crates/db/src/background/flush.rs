@@ -22,13 +22,23 @@ use ironstone_compaction::{
 };
 use ironstone_iter::BoxedIterator;
 use ironstone_version::{FileMetaData, VersionEdit, VersionSet};
-use ironstone_vfs::Env;
+use ironstone_vfs::{Env, WriteOptions};
 use std::collections::BTreeMap;
 
 /// The flush of a column family's memtables that runs.
 pub(crate) struct Flushing {
     pub(crate) progress: Arc<CompactionProgress>,
     memtables: usize,
+}
+
+/// With `bytes_per_sync` 0 flushes start write-back after each so many bytes.
+const BYTES_PER_SYNC: u64 = 1 << 20;
+
+/// How the table is written. Writers may be waiting for the sync at its end, so that write-back never waits for it.
+fn flush_write_options(options: &DbOptions) -> WriteOptions {
+    let write = write_options(options);
+    let bytes_per_sync = if write.bytes_per_sync == 0 { BYTES_PER_SYNC } else { write.bytes_per_sync };
+    WriteOptions { bytes_per_sync, ..write }
 }
 
 /// What one flush takes of a column family.
@@ -190,7 +200,7 @@ impl FlushOf<'_> {
                 part: None,
             },
             build: &build,
-            write: write_options(self.options),
+            write: flush_write_options(self.options),
             snapshots: self.snapshots,
             earliest_write_conflict: None,
             merge_operator: settings.options.merge_operator.as_deref(),

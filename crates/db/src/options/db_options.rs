@@ -61,8 +61,8 @@ option_struct! {
         /// So many threads open tables when the database is opened, or ask for their sizes if `open_files_async` leaves more for later;
         /// below 1 is 1.
         max_file_opening_threads: i32 = 16, Fixed, V7;
-        /// Start writing back table files after each so many bytes; 0 leaves it to the system. The larger, the longer reads
-        /// wait behind a piece.
+        /// Start writing back table files after each so many bytes. The larger, the longer reads wait behind a piece. 0 leaves it to
+        /// the system, but for flushes, whose last sync writers may wait for: those start it after each MiB.
         bytes_per_sync: u64 = 256 << 10, Mutable, V7;
         /// The same for WALs.
         wal_bytes_per_sync: u64 = 0, Mutable, V7;

@@ -3,7 +3,7 @@
 use crate::disk::{Disk, all, put_synced, rewrite_all};
 use ironstone::vfs::fault::{FaultError, FaultRule};
 use ironstone::vfs::{FileSystem, OpKind};
-use ironstone::{Db, EventListener, FileOperationInfo};
+use ironstone::{CompressionKind, Db, EventListener, FileOperationInfo, Options};
 use ironstone_base::sync::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -61,6 +61,9 @@ impl EventListener for Notebook {
     fn on_file_sync_finish(&self, info: &FileOperationInfo<'_>) {
         self.note("sync", info);
     }
+    fn on_file_range_sync_finish(&self, info: &FileOperationInfo<'_>) {
+        self.note("range sync", info);
+    }
     fn on_file_truncate_finish(&self, info: &FileOperationInfo<'_>) {
         self.note("truncate", info);
     }
@@ -103,6 +106,30 @@ fn operations_on_files_are_told_to_who_wants_it() {
     db.close().unwrap();
     assert!(!notebook.take().iter().any(|line| line.ends_with("LOG")), "it is where listeners are told of");
     assert_eq!(deaf.take(), BTreeSet::new());
+}
+
+/// Files in memory have no write-back.
+#[test]
+fn write_back_of_flushes_is_begun_before_they_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let notebook = Notebook::wanting();
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.bytes_per_sync = 0;
+    options.db.listeners.push(Arc::<Notebook>::clone(&notebook));
+    options.cf.compression = CompressionKind::None;
+    options.cf.disable_auto_compactions = true;
+    let db = Db::open(&options, dir.path()).unwrap();
+    for round in 0..2 {
+        (0..30).for_each(|key: u8| db.put([key], vec![round; 100_000]).unwrap());
+        db.flush().unwrap();
+        notebook.expect(&["range sync sst", "sync sst"]);
+    }
+    rewrite_all(&db);
+    let seen = notebook.take();
+    assert!(seen.contains("sync sst"), "{seen:?}");
+    assert!(!seen.contains("range sync sst"), "nobody waits for a compaction: {seen:?}");
+    db.close().unwrap();
 }
 
 #[test]
