@@ -45,7 +45,7 @@ impl Stopwatch {
         // Both have the same bounds.
         self.latencies.add(&other.latencies).expect("same bounds");
     }
-    /// P50, P99, P99.9 and the maximum in microseconds; null if nothing was timed.
+    /// P50, P99, P99.9, P99.99 and the maximum in microseconds; null if nothing was timed.
     pub fn latencies(&self) -> Value {
         if self.latencies.is_empty() {
             return Value::Null;
@@ -55,6 +55,7 @@ impl Stopwatch {
             "p50": micros(self.latencies.value_at_quantile(0.5)),
             "p99": micros(self.latencies.value_at_quantile(0.99)),
             "p999": micros(self.latencies.value_at_quantile(0.999)),
+            "p9999": micros(self.latencies.value_at_quantile(0.9999)),
             "max": micros(self.latencies.max()),
         })
     }

@@ -18,10 +18,15 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 /// How much of a file is mapped at a time. It counts as memory of the process.
 const LEN: usize = 512 << 10;
-/// The file grows by so much in zeros: the kernel makes large pages for it, and a crash leaves that much. A write waits for it, and memory
-/// in larger pieces than that may have to be made room for first.
+/// The file grows by so much in zeros: the kernel makes large pages for it, and a crash leaves that much. A write waits for it.
 const STEP: usize = 32 << 10;
-static ZEROS: [u8; STEP] = [0; STEP];
+/// The same where what is stored is at most [`SMALL`]: then fewer than one write in a thousand waits, with the smaller step one in a
+/// few hundred.
+const STEP_OF_SMALL: usize = LEN;
+const SMALL: usize = 256;
+/// Zeros that end at the next multiple of this are written at once: for more the kernel looks for larger runs of free pages.
+const PIECE: usize = 128 << 10;
+static ZEROS: [u8; PIECE] = [0; PIECE];
 
 /// A part of a file, mapped.
 pub(super) struct Window {
@@ -50,7 +55,7 @@ impl Window {
 
     /// Up to where the file may have bytes after a step that failed.
     pub(super) fn most_end(&self) -> u64 {
-        self.ready_end() + STEP as u64
+        self.ready_end() + STEP_OF_SMALL as u64
     }
 
     /// Whether `len` bytes at `offset` are within what is mapped.
@@ -61,12 +66,14 @@ impl Window {
     /// Sees to it that `len` bytes at `offset`, where the written part of the file ends, may be stored; there is [room](Self::has_room) for
     /// them. After an error the file may have grown up to a step.
     pub(super) fn make_ready(&mut self, fd: &OwnedFd, offset: u64, len: usize) -> Result<(), Errno> {
+        let step = if len <= SMALL { STEP_OF_SMALL } else { STEP };
         while self.ready_end() < offset + len as u64 {
-            let (from, to) = (self.ready, self.ready + STEP);
+            let (from, to) = (self.ready, LEN.min(self.ready + step));
             let mut zeros_at = offset.max(self.ready_end());
             let end = self.at + to as u64;
             while zeros_at < end {
-                let zeros = &ZEROS[..(end - zeros_at) as usize];
+                let piece = PIECE - zeros_at as usize % PIECE;
+                let zeros = &ZEROS[..piece.min((end - zeros_at) as usize)];
                 match retry_on_intr(|| pwrite(fd, zeros, zeros_at))? {
                     0 => return Err(Errno::IO),
                     count => zeros_at += count as u64,
