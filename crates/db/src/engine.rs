@@ -22,7 +22,7 @@ use crate::thread_list::{Operation, ThreadList, ThreadState};
 use crate::thread_pool::Seat;
 use crate::trace::{BlockCacheTracing, IoTracing, Tracing};
 use crate::write::commit::{CommitPipeline, EarlierWrites, LogLevel};
-use crate::write::controller::{Debt, StallState, WriteController};
+use crate::write::controller::{Debt, StallState, WriteController, nanos_left};
 use crate::write::stalls::{DatabaseStalls, StallClock};
 use crate::write::wal_lock::WalLocks;
 use crate::write_buffer_manager::{MemTableMemory, WriteBufferManager};
@@ -245,8 +245,7 @@ pub(crate) struct Draining {
 impl Draining {
     /// How long it will go on at the pace that it had so far. `None` while that is a guess.
     fn nanos_left(&self, now: u64) -> Option<u64> {
-        let done = self.progress.done();
-        (done >= 0.05).then(|| (now.saturating_sub(self.since) as f64 * (1.0 - done) / done) as u64)
+        nanos_left(now.saturating_sub(self.since), self.progress.done())
     }
 }
 

@@ -142,6 +142,12 @@ impl StallLimits {
     }
 }
 
+/// How long a compaction will go on at the pace that it had so far, and a twentieth of that time more: its last outputs are still to be
+/// synced when it has read everything, and the disk may be slower by then. `None` while that is a guess.
+pub(crate) fn nanos_left(passed: u64, done: f64) -> Option<u64> {
+    (done >= 0.05).then(|| (passed as f64 * ((1.0 - done) / done + 0.05)) as u64)
+}
+
 /// Admits writes.
 pub(crate) struct WriteController {
     /// Bytes per second; 0 for no limit, [`STOPPED`] for none at all.
@@ -543,6 +549,36 @@ mod tests {
         assert!(controller.state().1 > 0);
         assert_eq!(mib(state(10, 0, 0.0, Some(1000))), 0, "no debt");
         assert_eq!(controller.state().1, 0);
+    }
+
+    #[test]
+    fn level_0_is_not_full_either_if_that_compaction_takes_longer_than_it_looked() {
+        const FILE: f64 = 59e6;
+        let controller = WriteController::new(0, None);
+        controller.note_compacted(200_000_000, 1_000_000_000);
+        // It has read everything after 19 seconds, and ends after 19.5. Writers take all that they may have.
+        let (mut files, mut fill, mut seconds) = (20, 0.0, 0.0);
+        while seconds < 19.5 {
+            let state = StallState {
+                unflushed_memtables: 0,
+                active_fill: fill,
+                flush_done: 0.0,
+                level0_files: files,
+                level0_file_bytes: FILE as u64,
+                draining_nanos: nanos_left((seconds * 1e9) as u64, f64::min(seconds / 19.0, 1.0)),
+                pending_bytes: 0,
+            };
+            controller.set_debts(LIMITS.debts(ColumnFamilyId::DEFAULT, state));
+            let (stopped, rate) = controller.state();
+            assert!(!stopped, "after {seconds} seconds");
+            // The rate is looked at anew with each 16th of a memtable.
+            let rate = if rate == 0 { 200e6 } else { rate as f64 };
+            (fill, seconds) = (fill + 0.0625, seconds + 0.0625 * FILE / rate);
+            if fill >= 1.0 {
+                (files, fill) = (files + 1, 0.0);
+            }
+        }
+        assert!(files >= 34, "much of the room was left: {files} files");
     }
 
     #[test]
