@@ -1,4 +1,4 @@
-//! Buffers that direct I/O accepts.
+//! Where writes begin and end, and buffers that direct I/O accepts.
 
 /// Direct reads and writes start, end and lie in memory at multiples of this. Every common device
 /// has logical blocks of 512 or 4096 bytes.
@@ -7,6 +7,15 @@ pub(super) const PAGE: usize = 4096;
 /// `value` rounded down to a whole page.
 pub(super) fn page_floor(value: u64) -> u64 {
     value - value % PAGE as u64
+}
+
+/// A write into the page cache ends at the next multiple of this. For more at once the kernel looks for larger runs of free pages,
+/// and where the page cache fills memory it takes twice as long to find them.
+pub(super) const CACHED_PIECE: usize = 128 << 10;
+
+/// How many of `len` bytes at `offset` go into the page cache at once.
+pub(super) fn cached_piece(offset: u64, len: usize) -> usize {
+    len.min(CACHED_PIECE - offset as usize % CACHED_PIECE)
 }
 
 /// A block of memory that starts at a page boundary and is a whole number of pages long.

@@ -9,7 +9,7 @@
 //!    or syncs the file.
 #![allow(unsafe_code)]
 
-use super::aligned::page_floor;
+use super::aligned::{CACHED_PIECE, cached_piece, page_floor};
 use super::mapping::Mapping;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::{Errno, pwrite, retry_on_intr};
@@ -20,13 +20,10 @@ use std::sync::atomic::{Ordering, compiler_fence};
 const LEN: usize = 512 << 10;
 /// The file grows by so much in zeros: the kernel makes large pages for it, and a crash leaves that much. A write waits for it.
 const STEP: usize = 32 << 10;
-/// The same where what is stored is at most [`SMALL`]: then fewer than one write in a thousand waits, with the smaller step one in a
+/// Where no more than this is stored it grows by all that is mapped: then fewer than one write in a thousand waits, with steps one in a
 /// few hundred.
-const STEP_OF_SMALL: usize = LEN;
 const SMALL: usize = 256;
-/// Zeros that end at the next multiple of this are written at once: for more the kernel looks for larger runs of free pages.
-const PIECE: usize = 128 << 10;
-static ZEROS: [u8; PIECE] = [0; PIECE];
+static ZEROS: [u8; CACHED_PIECE] = [0; CACHED_PIECE];
 
 /// A part of a file, mapped.
 pub(super) struct Window {
@@ -55,7 +52,7 @@ impl Window {
 
     /// Up to where the file may have bytes after a step that failed.
     pub(super) fn most_end(&self) -> u64 {
-        self.ready_end() + STEP_OF_SMALL as u64
+        self.at + LEN as u64
     }
 
     /// Whether `len` bytes at `offset` are within what is mapped.
@@ -66,20 +63,19 @@ impl Window {
     /// Sees to it that `len` bytes at `offset`, where the written part of the file ends, may be stored; there is [room](Self::has_room) for
     /// them. After an error the file may have grown up to a step.
     pub(super) fn make_ready(&mut self, fd: &OwnedFd, offset: u64, len: usize) -> Result<(), Errno> {
-        let step = if len <= SMALL { STEP_OF_SMALL } else { STEP };
+        let step = if len <= SMALL { LEN } else { STEP };
         while self.ready_end() < offset + len as u64 {
             let (from, to) = (self.ready, LEN.min(self.ready + step));
             let mut zeros_at = offset.max(self.ready_end());
             let end = self.at + to as u64;
             while zeros_at < end {
-                let piece = PIECE - zeros_at as usize % PIECE;
-                let zeros = &ZEROS[..piece.min((end - zeros_at) as usize)];
+                let zeros = &ZEROS[..cached_piece(zeros_at, (end - zeros_at) as usize)];
                 match retry_on_intr(|| pwrite(fd, zeros, zeros_at))? {
                     0 => return Err(Errno::IO),
                     count => zeros_at += count as u64,
                 }
             }
-            // SAFETY: `from..to` lies within the mapping, since `LEN` is a whole number of steps and `has_room` was asked (1). The advice changes
+            // SAFETY: `from..to` lies within the mapping, whose end `to` does not pass (1). The advice changes
             // no bytes: it does what the first store to each page would.
             unsafe {
                 madvise(self.mapping.start().as_ptr().add(from).cast(), to - from, Advice::LinuxPopulateWrite)

@@ -3,7 +3,7 @@
 //! Every write goes to a stated offset (`pwrite`), so that after a partial write it is known which
 //! bytes are in the file.
 
-use super::aligned::{AlignedBuffer, PAGE, page_floor};
+use super::aligned::{AlignedBuffer, PAGE, cached_piece, page_floor};
 use super::range_sync::start_write_back;
 use super::window::Window;
 use crate::append_buffer::AppendBuffer;
@@ -18,10 +18,6 @@ use std::path::{Path, PathBuf};
 
 /// A direct write carries at least this much, unless it is the last.
 const MIN_DIRECT_BUFFER: usize = 64 << 10;
-
-/// A write into the page cache ends at the next multiple of this. For more at once the kernel looks for larger runs of free pages,
-/// and where the page cache fills memory it takes twice as long to find them.
-const CACHED_PIECE: u64 = 128 << 10;
 
 /// What both ways of writing need: the descriptor, and what is known about the file behind it.
 struct Target {
@@ -98,8 +94,7 @@ impl Target {
     /// Writes all of `data` at `offset` into the page cache.
     fn write_cached(&mut self, mut data: &[u8], mut offset: u64) -> Result<()> {
         while !data.is_empty() {
-            let (piece, rest) =
-                data.split_at(data.len().min((CACHED_PIECE - offset % CACHED_PIECE) as usize));
+            let (piece, rest) = data.split_at(cached_piece(offset, data.len()));
             self.write_at(piece, offset)?;
             offset += piece.len() as u64;
             data = rest;
