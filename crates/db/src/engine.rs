@@ -242,13 +242,6 @@ pub(crate) struct Draining {
     since: u64,
 }
 
-impl Draining {
-    /// How long it will go on at the pace that it had so far. `None` while that is a guess.
-    fn nanos_left(&self, now: u64) -> Option<u64> {
-        nanos_left(now.saturating_sub(self.since), self.progress.done())
-    }
-}
-
 impl Family {
     /// Of an open column family, with its first memtable.
     pub(crate) fn new(data: Arc<ColumnFamilyData>, mem: Arc<DbMemTable>) -> Self {
@@ -310,13 +303,15 @@ impl Family {
     /// What writers may have to wait for.
     fn stall_state(&self, version: &Version, style: CompactionStyle, now: u64) -> StallState {
         let (files, bytes) = (version.files(0).len() as u64, version.level_bytes(0));
+        let left =
+            |draining: &Draining| nanos_left(now.saturating_sub(draining.since), draining.progress.done());
         StallState {
             unflushed_memtables: self.imm.len(),
             active_fill: self.mem.fill(),
             flush_done: self.flushing.as_ref().map_or(0.0, |flushing| flushing.progress.done()),
             level0_files: stall_runs(version, style),
             level0_file_bytes: bytes / files.max(1),
-            draining_nanos: self.draining.as_ref().and_then(|draining| draining.nanos_left(now)),
+            draining_nanos: self.draining.as_ref().and_then(left),
             pending_bytes: self.pending_bytes,
         }
     }

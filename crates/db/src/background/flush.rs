@@ -31,16 +31,6 @@ pub(crate) struct Flushing {
     memtables: usize,
 }
 
-/// With `bytes_per_sync` 0 flushes start write-back after each so many bytes.
-const BYTES_PER_SYNC: u64 = 1 << 20;
-
-/// How the table is written. Writers may be waiting for the sync at its end, so that write-back never waits for it.
-fn flush_write_options(options: &DbOptions) -> WriteOptions {
-    let write = write_options(options);
-    let bytes_per_sync = if write.bytes_per_sync == 0 { BYTES_PER_SYNC } else { write.bytes_per_sync };
-    WriteOptions { bytes_per_sync, ..write }
-}
-
 /// What one flush takes of a column family.
 struct Taken {
     data: Arc<ColumnFamilyData>,
@@ -151,6 +141,16 @@ pub(crate) fn is_pending(family: &Family) -> bool {
     let taken = family.flushing.as_ref().map_or(0, |flushing| flushing.memtables);
     let waiting = family.imm.len().saturating_sub(taken);
     waiting > 0 && (family.flush_requested || waiting >= merge)
+}
+
+/// With `bytes_per_sync` 0 flushes start write-back after each so many bytes.
+const BYTES_PER_SYNC: u64 = 1 << 20;
+
+/// How the table is written. Writers may be waiting for the sync at its end, so that write-back never waits for it.
+fn flush_write_options(options: &DbOptions) -> WriteOptions {
+    let write = write_options(options);
+    let bytes_per_sync = if write.bytes_per_sync == 0 { BYTES_PER_SYNC } else { write.bytes_per_sync };
+    WriteOptions { bytes_per_sync, ..write }
 }
 
 /// One flush: what it reads and how it writes.
