@@ -42,6 +42,8 @@ pub(crate) fn remove_obsolete(engine: &Engine) {
         engine.log.event("table_file_deletion", serde_json::json!({ "file_number": table.number.0 }));
         let info = TableFileDeletionInfo { path, number: table.number, status };
         engine.listeners.tell(|listener| listener.on_table_file_deleted(&info));
+        // Removing takes long, and meanwhile others go out of use that hold memory.
+        engine.place.tables.uncache_retired();
     }
     for wal in wals {
         match wal {
