@@ -29,6 +29,7 @@ use ironstone_base::sync::atomic::Ordering;
 use ironstone_base::sync::{Arc, Mutex, thread};
 use ironstone_base::{Error, Result, Severity};
 use ironstone_vfs::Clock;
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -388,12 +389,16 @@ fn work(engine: &Arc<Engine>, kind: &Kind, quiet: bool) -> Next {
 /// A job that panics is a bug of ours; it must not leave others waiting for ever.
 fn guarded(engine: &Arc<Engine>, job: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(job)) {
-        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-        let error = Error::io_message(format!("internal panic in a background job: {text}"));
+        let error = Error::io_message(format!("internal panic in a background job: {}", panic_text(&*panic)));
         let error = error.with_severity(Severity::Unrecoverable);
         engine.stop_writes(&mut engine.state.lock(), error, BackgroundErrorReason::Internal);
     }
+}
+
+/// What somebody panicked with, if it is text.
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
 /// Ends the background work of a database and closes its log.

@@ -768,7 +768,7 @@ impl Engine {
                 }
                 Ok(())
             }
-            Err(error) if error.severity() == Severity::Fatal || self.pipeline.failure().is_some() => {
+            Err(error) if error.severity() >= Severity::Fatal || self.pipeline.failure().is_some() => {
                 self.note_wal_failure(Err(error))
             }
             Err(error) => Err(error),

@@ -6,7 +6,7 @@ use crate::inplace_callback::{InplaceCallback, UpdateStatus};
 use crate::options::ColumnFamilyOptions;
 use crate::write_buffer_manager::{Charge, STEP};
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use ironstone_base::sync::{Arc, Mutex};
+use ironstone_base::sync::{Arc, Mutex, OnceLock};
 use ironstone_base::{ColumnFamilyId, Error, FileNumber, Protection, Result, SequenceNumber, ValueType};
 use ironstone_memtable::MemTable;
 use ironstone_sst::TableFormat;
@@ -27,6 +27,8 @@ pub(crate) struct DbMemTable {
     table_format: TableFormat,
     /// Nothing is written to it, ever.
     is_closed: bool,
+    /// Why a write may be in it in part. Set before that write counts as applied.
+    broken: OnceLock<Error>,
     /// What a put makes of the value that is there.
     inplace_callback: Option<Arc<dyn InplaceCallback>>,
     /// Set once, by the write that fills it. Relaxed: only a hint to switch.
@@ -91,6 +93,7 @@ impl DbMemTable {
             merges: Merges::of(options),
             table_format: options.table_format,
             is_closed: options.disallow_memtable_writes,
+            broken: OnceLock::new(),
             inplace_callback: options.inplace_callback.clone(),
             full: AtomicBool::new(false),
             next_mark: AtomicUsize::new(step),
@@ -113,6 +116,14 @@ impl DbMemTable {
     #[inline]
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.is_closed { Err(is_closed(self.cf)) } else { Ok(()) }
+    }
+    /// A write may be in it in part, which must not come into a table: the log has all of it.
+    pub(crate) fn break_off(&self, error: &Error) {
+        let _ = self.broken.set(error.clone()); // The first is as good.
+    }
+    /// An error if a write may be in it in part. Asked when all of its writes have been applied.
+    pub(crate) fn check_whole(&self) -> Result<()> {
+        self.broken.get().cloned().map_or(Ok(()), Err)
     }
     /// The first WAL that holds a write of this memtable, if any does.
     pub(crate) fn first_wal(&self) -> Option<FileNumber> {

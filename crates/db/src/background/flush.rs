@@ -179,6 +179,7 @@ pub(crate) struct FlushOf<'a> {
 impl FlushOf<'_> {
     /// Writes the table. Nothing is installed.
     pub(crate) fn run(&self, next_number: &(dyn Fn() -> FileNumber + Sync)) -> Result<FlushOutput> {
+        self.memtables.iter().try_for_each(|memtable| memtable.check_whole())?;
         let settings = self.data.settings();
         let build = build_options(self.data, &settings, self.db_id, self.session_id, self.options);
         let compaction = &settings.compaction;
@@ -606,6 +607,7 @@ pub(crate) fn wait_flushed(engine: &Arc<Engine>, ids: &[ColumnFamilyId]) -> Resu
 #[cfg(test)]
 mod tests {
     use crate::{Db, Options};
+    use ironstone_base::{Error, Severity};
     use std::time::Duration;
 
     #[test]
@@ -621,5 +623,18 @@ mod tests {
             pool() == "BlockPool(0 free blocks, 0 lent)"
         };
         assert!((0..30_000).any(|_| is_empty()), "{}", pool());
+    }
+
+    #[test]
+    fn a_memtable_that_may_hold_part_of_a_write_becomes_no_table() {
+        let db = Db::open(&Options::in_memory(), "/db").unwrap();
+        db.put("a", "1").unwrap();
+        let error = Error::io_message("half of it").with_severity(Severity::Unrecoverable);
+        for family in db.engine().state.lock().families.values() {
+            family.mem.break_off(&error);
+        }
+        assert_eq!(db.flush().unwrap_err(), error);
+        assert!(db.live_files().is_empty());
+        assert_eq!(db.put("b", "1").unwrap_err(), error);
     }
 }

@@ -14,6 +14,7 @@ use super::predecessor;
 use super::publish::Publisher;
 use super::sync_group::{Entered, SyncGroup};
 use crate::PinnedValue;
+use crate::background::panic_text;
 use crate::empty_ranges::EmptyRange;
 use crate::memtables::{DbMemTable, Merges};
 use crate::trace::Tracing;
@@ -27,8 +28,10 @@ use ironstone_base::{
 use ironstone_vfs::{Directory, PerfTimer, StatsTimer, WritableFile};
 use ironstone_wal::{LogFramer, PredecessorWal, RecordCompressor};
 use smallvec::SmallVec;
+use std::any::Any;
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// With manual flushing, the buffer is written without being asked once it is this large.
 const MANUAL_BUFFER_LIMIT: usize = 1 << 20;
@@ -1020,7 +1023,7 @@ fn apply(
     protection: Option<&[Protection]>,
     earlier: &dyn EarlierWrites,
 ) -> Result<u64> {
-    match protection {
+    let applied = catch_unwind(AssertUnwindSafe(|| match protection {
         None => apply_with(data, ticket, earlier, |_| None),
         Some(protection) => {
             check_protection(data, protection).map_err(|error| error.with_severity(Severity::Fatal))?;
@@ -1028,7 +1031,20 @@ fn apply(
             // As memtables have them: without the column family.
             apply_with(data, ticket, earlier, |cf| Some(protection.next()?.toggle_column_family(cf)))
         }
-    }
+    }));
+    applied.unwrap_or_else(|panic| Err(broken_off(ticket, &*panic)))
+}
+
+/// An application's comparator, operator or memtable panicked. Those who wait for the write's turn to pass must not wait
+/// for ever, and what is in memtables by now must not come into a table without the rest.
+#[cold]
+fn broken_off(ticket: &Ticket, panic: &(dyn Any + Send)) -> Error {
+    let text = panic_text(panic);
+    let error =
+        Error::io_message(format!("panic while a write was applied, which may be there in part: {text}"));
+    let error = error.with_severity(Severity::Unrecoverable);
+    ticket.memtables.iter().for_each(|table| table.break_off(&error));
+    error
 }
 
 /// `protection` answers the checksum of the next write.

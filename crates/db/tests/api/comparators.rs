@@ -1,9 +1,10 @@
 //! Keys in an order of the application's own.
 
 use crate::disk::{Disk, all, backward, get, refused, rewrite_all};
-use ironstone::{Code, Comparator, Db, Options, UserComparator};
+use ironstone::{Code, Comparator, Db, Options, UserComparator, WriteBatch, WriteOptions};
 use std::cmp::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Numbers by value, whatever their length: "007" and "7" are one key.
 struct ByNumber {
@@ -128,5 +129,55 @@ fn the_reverse_of_bytes_is_built_in() {
         iter.seek("aa").unwrap();
         assert_eq!(iter.key(), Some(&b"a"[..]));
         db.flush().unwrap();
+    }
+}
+
+/// Bytewise, but panics on the key "panic" while told to.
+struct Panicking(AtomicBool);
+
+impl Comparator for Panicking {
+    fn name(&self) -> &str {
+        "test.Panicking"
+    }
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        let panics = self.0.load(Relaxed) && [a, b].contains(&&b"panic"[..]);
+        assert!(!panics, "no order for it");
+        a.cmp(b)
+    }
+}
+
+/// Opens a database in whose order there is "m", and no place for "panic" until the flag is taken back.
+fn open_panicking(disk: &Disk) -> (Arc<Panicking>, Options, Db) {
+    let order = Arc::new(Panicking(AtomicBool::new(false)));
+    let mut options = disk.options();
+    options.cf.comparator = UserComparator::Custom(order.clone());
+    let db = disk.open_with(&options);
+    db.put("m", "1").unwrap();
+    order.0.store(true, Relaxed);
+    (order, options, db)
+}
+
+#[test]
+fn a_comparator_that_panics_in_a_write_stops_writes_and_nobody_waits_for_it() {
+    for sync in [false, true] {
+        let disk = Disk::new();
+        let (order, options, db) = open_panicking(&disk);
+        let mut batch = WriteBatch::new();
+        batch.put("a", "1");
+        batch.put("panic", "1");
+        let write = WriteOptions { sync, ..WriteOptions::default() };
+        let message = "panic while a write was applied, which may be there in part: no order for it";
+        refused(db.write(&batch, &write), Code::IoError, message);
+        std::thread::scope(|scope| {
+            scope.spawn(|| refused(db.put("b", "1"), Code::IoError, message));
+        });
+        refused(db.flush(), Code::IoError, message);
+        refused(db.resume(), Code::IoError, message);
+        assert!(disk.files(".sst").is_empty());
+        order.0.store(false, Relaxed);
+        drop(db);
+        let db = disk.open_with(&options);
+        assert_eq!(all(&db), "a=1 m=1 panic=1", "it was in the log");
+        db.put("b", "1").unwrap();
     }
 }
