@@ -263,26 +263,25 @@ pub fn run_group(
         for (row, records) in group.rows.iter().zip(&mut records) {
             for turn in 0..engines.len() {
                 let index = (turn + pair) % engines.len(); // Another one goes first each time.
-                if failed[index] {
-                    continue;
-                }
-                match driver.run(row, &engines[index], &dir.join(&engines[index]), limit.as_ref()) {
-                    Ok(record) => {
-                        println!("{}", line(&row.name, pair, &record));
-                        records[index].push(record);
+                let database = dir.join(&engines[index]);
+                if !failed[index] {
+                    match driver.run(row, &engines[index], &database, limit.as_ref()) {
+                        Ok(record) => {
+                            println!("{}", line(&row.name, pair, &record));
+                            records[index].push(record);
+                        }
+                        Err(error) => {
+                            println!("{error}");
+                            // Rows that follow go on with its database.
+                            failed[index] = std::ptr::eq(row, &raw const group.rows[0]);
+                        }
                     }
-                    Err(error) => {
-                        println!("{error}");
-                        // Rows that follow go on with its database.
-                        failed[index] = std::ptr::eq(row, &raw const group.rows[0]);
-                    }
                 }
-            }
-        }
-        for engine in engines {
-            let dir = dir.join(engine);
-            if dir.exists() {
-                std::fs::remove_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+                // Databases of two engines may need more room than there is.
+                if group.rows.last().is_some_and(|last| std::ptr::eq(row, last)) && database.exists() {
+                    std::fs::remove_dir_all(&database)
+                        .map_err(|error| format!("{}: {error}", database.display()))?;
+                }
             }
         }
     }
