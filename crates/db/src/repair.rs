@@ -38,6 +38,7 @@ use ironstone_version::{
 use ironstone_vfs::{Env, FileSystem};
 use ironstone_wal::{LogFramer, WalRecoveryMode};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use tables::{Found, Readers, Table};
 
@@ -56,6 +57,14 @@ pub struct RepairReport {
     pub wals: usize,
     /// Tables that are not part of the database any more, and why. The files are in the directory's `lost`, if they were there.
     pub lost: Vec<(PathBuf, String)>,
+}
+
+/// In one line, without the names of what was left out.
+impl fmt::Display for RepairReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kept, merged, wals, lost } = self;
+        write!(f, "{kept} tables kept, {merged} merged, {} left out; {wals} WALs replayed", lost.len())
+    }
 }
 
 /// What a repair works on.
@@ -180,7 +189,7 @@ fn repair(
         repair.write_anew(descriptors, unknown)?;
     }
     repair.move_in()?;
-    info!(repair.log, "repaired: {:?}", repair.report);
+    info!(repair.log, "repaired: {}", repair.report);
     drop(lock);
     Ok(repair.report)
 }
@@ -253,7 +262,7 @@ impl Repair<'_> {
         paths.dirs().iter().map(name).collect()
     }
 
-    fn lose(&mut self, path: &Path, why: impl std::fmt::Display) {
+    fn lose(&mut self, path: &Path, why: impl fmt::Display) {
         warning!(self.log, "{} is left out: {why}", path.display());
         self.report.lost.push((path.to_owned(), why.to_string()));
     }

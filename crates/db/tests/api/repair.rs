@@ -304,6 +304,10 @@ fn a_damaged_table_is_put_aside_and_the_rest_is_there() {
         assert_eq!(report.lost.len(), 1, "{report:?}");
         assert_eq!(report.lost[0].0, path);
         assert!(report.lost[0].1.contains("checksum is"), "{report:?}");
+        let log = disk.fs.read_all(&PathBuf::from(DIR).join("LOG")).unwrap();
+        let log = String::from_utf8(log).unwrap();
+        assert!(report.to_string().contains(" merged, 1 left out; ") && log.contains(&report.to_string()));
+        assert!(log.contains(&format!("{} is left out: ", path.display())));
         let kept = PathBuf::from(format!("{DIR}/lost/{:06}.sst", bad.number.0));
         assert!(disk.exists(&kept) && !disk.exists(&path));
         let found = reopened(&disk);
