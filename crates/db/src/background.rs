@@ -27,9 +27,10 @@ use crate::write::switch::Which;
 use ironstone_base::statistics::IoActivity;
 use ironstone_base::sync::atomic::Ordering;
 use ironstone_base::sync::{Arc, Mutex, thread};
-use ironstone_base::{Error, Result, Severity};
+use ironstone_base::{Error, FileNumber, Result, Severity};
 use ironstone_vfs::Clock;
 use std::any::Any;
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -56,6 +57,10 @@ struct Wanted {
     cleaning: bool,
     /// How many wait until that has ended.
     awaited: usize,
+    /// Tables that are to be removed, and since when, in that order.
+    doomed: VecDeque<(FileNumber, u64)>,
+    /// When the next one may be.
+    rests_until: u64,
     /// A memtable has grown.
     pass_tombstones: bool,
     /// The number of the next try to go on after a full disk, and since when it waits.
@@ -68,9 +73,15 @@ struct Wanted {
     followed_at: Option<u64>,
 }
 
+/// After a table was removed, the next one waits for as long as that took: many at once, as a large compaction leaves them,
+/// would keep a disk from all else, and flushes wait behind it. But no table waits longer than this, in nanoseconds.
+const LONGEST_REST: u64 = 10_000_000_000;
+
 /// What is to be done next.
 enum Chore {
     Clean,
+    /// Removes a table.
+    Remove(FileNumber),
     PassTombstones,
     /// The so many-th try.
     Resume(u32),
@@ -96,7 +107,19 @@ impl Cleaner {
     /// Whether files are being removed, or looked for; never, where no thread does it.
     pub(crate) fn is_cleaning(&self) -> bool {
         let wanted = self.wanted.lock();
-        self.seat.is_some() && (wanted.clean || wanted.cleaning)
+        self.seat.is_some() && (wanted.clean || wanted.cleaning || !wanted.doomed.is_empty())
+    }
+    /// Tables that nobody needs are to be removed in turn.
+    fn doom(&self, tables: impl Iterator<Item = FileNumber>, now: u64) {
+        self.wanted.lock().doomed.extend(tables.map(|number| (number, now)));
+    }
+    /// The tables that wait to be removed, for whoever does it at once.
+    fn take_doomed(&self) -> Vec<FileNumber> {
+        std::mem::take(&mut self.wanted.lock().doomed).into_iter().map(|(number, _)| number).collect()
+    }
+    /// No table is removed before that time, unless it has waited long or somebody waits for it.
+    fn rest_until(&self, time: u64) {
+        self.wanted.lock().rests_until = time;
     }
     /// Answers whether somebody waits for that.
     fn cleaned(&self) -> bool {
@@ -152,7 +175,7 @@ impl Cleaner {
             return Chore::PassTombstones;
         }
         let now = clock.monotonic_nanos();
-        let Wanted { next_try, dumped_at, kept_at, followed_at, .. } = &mut *wanted;
+        let Wanted { next_try, dumped_at, kept_at, followed_at, doomed, rests_until, .. } = &mut *wanted;
         let left = |since: &mut Option<u64>, whole: Duration| {
             whole.saturating_sub(Duration::from_nanos(now - *since.get_or_insert(now)))
         };
@@ -160,6 +183,10 @@ impl Cleaner {
         let until_dump = dump_every.map(|every| left(dumped_at, every));
         let until_keep = keep_every.map(|every| left(kept_at, every));
         let until_follow = follow_every.map(|every| left(followed_at, every));
+        let until_removal = doomed.front().map(|(_, since)| {
+            let latest = since.saturating_add(LONGEST_REST);
+            Duration::from_nanos(latest.min(*rests_until).saturating_sub(now))
+        });
         if let Some((number, _)) = next_try.filter(|_| until_try == Some(Duration::ZERO)) {
             wanted.next_try = None;
             return Chore::Resume(number);
@@ -176,7 +203,15 @@ impl Cleaner {
             wanted.followed_at = Some(now);
             return Chore::CatchUp;
         }
-        Chore::Wait([until_try, until_dump, until_keep, until_follow].into_iter().flatten().min())
+        if (wanted.awaited > 0 || until_removal == Some(Duration::ZERO))
+            && let Some((number, _)) = wanted.doomed.pop_front()
+        {
+            wanted.cleaning = true;
+            return Chore::Remove(number);
+        }
+        Chore::Wait(
+            [until_try, until_dump, until_keep, until_follow, until_removal].into_iter().flatten().min(),
+        )
     }
 }
 
@@ -269,14 +304,18 @@ fn do_chore(engine: &Arc<Engine>) -> Next {
         match chore {
             Chore::Clean => {
                 engine.tell_listeners();
-                purge::remove_obsolete(engine);
+                purge::doom_obsolete(engine);
                 if engine.snapshots.take_freed() {
                     compaction::look_again(engine, &mut engine.state.lock());
                 }
-                if engine.cleaner.cleaned() {
-                    drop(engine.state.lock()); // Whoever waits for it has looked before, or looks after it.
-                    engine.progress.notify_all();
-                }
+                tell_cleaned(engine);
+            }
+            Chore::Remove(number) => {
+                let begun = clock.monotonic_nanos();
+                purge::remove_table(engine, number);
+                let ended = clock.monotonic_nanos();
+                engine.cleaner.rest_until(ended + (ended - begun));
+                tell_cleaned(engine);
             }
             Chore::PassTombstones => tombstones::pass_tombstones(engine),
             Chore::Resume(tries) => {
@@ -295,6 +334,14 @@ fn do_chore(engine: &Arc<Engine>) -> Next {
         }
     });
     Next::Again
+}
+
+/// Tells whoever waits for it that some cleaning has ended.
+fn tell_cleaned(engine: &Engine) {
+    if engine.cleaner.cleaned() {
+        drop(engine.state.lock()); // Whoever waits for it has looked before, or looks after it.
+        engine.progress.notify_all();
+    }
 }
 
 /// So many seconds; none: never.
@@ -461,4 +508,47 @@ fn flush_before_closing(engine: &Arc<Engine>) -> Result<()> {
         return Ok(());
     }
     flush::flush_and_wait(engine, &Which::Of(unlogged.clone(), FlushReason::Shutdown), &unlogged)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ironstone_vfs::ManualClock;
+
+    #[test]
+    fn tables_are_removed_with_rests_between_them_unless_somebody_waits() {
+        let (cleaner, clock) = (Cleaner::new(None), ManualClock::default());
+        let next = || match cleaner.next(&clock, Duration::MAX, None, None, None) {
+            Chore::Remove(number) => format!("remove {number}"),
+            Chore::Wait(time) => format!("wait {time:?}"),
+            _ => "another".to_owned(),
+        };
+        let ms = Duration::from_millis;
+        let rest = |time: Duration| {
+            assert!(!cleaner.cleaned());
+            cleaner.rest_until((Duration::from_nanos(clock.monotonic_nanos()) + time).as_nanos() as u64);
+        };
+        cleaner.doom((1..=6).map(FileNumber), clock.monotonic_nanos());
+        assert_eq!(next(), "remove 1");
+        rest(ms(20));
+        assert_eq!(next(), "wait Some(20ms)");
+        clock.advance(ms(20));
+        assert_eq!(next(), "remove 2");
+        rest(ms(60_000));
+        assert_eq!(next(), "wait Some(9.98s)", "none waits for more than ten seconds");
+        clock.advance(ms(9_980));
+        assert_eq!(next(), "remove 3");
+        rest(ms(60_000));
+        assert_eq!(next(), "remove 4");
+        cleaner.doom([FileNumber(7)].into_iter(), clock.monotonic_nanos());
+        assert_eq!(cleaner.take_doomed(), [5, 6, 7].map(FileNumber));
+        cleaner.doom([FileNumber(8)].into_iter(), clock.monotonic_nanos());
+        rest(ms(60_000));
+        assert_eq!(next(), "wait Some(10s)");
+        let awaited = cleaner.poke_and_await();
+        assert_eq!((next(), next()), ("another".to_owned(), "remove 8".to_owned()));
+        assert!(cleaner.cleaned());
+        drop(awaited);
+        assert_eq!(next(), "wait None");
+    }
 }

@@ -19,6 +19,12 @@ enum OldWal {
 
 /// Removes tables that no version holds, and WALs whose writes are all in tables.
 pub(crate) fn remove_obsolete(engine: &Engine) {
+    doom_obsolete(engine);
+    engine.cleaner.take_doomed().into_iter().for_each(|number| remove_table(engine, number));
+}
+
+/// The same, but tables wait for their turn to be removed.
+pub(super) fn doom_obsolete(engine: &Engine) {
     if engine.follower.is_some() {
         let _nobody_catches_up = engine.switching.lock();
         return follower::tidy(engine);
@@ -35,16 +41,11 @@ pub(crate) fn remove_obsolete(engine: &Engine) {
             state.versions.live_manifests(),
         )
     };
-    for table in tables {
+    for table in &tables {
         engine.place.tables.forget(table.number);
-        let path = engine.place.find(table.number);
-        let status = try_remove(engine, &path);
-        engine.log.event("table_file_deletion", serde_json::json!({ "file_number": table.number.0 }));
-        let info = TableFileDeletionInfo { path, number: table.number, status };
-        engine.listeners.tell(|listener| listener.on_table_file_deleted(&info));
-        // Removing takes long, and meanwhile others go out of use that hold memory.
-        engine.place.tables.uncache_retired();
     }
+    let now = engine.env.clock.monotonic_nanos();
+    engine.cleaner.doom(tables.iter().map(|table| table.number), now);
     for wal in wals {
         match wal {
             OldWal::Remove(path) => remove(engine, &path),
@@ -61,6 +62,15 @@ pub(crate) fn remove_obsolete(engine: &Engine) {
             }
         }
     }
+}
+
+/// Removes a table that no version holds.
+pub(super) fn remove_table(engine: &Engine, number: FileNumber) {
+    let path = engine.place.find(number);
+    let status = try_remove(engine, &path);
+    engine.log.event("table_file_deletion", serde_json::json!({ "file_number": number.0 }));
+    let info = TableFileDeletionInfo { path, number, status };
+    engine.listeners.tell(|listener| listener.on_table_file_deleted(&info));
 }
 
 fn obsolete_wals(engine: &Engine, state: &mut State) -> Vec<OldWal> {

@@ -528,6 +528,26 @@ impl EventListener for Gate {
             self.1.wait(&mut state);
         }
     }
+    fn on_db_shutdown_begin(&self) {
+        self.0.lock().1 = true;
+        self.1.notify_all();
+    }
+}
+
+#[test]
+fn closing_removes_what_waits_for_its_turn() {
+    let (disk, gate) = (Disk::new(), Arc::new(Gate::default()));
+    let mut options = disk.options();
+    options.db.listeners.push(gate.clone());
+    let db = disk.open_with(&options);
+    for value in 0..20 {
+        put_and_flush(&db, &["a", "b"], &value.to_string());
+    }
+    rewrite_all(&db);
+    disk.wait_until("the first table is removed", || gate.0.lock().0);
+    assert!(disk.files(".sst").len() > 1);
+    db.close().unwrap();
+    assert_eq!(disk.files(".sst").len(), 1);
 }
 
 #[test]
