@@ -497,7 +497,8 @@ impl Db {
             if state.closing {
                 return Err(Error::shutdown());
             }
-            let busy = state.is_busy() || (purges && engine.cleaner.is_cleaning());
+            let busy =
+                state.is_busy() || (purges && engine.cleaner.is_cleaning(state.deletions_disabled == 0));
             if !goes_on(state.paused > 0)? || !busy {
                 return Ok(());
             }

@@ -104,10 +104,11 @@ impl Cleaner {
         self.wanted.lock().clean = true;
         self.wake();
     }
-    /// Whether files are being removed, or looked for; never, where no thread does it.
-    pub(crate) fn is_cleaning(&self) -> bool {
+    /// Whether files are being removed, or looked for, or wait for that and may be; never, where no thread does it.
+    pub(crate) fn is_cleaning(&self, may_remove: bool) -> bool {
         let wanted = self.wanted.lock();
-        self.seat.is_some() && (wanted.clean || wanted.cleaning || !wanted.doomed.is_empty())
+        let waits = may_remove && !wanted.doomed.is_empty();
+        self.seat.is_some() && (wanted.clean || wanted.cleaning || waits)
     }
     /// Tables that nobody needs are to be removed in turn.
     fn doom(&self, tables: impl Iterator<Item = FileNumber>, now: u64) {
@@ -157,7 +158,7 @@ impl Cleaner {
     }
     /// What there is to do: a try to go on, not before `interval` has passed; LOG, when it is `dump_every` since it was told
     /// how things stand; the history of statistics, when it is `keep_every` since it was added to; the leader, when it is
-    /// `follow_every` since a follower last looked.
+    /// `follow_every` since a follower last looked; a table, if they may be removed.
     fn next(
         &self,
         clock: &dyn Clock,
@@ -165,6 +166,7 @@ impl Cleaner {
         dump_every: Option<Duration>,
         keep_every: Option<Duration>,
         follow_every: Option<Duration>,
+        may_remove: bool,
     ) -> Chore {
         let mut wanted = self.wanted.lock();
         if std::mem::take(&mut wanted.clean) {
@@ -183,7 +185,7 @@ impl Cleaner {
         let until_dump = dump_every.map(|every| left(dumped_at, every));
         let until_keep = keep_every.map(|every| left(kept_at, every));
         let until_follow = follow_every.map(|every| left(followed_at, every));
-        let until_removal = doomed.front().map(|(_, since)| {
+        let until_removal = doomed.front().filter(|_| may_remove).map(|(_, since)| {
             let latest = since.saturating_add(LONGEST_REST);
             Duration::from_nanos(latest.min(*rests_until).saturating_sub(now))
         });
@@ -203,7 +205,7 @@ impl Cleaner {
             wanted.followed_at = Some(now);
             return Chore::CatchUp;
         }
-        if (wanted.awaited > 0 || until_removal == Some(Duration::ZERO))
+        if (until_removal == Some(Duration::ZERO) || (until_removal.is_some() && wanted.awaited > 0))
             && let Some((number, _)) = wanted.doomed.pop_front()
         {
             wanted.cleaning = true;
@@ -294,7 +296,8 @@ fn do_chore(engine: &Arc<Engine>) -> Next {
     let follow_every = engine.follower.as_ref().map(|follower| follower.next_after(&options));
     drop(options);
     let clock = &*engine.env.clock;
-    let chore = match engine.cleaner.next(clock, interval, dump_every, keep_every, follow_every) {
+    let may_remove = purge::may_remove(engine);
+    let chore = match engine.cleaner.next(clock, interval, dump_every, keep_every, follow_every, may_remove) {
         Chore::Wait(None) => return Next::WhenPoked,
         Chore::Wait(Some(longest)) => return Next::After(longest),
         chore => chore,
@@ -518,7 +521,7 @@ mod tests {
     #[test]
     fn tables_are_removed_with_rests_between_them_unless_somebody_waits() {
         let (cleaner, clock) = (Cleaner::new(None), ManualClock::default());
-        let next = || match cleaner.next(&clock, Duration::MAX, None, None, None) {
+        let next = || match cleaner.next(&clock, Duration::MAX, None, None, None, true) {
             Chore::Remove(number) => format!("remove {number}"),
             Chore::Wait(time) => format!("wait {time:?}"),
             _ => "another".to_owned(),

@@ -20,7 +20,14 @@ enum OldWal {
 /// Removes tables that no version holds, and WALs whose writes are all in tables.
 pub(crate) fn remove_obsolete(engine: &Engine) {
     doom_obsolete(engine);
-    engine.cleaner.take_doomed().into_iter().for_each(|number| remove_table(engine, number));
+    if may_remove(engine) {
+        engine.cleaner.take_doomed().into_iter().for_each(|number| remove_table(engine, number));
+    }
+}
+
+/// Whether files that nobody needs may be removed now.
+pub(super) fn may_remove(engine: &Engine) -> bool {
+    engine.state.lock().deletions_disabled == 0
 }
 
 /// The same, but tables wait for their turn to be removed.
@@ -256,7 +263,7 @@ pub(crate) fn remove_strangers(
 
 /// Removes OPTIONS files but the newest two, as RocksDB does. One that cannot be removed is tried again after the next.
 pub(crate) fn remove_old_options(engine: &Engine) {
-    if engine.state.lock().deletions_disabled > 0 {
+    if !may_remove(engine) {
         return;
     }
     let mut files = engine.options_files.lock();

@@ -529,9 +529,36 @@ impl EventListener for Gate {
         }
     }
     fn on_db_shutdown_begin(&self) {
+        self.open();
+    }
+}
+
+impl Gate {
+    fn open(&self) {
         self.0.lock().1 = true;
         self.1.notify_all();
     }
+}
+
+#[test]
+fn what_waits_for_its_turn_is_kept_while_deletions_are_disabled() {
+    let (disk, gate) = (Disk::new(), Arc::new(Gate::default()));
+    let mut options = disk.options();
+    options.db.listeners.push(gate.clone());
+    let db = disk.open_with(&options);
+    for value in 0..20 {
+        put_and_flush(&db, &["a", "b"], &value.to_string());
+    }
+    rewrite_all(&db);
+    disk.wait_until("the first table is removed", || gate.0.lock().0);
+    db.disable_file_deletions();
+    let kept = disk.files(".sst");
+    gate.open();
+    let wait = WaitForCompactOptions { wait_for_purge: true, ..WaitForCompactOptions::default() };
+    db.wait_for_compact_with(&wait).unwrap();
+    assert_eq!(disk.files(".sst"), kept);
+    db.enable_file_deletions();
+    disk.wait_until_purged(&db);
 }
 
 #[test]
@@ -570,8 +597,7 @@ fn whoever_wishes_it_waits_until_obsolete_files_are_gone() {
         let waiting = scope.spawn(|| db.wait_for_compact_with(&wait));
         disk.clock_sleep(Duration::from_millis(5));
         assert!(!waiting.is_finished());
-        gate.0.lock().1 = true;
-        gate.1.notify_all();
+        gate.open();
         waiting.join().unwrap().unwrap();
     });
     assert_eq!((disk.files(".sst").len(), db.live_files().len()), (1, 1));
