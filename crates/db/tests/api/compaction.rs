@@ -540,8 +540,8 @@ impl Gate {
     }
 }
 
-#[test]
-fn what_waits_for_its_turn_is_kept_while_deletions_are_disabled() {
+/// A database of which one of twenty obsolete tables has been removed; the next ones wait for the gate.
+fn removing_twenty_tables() -> (Disk, Arc<Gate>, Db) {
     let (disk, gate) = (Disk::new(), Arc::new(Gate::default()));
     let mut options = disk.options();
     options.db.listeners.push(gate.clone());
@@ -551,6 +551,12 @@ fn what_waits_for_its_turn_is_kept_while_deletions_are_disabled() {
     }
     rewrite_all(&db);
     disk.wait_until("the first table is removed", || gate.0.lock().0);
+    (disk, gate, db)
+}
+
+#[test]
+fn what_waits_for_its_turn_is_kept_while_deletions_are_disabled() {
+    let (disk, gate, db) = removing_twenty_tables();
     db.disable_file_deletions();
     let kept = disk.files(".sst");
     gate.open();
@@ -563,15 +569,7 @@ fn what_waits_for_its_turn_is_kept_while_deletions_are_disabled() {
 
 #[test]
 fn closing_removes_what_waits_for_its_turn() {
-    let (disk, gate) = (Disk::new(), Arc::new(Gate::default()));
-    let mut options = disk.options();
-    options.db.listeners.push(gate.clone());
-    let db = disk.open_with(&options);
-    for value in 0..20 {
-        put_and_flush(&db, &["a", "b"], &value.to_string());
-    }
-    rewrite_all(&db);
-    disk.wait_until("the first table is removed", || gate.0.lock().0);
+    let (disk, _gate, db) = removing_twenty_tables();
     assert!(disk.files(".sst").len() > 1);
     db.close().unwrap();
     assert_eq!(disk.files(".sst").len(), 1);
