@@ -74,7 +74,7 @@ struct Wanted {
 }
 
 /// After a table was removed, the next one waits for as long as that took: many at once, as a large compaction leaves them,
-/// would keep a disk from all else, and flushes wait behind it. But no table waits longer than this, in nanoseconds.
+/// would keep the disk from all else. There are no rests before tables that have waited for this long, in nanoseconds.
 const LONGEST_REST: u64 = 10_000_000_000;
 
 /// What is to be done next.
@@ -538,7 +538,7 @@ mod tests {
         clock.advance(ms(20));
         assert_eq!(next(), "remove 2");
         rest(ms(60_000));
-        assert_eq!(next(), "wait Some(9.98s)", "none waits for more than ten seconds");
+        assert_eq!(next(), "wait Some(9.98s)", "ten seconds after it was obsolete");
         clock.advance(ms(9_980));
         assert_eq!(next(), "remove 3");
         rest(ms(60_000));
