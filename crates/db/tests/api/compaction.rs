@@ -1,13 +1,12 @@
 //! Compaction: what it moves, what it drops, and what it must keep.
 
-use crate::disk::{Disk, all, fresh, get, refused, rewrite_all, shape, table_entries};
+use crate::disk::{Disk, RemovalGate, all, fresh, get, refused, rewrite_all, shape, table_entries};
 use ironstone::vfs::fault::{Fault, FaultError, FaultRule};
 use ironstone::vfs::{Clock, ManualClock, OpKind, SystemClock};
 use ironstone::{
-    BottommostPolicy, Code, CompactFilesOptions, CompactRangeOptions, CompressionKind, Db, EventListener,
-    FileNumber, FlushOptions, Options, SubCode, TableFileDeletionInfo, WaitForCompactOptions,
+    BottommostPolicy, Code, CompactFilesOptions, CompactRangeOptions, CompressionKind, Db, FileNumber,
+    FlushOptions, Options, SubCode, WaitForCompactOptions,
 };
-use ironstone_base::sync::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -516,33 +515,9 @@ fn waiting_for_compactions_has_its_limits() {
     assert_eq!(all(&db), "a=2 b=1 c=unflushed");
 }
 
-/// Keeps files from being removed.
-#[derive(Default)]
-struct Gate(Mutex<(bool, bool)>, Condvar);
-
-impl EventListener for Gate {
-    fn on_table_file_deleted(&self, _file: &TableFileDeletionInfo) {
-        let mut state = self.0.lock();
-        state.0 = true;
-        while !state.1 {
-            self.1.wait(&mut state);
-        }
-    }
-    fn on_db_shutdown_begin(&self) {
-        self.open();
-    }
-}
-
-impl Gate {
-    fn open(&self) {
-        self.0.lock().1 = true;
-        self.1.notify_all();
-    }
-}
-
 /// A database of which one of twenty obsolete tables has been removed; the next ones wait for the gate.
-fn removing_twenty_tables() -> (Disk, Arc<Gate>, Db) {
-    let (disk, gate) = (Disk::new(), Arc::new(Gate::default()));
+fn removing_twenty_tables() -> (Disk, Arc<RemovalGate>, Db) {
+    let (disk, gate) = (Disk::new(), Arc::new(RemovalGate::default()));
     let mut options = disk.options();
     options.db.listeners.push(gate.clone());
     let db = disk.open_with(&options);
@@ -550,7 +525,7 @@ fn removing_twenty_tables() -> (Disk, Arc<Gate>, Db) {
         put_and_flush(&db, &["a", "b"], &value.to_string());
     }
     rewrite_all(&db);
-    disk.wait_until("the first table is removed", || gate.0.lock().0);
+    disk.wait_until("the first table is removed", || gate.removed() == 1);
     (disk, gate, db)
 }
 
@@ -559,7 +534,7 @@ fn what_waits_for_its_turn_is_kept_while_deletions_are_disabled() {
     let (disk, gate, db) = removing_twenty_tables();
     db.disable_file_deletions();
     let kept = disk.files(".sst");
-    gate.open();
+    gate.open_for(usize::MAX);
     let wait = WaitForCompactOptions { wait_for_purge: true, ..WaitForCompactOptions::default() };
     db.wait_for_compact_with(&wait).unwrap();
     assert_eq!(disk.files(".sst"), kept);
@@ -577,7 +552,7 @@ fn closing_removes_what_waits_for_its_turn() {
 
 #[test]
 fn whoever_wishes_it_waits_until_obsolete_files_are_gone() {
-    let (disk, gate) = (Disk::new(), Arc::new(Gate::default()));
+    let (disk, gate) = (Disk::new(), Arc::new(RemovalGate::default()));
     let mut options = disk.options();
     options.db.listeners.push(gate.clone());
     let db = disk.open_with(&options);
@@ -585,7 +560,7 @@ fn whoever_wishes_it_waits_until_obsolete_files_are_gone() {
         put_and_flush(&db, &["a", "b"], value);
     }
     rewrite_all(&db);
-    disk.wait_until("the first table is removed", || gate.0.lock().0);
+    disk.wait_until("the first table is removed", || gate.removed() == 1);
     let wait = WaitForCompactOptions { wait_for_purge: true, ..WaitForCompactOptions::default() };
     let soon = Some(Duration::from_millis(5));
     let refusal = db.wait_for_compact_with(&WaitForCompactOptions { timeout: soon, ..wait });
@@ -595,7 +570,7 @@ fn whoever_wishes_it_waits_until_obsolete_files_are_gone() {
         let waiting = scope.spawn(|| db.wait_for_compact_with(&wait));
         disk.clock_sleep(Duration::from_millis(5));
         assert!(!waiting.is_finished());
-        gate.open();
+        gate.open_for(usize::MAX);
         waiting.join().unwrap().unwrap();
     });
     assert_eq!((disk.files(".sst").len(), db.live_files().len()), (1, 1));

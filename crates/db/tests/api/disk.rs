@@ -5,8 +5,9 @@ use ironstone::vfs::mem::{CrashPolicy, MemFileSystem};
 use ironstone::vfs::{Clock, Env, FileSystem, ManualClock, SystemClock};
 use ironstone::{
     BottommostPolicy, ColumnFamily, ColumnFamilyDescriptor, CompactRangeOptions, Db, DbIterator, Error,
-    Options, ReadOptions, Result, ThreadPool, WriteOptions,
+    EventListener, Options, ReadOptions, Result, TableFileDeletionInfo, ThreadPool, WriteOptions,
 };
+use ironstone_base::sync::{Condvar, Mutex};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -131,6 +132,41 @@ impl Disk {
             assert!(clock.monotonic_nanos() < 20_000_000_000, "still not: {what}");
             clock.sleep(Duration::from_millis(1));
         }
+    }
+}
+
+/// A listener that lets so many tables be removed, and counts them. Closing opens it for all.
+#[derive(Default)]
+pub struct RemovalGate(Mutex<RemovedTables>, Condvar);
+
+#[derive(Default)]
+struct RemovedTables {
+    removed: usize,
+    allowed: usize,
+}
+
+impl RemovalGate {
+    /// After so many, who removes the next one waits.
+    pub fn open_for(&self, tables: usize) {
+        self.0.lock().allowed = tables;
+        self.1.notify_all();
+    }
+    /// How many have been removed; who removed the last may be waiting.
+    pub fn removed(&self) -> usize {
+        self.0.lock().removed
+    }
+}
+
+impl EventListener for RemovalGate {
+    fn on_table_file_deleted(&self, _file: &TableFileDeletionInfo) {
+        let mut state = self.0.lock();
+        state.removed += 1;
+        while state.removed > state.allowed {
+            self.1.wait(&mut state);
+        }
+    }
+    fn on_db_shutdown_begin(&self) {
+        self.open_for(usize::MAX);
     }
 }
 

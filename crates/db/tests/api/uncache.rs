@@ -1,10 +1,7 @@
 //! Blocks of obsolete tables leave the block cache.
 
-use crate::disk::{Disk, get, rewrite_all};
-use ironstone::{
-    BlockCache, CacheOptions, Db, EventListener, FilterPolicy, IndexType, Options, TableFileDeletionInfo,
-};
-use ironstone_base::sync::{Condvar, Mutex};
+use crate::disk::{Disk, RemovalGate, get, rewrite_all};
+use ironstone::{BlockCache, CacheOptions, Db, FilterPolicy, IndexType, Options};
 use std::sync::Arc;
 
 struct Stage {
@@ -107,52 +104,21 @@ fn the_effort_changes_for_open_tables_too() {
     stage.remove_all_and_wait_for_the_cache();
 }
 
-/// Lets so many tables be removed, and counts them.
-#[derive(Default)]
-struct Gate(Mutex<(usize, usize)>, Condvar);
-
-impl Gate {
-    fn open_for(&self, tables: usize) {
-        self.0.lock().1 = tables;
-        self.1.notify_all();
-    }
-}
-
-impl EventListener for Gate {
-    fn on_table_file_deleted(&self, _file: &TableFileDeletionInfo) {
-        let mut state = self.0.lock();
-        state.0 += 1;
-        while state.0 > state.1 {
-            self.1.wait(&mut state);
-        }
-    }
-}
-
-/// Opens it for all, also when a test fails.
-struct Opening(Arc<Gate>);
-
-impl Drop for Opening {
-    fn drop(&mut self) {
-        self.0.open_for(usize::MAX);
-    }
-}
-
 #[test]
 fn blocks_do_not_wait_until_all_tables_before_them_are_removed() {
-    let gate = Arc::new(Gate::default());
+    let gate = Arc::new(RemovalGate::default());
     let stage = stage(10_000, |options| options.db.listeners.push(gate.clone()));
-    let _opening = Opening(gate.clone());
     for _ in 1..20 {
         (0..1000).for_each(|number| stage.db.put(key(number), "value").unwrap());
         stage.db.flush().unwrap();
     }
     rewrite_all(&stage.db);
-    stage.disk.wait_until("the first of twenty tables is removed", || gate.0.lock().0 == 1);
+    stage.disk.wait_until("the first of twenty tables is removed", || gate.removed() == 1);
     stage.read(0..1000);
     stage.db.delete_range(key(0), key(1000)).unwrap();
     rewrite_all(&stage.db);
     assert!(stage.cache.entry_count() > 0);
     gate.open_for(19);
-    stage.disk.wait_until("the last of twenty tables is removed", || gate.0.lock().0 == 20);
+    stage.disk.wait_until("the last of twenty tables is removed", || gate.removed() == 20);
     assert_eq!(stage.cache.entry_count(), 0);
 }
