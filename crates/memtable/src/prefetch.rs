@@ -12,8 +12,14 @@ pub(crate) const CACHE_LINE: usize = 64;
 /// Asks for the first `len` bytes at `pointer`, up to a few cache lines.
 #[inline]
 pub(crate) fn prefetch(pointer: NonNull<u8>, len: usize) {
-    for line in 0..len.div_ceil(CACHE_LINE).min(4) {
-        prefetch_line(pointer.as_ptr().wrapping_add(line * CACHE_LINE));
+    prefetch_lines(pointer.as_ptr(), len.div_ceil(CACHE_LINE).min(4));
+}
+
+/// Asks for so many cache lines at `pointer`.
+#[inline]
+pub(crate) fn prefetch_lines(pointer: *const u8, lines: usize) {
+    for line in 0..lines {
+        prefetch_line(pointer.wrapping_add(line * CACHE_LINE));
     }
 }
 

@@ -93,7 +93,7 @@ impl VectorTable {
 
     /// Appends an entry.
     pub fn insert(&self, key: EntryKey<'_>, value: &[u8]) {
-        let to = self.arena.allocate(encoded_len(key.user_key, value)).pointer;
+        let to = self.arena.allocate_one_of_many(encoded_len(key.user_key, value)).pointer;
         // SAFETY: the piece is ours alone and large enough; the entry goes no further than (2).
         let entry = unsafe { Entry::write(to, key, value) };
         self.shards[shard_of_thread()].0.lock().push(Slot { prefix: 0, entry: entry.address() });
