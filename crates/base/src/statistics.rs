@@ -1,11 +1,14 @@
 //! Counters and histograms under RocksDB's names.
 //!
-//! [`Statistics`] may be shared by several databases. Each thread adds to one of a few shards, so that
-//! threads rarely touch the same cache line; reading sums the shards.
+//! [`Statistics`] may be shared by several databases. Each of the first threads adds to a shard of its own, all others to
+//! one of a few shards, so that threads rarely touch the same cache line. Counters of shards only grow, so that none who
+//! counts waits for one who resets; reading sums the shards, less what they had when they were last reset.
 
 mod activity;
 mod counts;
 mod histogram;
+mod shard;
+mod thread_number;
 mod ticker;
 mod unbuilt;
 
@@ -14,9 +17,10 @@ pub use counts::{HistogramCounts, HistogramData};
 pub use histogram::Histogram;
 pub use ticker::Ticker;
 
-use crate::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 use crate::sync::{Mutex, OnceLock, thread::processors};
-use counts::{BUCKET_COUNT, bucket_of};
+use shard::{Shard, Writers};
+use thread_number::{THREAD_NUMBERS, thread_number};
 
 /// Declares an enum numbered from 0 whose members have names.
 macro_rules! named_enum {
@@ -111,81 +115,20 @@ const TICKERS: usize = Ticker::ALL.len();
 const HISTOGRAMS: usize = Histogram::ALL.len();
 const _: () = assert!(TICKERS == 263 && HISTOGRAMS == 80); // RocksDB 11.8.1.
 
-/// One histogram of one shard. The number of values is the sum of the buckets.
-struct HistogramShard {
-    buckets: [AtomicU64; BUCKET_COUNT],
-    sum: AtomicU64,
-    sum_squares: AtomicU64,
-    min: AtomicU64,
-    max: AtomicU64,
-}
-
-impl HistogramShard {
-    fn new() -> Box<Self> {
-        Box::new(Self {
-            buckets: [const { AtomicU64::new(0) }; BUCKET_COUNT],
-            sum: AtomicU64::new(0),
-            sum_squares: AtomicU64::new(0),
-            min: AtomicU64::new(u64::MAX),
-            max: AtomicU64::new(0),
-        })
-    }
-
-    fn add(&self, value: u64) {
-        self.buckets[bucket_of(value)].fetch_add(1, Relaxed);
-        self.sum.fetch_add(value, Relaxed);
-        self.sum_squares.fetch_add(value.wrapping_mul(value), Relaxed);
-        if value < self.min.load(Relaxed) {
-            self.min.fetch_min(value, Relaxed);
-        }
-        if value > self.max.load(Relaxed) {
-            self.max.fetch_max(value, Relaxed);
-        }
-    }
-
-    fn clear(&self) {
-        self.buckets.iter().for_each(|bucket| bucket.store(0, Relaxed));
-        self.sum.store(0, Relaxed);
-        self.sum_squares.store(0, Relaxed);
-        self.min.store(u64::MAX, Relaxed);
-        self.max.store(0, Relaxed);
-    }
-
-    fn add_to(&self, counts: &mut HistogramCounts) {
-        for (into, bucket) in counts.buckets.iter_mut().zip(&self.buckets) {
-            *into += bucket.load(Relaxed);
-        }
-        counts.sum = counts.sum.wrapping_add(self.sum.load(Relaxed));
-        counts.sum_squares = counts.sum_squares.wrapping_add(self.sum_squares.load(Relaxed));
-        counts.min = counts.min.min(self.min.load(Relaxed));
-        counts.max = counts.max.max(self.max.load(Relaxed));
-    }
-}
-
-/// What a few threads count in. Aligned so that no two shards share a cache line (or a pair of them).
-#[repr(align(128))]
-struct Shard {
-    tickers: [AtomicU64; TICKERS],
-    histograms: [OnceLock<Box<HistogramShard>>; HISTOGRAMS], // Most are never used.
-}
-
-impl Shard {
-    fn new() -> Self {
-        Self {
-            tickers: [const { AtomicU64::new(0) }; TICKERS],
-            histograms: [const { OnceLock::new() }; HISTOGRAMS],
-        }
-    }
-}
-
 /// Shared counters and histograms.
 ///
 /// All counters are relaxed: each is exact once its writers are done, but two of them read together
 /// may be from different moments.
 pub struct Statistics {
-    shards: Box<[Shard]>, // A power of two of them.
+    /// One for each number of a thread.
+    own: Box<[OnceLock<Box<Shard>>]>,
+    /// For threads without a number. A power of two of them.
+    shared: Box<[Shard]>,
     level: AtomicU8,
-    aggregate: Mutex<()>, // Makes resetting and setting atomic for each other.
+    /// What the shards had of each ticker when it was last reset; less what it was set to.
+    tickers_before: Box<[AtomicU64]>,
+    /// The same of histograms. Resetting and setting hold it.
+    before: Mutex<Vec<HistogramCounts>>,
 }
 
 impl Default for Statistics {
@@ -194,21 +137,24 @@ impl Default for Statistics {
     }
 }
 
-/// Every thread gets a number on its first count, so that threads spread evenly over the shards.
-fn thread_number() -> usize {
+/// Threads without a number spread evenly.
+#[cold]
+fn turn() -> usize {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    thread_local!(static NUMBER: u32 = NEXT.fetch_add(1, Relaxed));
-    NUMBER.try_with(|number| *number).unwrap_or(0) as usize
+    thread_local!(static TURN: u32 = NEXT.fetch_add(1, Relaxed));
+    TURN.try_with(|turn| *turn).unwrap_or(0) as usize
 }
 
 impl Statistics {
     /// All zero, at level [`StatsLevel::ExceptDetailedTimers`].
     pub fn new() -> Self {
-        let shards = (2 * processors()).clamp(4, 32).next_power_of_two();
+        let shared = (2 * processors()).clamp(4, 32).next_power_of_two();
         Self {
-            shards: (0..shards).map(|_| Shard::new()).collect(),
+            own: (0..THREAD_NUMBERS).map(|_| OnceLock::new()).collect(),
+            shared: (0..shared).map(|_| Shard::new()).collect(),
             level: AtomicU8::new(StatsLevel::default() as u8),
-            aggregate: Mutex::new(()),
+            tickers_before: (0..TICKERS).map(|_| AtomicU64::new(0)).collect(),
+            before: Mutex::new(Vec::new()),
         }
     }
 
@@ -235,15 +181,31 @@ impl Statistics {
     }
 
     #[inline]
-    fn shard(&self) -> &Shard {
-        &self.shards[thread_number() & (self.shards.len() - 1)]
+    fn shard(&self) -> (&Shard, Writers) {
+        match thread_number() {
+            Some(number) => (self.own[number].get_or_init(|| Box::new(Shard::new())), Writers::One),
+            None => (&self.shared[turn() & (self.shared.len() - 1)], Writers::Many),
+        }
+    }
+    fn shards(&self) -> impl Iterator<Item = &Shard> {
+        self.own.iter().filter_map(OnceLock::get).map(Box::as_ref).chain(&self.shared)
+    }
+    /// The sum of all shards.
+    fn ticker_ever(&self, ticker: Ticker) -> u64 {
+        self.shards().fold(0, |sum, shard| sum.wrapping_add(shard.ticker(ticker)))
+    }
+    fn histogram_ever(&self, histogram: Histogram) -> HistogramCounts {
+        let mut counts = HistogramCounts::new();
+        self.shards().for_each(|shard| shard.add_to(histogram, &mut counts));
+        counts
     }
 
     /// Adds `count` to a ticker.
     #[inline]
     pub fn record(&self, ticker: Ticker, count: u64) {
         if self.level.load(Relaxed) > StatsLevel::DisableAll as u8 {
-            self.shard().tickers[ticker as usize].fetch_add(count, Relaxed);
+            let (shard, writers) = self.shard();
+            shard.record(writers, ticker, count);
         }
     }
 
@@ -251,7 +213,8 @@ impl Statistics {
     #[inline]
     pub fn measure(&self, histogram: Histogram, value: u64) {
         if self.level.load(Relaxed) > StatsLevel::ExceptHistogramOrTimers as u8 {
-            self.shard().histograms[histogram as usize].get_or_init(HistogramShard::new).add(value);
+            let (shard, writers) = self.shard();
+            shard.measure(writers, histogram, value);
         }
     }
 
@@ -265,23 +228,23 @@ impl Statistics {
 
     /// The value of a ticker.
     pub fn ticker(&self, ticker: Ticker) -> u64 {
-        self.shards
-            .iter()
-            .fold(0, |sum, shard| sum.wrapping_add(shard.tickers[ticker as usize].load(Relaxed)))
+        // Acquire: whoever sees that it was reset sees in the shards what was there then.
+        let before = self.tickers_before[ticker as usize].load(Acquire);
+        self.ticker_ever(ticker).wrapping_sub(before)
     }
 
     /// Sets a ticker, which otherwise only grows.
     pub fn set_ticker(&self, ticker: Ticker, count: u64) {
-        let _lock = self.aggregate.lock();
-        for (index, shard) in self.shards.iter().enumerate() {
-            shard.tickers[ticker as usize].store(if index == 0 { count } else { 0 }, Relaxed);
-        }
+        let _lock = self.before.lock();
+        let before = self.ticker_ever(ticker).wrapping_sub(count);
+        self.tickers_before[ticker as usize].store(before, Release);
     }
 
     /// The value of a ticker, which starts again at 0. No count is lost or seen twice.
     pub fn take_ticker(&self, ticker: Ticker) -> u64 {
-        let _lock = self.aggregate.lock();
-        self.shards.iter().fold(0, |sum, s| sum.wrapping_add(s.tickers[ticker as usize].swap(0, Relaxed)))
+        let _lock = self.before.lock();
+        let ever = self.ticker_ever(ticker);
+        ever.wrapping_sub(self.tickers_before[ticker as usize].swap(ever, AcqRel))
     }
 
     /// All values of a histogram, summed up.
@@ -291,19 +254,22 @@ impl Statistics {
 
     /// The buckets of a histogram.
     pub fn histogram_counts(&self, histogram: Histogram) -> HistogramCounts {
-        let mut counts = HistogramCounts::new();
-        let used = self.shards.iter().filter_map(|shard| shard.histograms[histogram as usize].get());
-        used.for_each(|shard| shard.add_to(&mut counts));
+        let all_before = self.before.lock();
+        let mut counts = self.histogram_ever(histogram);
+        if let Some(before) = all_before.get(histogram as usize) {
+            counts.forget(before);
+        }
         counts
     }
 
     /// Sets everything to zero.
     pub fn reset(&self) {
-        let _lock = self.aggregate.lock();
-        for shard in &self.shards {
-            shard.tickers.iter().for_each(|ticker| ticker.store(0, Relaxed));
-            shard.histograms.iter().filter_map(OnceLock::get).for_each(|histogram| histogram.clear());
+        let mut before = self.before.lock();
+        for &ticker in Ticker::ALL {
+            self.tickers_before[ticker as usize].store(self.ticker_ever(ticker), Release);
         }
+        *before = Histogram::ALL.iter().map(|&histogram| self.histogram_ever(histogram)).collect();
+        self.shards().for_each(Shard::forget_extremes);
     }
 }
 
@@ -347,30 +313,73 @@ mod tests {
         assert_eq!(Ticker::ALL.last().map(|t| t.name()), Some("rocksdb.file.submit.async.read.fallback"));
     }
 
+    /// Counts in so many threads that live together: 3 and `0..1000` a thousand times each.
+    fn count_in(threads: usize, statistics: &Arc<Statistics>) -> Vec<thread::JoinHandle<()>> {
+        let together = Arc::new(std::sync::Barrier::new(threads));
+        let count = || {
+            let (statistics, together) = (Arc::clone(statistics), Arc::clone(&together));
+            thread::spawn_named("count", move || {
+                together.wait();
+                for value in 0..1000 {
+                    statistics.record(Ticker::BytesWritten, 3);
+                    statistics.measure(Histogram::BytesPerWrite, value);
+                }
+                together.wait();
+            })
+        };
+        (0..threads).map(|_| count()).collect()
+    }
+
     #[test]
     fn threads_lose_no_count() {
+        for threads in [8, THREAD_NUMBERS + 8] {
+            let statistics = Arc::new(Statistics::new());
+            let count =
+                |_| count_in(threads, &statistics).into_iter().for_each(|thread| thread.join().unwrap());
+            (0..2).for_each(count); // The second time shards are used that others have left.
+            let times = 2 * threads as u64;
+            assert_eq!(statistics.ticker(Ticker::BytesWritten), times * 3000);
+            let data = statistics.histogram(Histogram::BytesPerWrite);
+            assert_eq!(
+                (data.count, data.sum, data.min, data.max),
+                (times * 1000, times * 499_500, 0.0, 999.0)
+            );
+        }
+    }
+
+    #[test]
+    fn a_ticker_that_is_taken_while_threads_count_loses_nothing() {
         let statistics = Arc::new(Statistics::new());
-        let threads: Vec<_> = (0..8)
-            .map(|_| {
-                let statistics = Arc::clone(&statistics);
-                thread::spawn_named("count", move || {
-                    for value in 0..1000 {
-                        statistics.record(Ticker::BytesWritten, 3);
-                        statistics.measure(Histogram::BytesPerWrite, value);
-                    }
-                })
-            })
-            .collect();
+        let threads = count_in(8, &statistics);
+        let mut taken = 0;
+        while !threads.iter().all(|thread| thread.is_finished()) {
+            taken += statistics.take_ticker(Ticker::BytesWritten);
+        }
         threads.into_iter().for_each(|thread| thread.join().unwrap());
-        assert_eq!(statistics.ticker(Ticker::BytesWritten), 24_000);
-        let data = statistics.histogram(Histogram::BytesPerWrite);
-        assert_eq!((data.count, data.sum, data.min, data.max), (8000, 8 * 499_500, 0.0, 999.0));
-        assert_eq!(statistics.take_ticker(Ticker::BytesWritten), 24_000);
+        assert_eq!(taken + statistics.take_ticker(Ticker::BytesWritten), 24_000);
+    }
+
+    #[test]
+    fn what_was_reset_or_set_counts_on_from_there() {
+        let statistics = Statistics::new();
+        let count = |value| {
+            statistics.record(Ticker::BytesWritten, value);
+            statistics.measure(Histogram::BytesPerWrite, value);
+        };
+        let histogram = || {
+            let data = statistics.histogram(Histogram::BytesPerWrite);
+            (data.count, data.sum, data.min, data.max)
+        };
+        [5, 100].into_iter().for_each(count);
+        assert_eq!(statistics.take_ticker(Ticker::BytesWritten), 105);
         assert_eq!(statistics.ticker(Ticker::BytesWritten), 0);
         statistics.set_ticker(Ticker::BytesWritten, 7);
-        assert_eq!(statistics.ticker(Ticker::BytesWritten), 7);
+        count(20);
+        assert_eq!((statistics.ticker(Ticker::BytesWritten), histogram()), (27, (3, 125, 5.0, 100.0)));
         statistics.reset();
-        assert_eq!(statistics.histogram(Histogram::BytesPerWrite).count, 0);
+        assert_eq!((statistics.ticker(Ticker::BytesWritten), histogram()), (0, (0, 0, 0.0, 0.0)));
+        [30, 40].into_iter().for_each(count);
+        assert_eq!((statistics.ticker(Ticker::BytesWritten), histogram()), (70, (2, 70, 30.0, 40.0)));
     }
 
     #[test]

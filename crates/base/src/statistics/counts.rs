@@ -111,6 +111,13 @@ impl HistogramCounts {
         self.max = self.max.max(other.max);
     }
 
+    /// Forgets the values that were there `before`. The least and the largest stay.
+    pub(super) fn forget(&mut self, before: &Self) {
+        self.buckets.iter_mut().zip(&before.buckets).for_each(|(count, before)| *count -= before);
+        self.sum = self.sum.wrapping_sub(before.sum);
+        self.sum_squares = self.sum_squares.wrapping_sub(before.sum_squares);
+    }
+
     /// Forgets all values.
     pub fn clear(&mut self) {
         *self = Self::new();
