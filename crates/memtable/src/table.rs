@@ -432,7 +432,7 @@ impl MemTable {
         let order = match &self.order {
             Order::RadixTree(tree) => tree.memory_usage(),
             Order::SkipList(list) => list.memory_usage(),
-            Order::Vector(vector) => vector.memory_usage(),
+            Order::Vector(vector) => vector.memory_usage(self.num_entries()),
             Order::Custom(custom) => custom.memory_usage(),
         };
         let bloom = self.bloom.as_ref().map_or(0, Bloom::memory_usage);

@@ -28,8 +28,6 @@ pub(crate) struct VectorTable {
     /// Set after a shard got an entry, cleared before the shards are emptied: a reader that finds
     /// it clear misses nothing that was added before.
     unsorted: AtomicBool,
-    /// How many were added. Relaxed: only counts.
-    added: AtomicUsize,
     sorted: Mutex<Arc<Sorted>>,
     read_only: OnceLock<Arc<Sorted>>,
 }
@@ -85,7 +83,6 @@ impl VectorTable {
             arena,
             shards: Default::default(),
             unsorted: AtomicBool::new(false),
-            added: AtomicUsize::new(0),
             sorted: Mutex::default(),
             read_only: OnceLock::new(),
         }
@@ -97,7 +94,6 @@ impl VectorTable {
         // SAFETY: the piece is ours alone and large enough; the entry goes no further than (2).
         let entry = unsafe { Entry::write(to, key, value) };
         self.shards[shard_of_thread()].0.lock().push(Slot { prefix: 0, entry: entry.address() });
-        self.added.fetch_add(1, Relaxed);
         if !self.unsorted.load(Relaxed) {
             self.unsorted.store(true, Release);
         }
@@ -154,10 +150,9 @@ impl VectorTable {
         self.sorted(user).lower_bound(user, key) as u64
     }
 
-    /// Takes no lock: it is asked after every write.
-    pub fn memory_usage(&self) -> usize {
-        let slots = self.added.load(Relaxed) * size_of::<Slot>();
-        size_of::<Self>() + self.arena.memory_usage() + slots
+    /// With so many `entries`. Takes no lock: it is asked after every write.
+    pub fn memory_usage(&self, entries: u64) -> usize {
+        size_of::<Self>() + self.arena.memory_usage() + entries as usize * size_of::<Slot>()
     }
 }
 
