@@ -6,8 +6,9 @@
 //!              looks at nothing else unless two are equal
 //! samples      the last of every 32 prefixes: searched first, they stay in the processor's cache, and the
 //!              32 that are left come from memory at once
-//! tails        what is left of the separators, end to end: often nothing
-//! places       for each block its handle, where the cache had it last, and where the tail ends
+//! tails        what is left of the separators, end to end: often nothing, and then there is no list of their ends
+//! places       for each block its handle and where the cache had it last, in 8 bytes
+//! bases        where the first of a few blocks begins: as many as begin within 64 KiB
 //! ```
 //! Orders that we do not know have whole separators as tails, and nothing else.
 
@@ -53,11 +54,15 @@ pub struct FlatIndex {
     samples: Vec<u64>,
     /// Where some prefix is that of a shorter key, each begins with how many of the prefix's bytes are the key's.
     tails: Vec<u8>,
+    /// Where the tail of each separator ends; empty if there are no tails.
+    tail_ends: Vec<u32>,
     has_short_keys: bool,
     places: Vec<Place>,
     /// The offsets of the first of each `1 << base_shift` blocks.
     bases: Vec<u64>,
     base_shift: u32,
+    /// The sizes of all blocks, if one is too large for its place.
+    large_sizes: Vec<u32>,
     first_keys: Option<FirstKeys>,
     user_keys: bool,
     /// What the prefixes can tell: nothing for orders that we do not know.
@@ -69,14 +74,13 @@ pub struct FlatIndex {
 
 /// What a read needs to know about a block, together in memory.
 struct Place {
-    /// How far behind the base it begins.
-    offset: u32,
     /// Written with what [`ironstone_cache::Handle::hint`] says, read as a guess: a stale value costs a
     /// search, nothing more, so `Relaxed` is enough.
     slot: AtomicU32,
-    size: u32,
-    /// Where the tail of the separator after the block ends in `tails`.
-    tail_end: u32,
+    /// How far behind the base it begins.
+    offset: u16,
+    /// Cut off where there are large sizes.
+    size: u16,
 }
 
 struct FirstKeys {
@@ -121,10 +125,15 @@ impl FlatIndex {
         };
         let has_prefixes = order != PrefixOrder::Unknown;
         let survey = Survey::of(entries, has_prefixes)?;
-        let Survey { count, common, has_short_keys, base_shift, .. } = survey;
+        let Survey { count, common, has_short_keys, base_shift, has_large_blocks, .. } = survey;
         let in_prefixes = if has_prefixes && !has_short_keys { count * PREFIX_LEN } else { 0 };
-        let mut prefixes = Vec::with_capacity(if has_prefixes { count } else { 0 });
-        let mut tails = Vec::with_capacity(survey.rest_bytes - in_prefixes);
+        let tail_bytes = survey.rest_bytes - in_prefixes;
+        let counted_if = |wanted: bool| if wanted { count } else { 0 };
+        let mut prefixes = Vec::with_capacity(counted_if(has_prefixes));
+        let mut tails = Vec::with_capacity(tail_bytes);
+        let has_tails = has_short_keys || tail_bytes > 0;
+        let mut tail_ends = Vec::with_capacity(counted_if(has_tails));
+        let mut large_sizes = Vec::with_capacity(counted_if(has_large_blocks));
         let mut places = Vec::with_capacity(count);
         let mut bases = Vec::with_capacity(count.div_ceil(1 << base_shift));
         let mut first_keys = entries.format.first_keys.then(|| FirstKeys {
@@ -143,16 +152,21 @@ impl FlatIndex {
             }
             tails.extend_from_slice(rest);
             tails.extend_from_slice(trailer);
+            // The survey and `visit` saw to it that all of these fit.
+            if has_tails {
+                tail_ends.push(tails.len() as u32);
+            }
+            if has_large_blocks {
+                large_sizes.push(value.handle.size as u32);
+            }
             if places.len().is_multiple_of(1 << base_shift) {
                 bases.push(value.handle.offset);
             }
-            // The survey and `visit` saw to it that all of these fit.
             let base = bases.last().copied().unwrap_or_default();
             places.push(Place {
-                offset: (value.handle.offset - base) as u32,
                 slot: AtomicU32::new(0),
-                size: value.handle.size as u32,
-                tail_end: tails.len() as u32,
+                offset: (value.handle.offset - base) as u16,
+                size: value.handle.size as u16,
             });
             if let Some(first_keys) = &mut first_keys {
                 first_keys.bytes.extend_from_slice(value.first_key);
@@ -166,10 +180,12 @@ impl FlatIndex {
             samples: prefixes.chunks_exact(RUN).map(|run| run[RUN - 1]).collect(),
             prefixes,
             tails,
+            tail_ends,
             has_short_keys,
             places,
             bases,
             base_shift,
+            large_sizes,
             first_keys,
             user_keys: entries.format.user_keys,
             order,
@@ -216,13 +232,16 @@ impl FlatIndex {
     pub fn handle(&self, at: usize) -> BlockHandle {
         let place = &self.places[at];
         let base = self.bases[at >> self.base_shift];
-        BlockHandle { offset: base + u64::from(place.offset), size: u64::from(place.size) }
+        let size = self.large_sizes.get(at).copied().unwrap_or(u32::from(place.size));
+        BlockHandle { offset: base + u64::from(place.offset), size: u64::from(size) }
     }
     /// What follows the prefix of separator `at`, and how many bytes of the prefix are of its key.
     #[inline]
     fn tail(&self, at: usize) -> (usize, &[u8]) {
-        let start = at.checked_sub(1).map_or(0, |before| self.places[before].tail_end) as usize;
-        let tail = &self.tails[start..self.places[at].tail_end as usize];
+        let start =
+            at.checked_sub(1).and_then(|before| self.tail_ends.get(before)).map_or(0, |&end| end as usize);
+        let end = self.tail_ends.get(at).map_or(0, |&end| end as usize);
+        let tail = &self.tails[start..end];
         match (self.has_short_keys, tail.split_first()) {
             (true, Some((&len, tail))) => (usize::from(len), tail),
             _ => (if self.order == PrefixOrder::Unknown { 0 } else { PREFIX_LEN }, tail),
@@ -279,6 +298,7 @@ impl FlatIndex {
             + self.bases.capacity() * 8
             + self.common.capacity()
             + self.tails.capacity()
+            + (self.tail_ends.capacity() + self.large_sizes.capacity()) * 4
             + self.places.capacity() * size_of::<Place>()
             + self.checksums.capacity()
             + first_keys.map_or(0, |keys| keys.ends.capacity() * 4 + keys.bytes.capacity())

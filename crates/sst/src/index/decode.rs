@@ -6,9 +6,10 @@ use crate::handle::{BlockHandle, IndexValue};
 use ironstone_base::Corrupt;
 use ironstone_base::coding::get_varint32;
 use ironstone_base::internal_key::TRAILER_LEN;
+use smallvec::SmallVec;
 
-/// Blocks in a row that share a base of their offsets, as a power of two, unless they are very large.
-const BASE_SHIFT: u32 = 5;
+/// Blocks in a row that share a base of their offsets, as a power of two, if they are small.
+const MAX_BASE_SHIFT: u32 = 5;
 
 /// The entries of an index, in order.
 #[derive(Clone, Copy)]
@@ -69,8 +70,10 @@ pub(super) struct Survey {
     /// Bytes of all user keys behind the common bytes, and of all trailers.
     pub rest_bytes: usize,
     pub first_key_bytes: usize,
-    /// Of so many blocks, as a power of two, the last begins less than 4 GiB behind the first.
+    /// Of so many blocks, as a power of two, the last begins less than 64 KiB behind the first.
     pub base_shift: u32,
+    /// Whether some block has 64 KiB or more.
+    pub has_large_blocks: bool,
 }
 
 impl Survey {
@@ -82,28 +85,33 @@ impl Survey {
             has_short_keys: false,
             rest_bytes: 0,
             first_key_bytes: 0,
-            base_shift: BASE_SHIFT,
+            base_shift: 0,
+            has_large_blocks: false,
         };
         let (mut shortest, mut longest) = (usize::MAX, 0);
-        let mut base = 0;
+        // For each shift that may do where the last blocks begin that share a base.
+        let mut bases: SmallVec<[(u32, u64); MAX_BASE_SHIFT as usize + 1]> =
+            (0..=MAX_BASE_SHIFT).map(|shift| (shift, 0)).collect();
         entries.visit(|user_key, trailer, value| {
             if has_prefixes && survey.count == 0 {
                 survey.common = user_key.to_vec();
             }
             survey.common.truncate(common_len(&survey.common, user_key));
-            if survey.count.is_multiple_of(1 << BASE_SHIFT) {
-                base = value.handle.offset;
-            }
-            let behind = value.handle.offset.checked_sub(base);
-            if behind.is_none_or(|bytes| u32::try_from(bytes).is_err()) {
-                survey.base_shift = 0;
-            }
+            let BlockHandle { offset, size } = value.handle;
+            bases.retain(|(shift, base)| {
+                if survey.count.is_multiple_of(1 << *shift) {
+                    *base = offset;
+                }
+                offset.checked_sub(*base).is_some_and(|behind| u16::try_from(behind).is_ok())
+            });
+            survey.has_large_blocks |= u16::try_from(size).is_err();
             (shortest, longest) = (shortest.min(user_key.len()), longest.max(user_key.len()));
             survey.count += 1;
             survey.rest_bytes += user_key.len() + trailer.len();
             survey.first_key_bytes += value.first_key.len();
             Ok(())
         })?;
+        survey.base_shift = bases.last().map_or(0, |&(shift, _)| shift);
         if shortest == longest {
             survey.common.truncate(longest.saturating_sub(PREFIX_LEN));
         }

@@ -54,10 +54,10 @@ fn find_agrees_with_a_linear_search() {
             IndexBlockBuilder::new(rng.random_range(1..5), format.delta_values, !format.user_keys);
         let mut handles = Vec::new();
         let mut offset = 0;
-        let largest = [5000, u64::from(u32::MAX)][rng.random_range(0..2)];
+        let largest = [100, 5000, 70_000, u64::from(u32::MAX)][rng.random_range(0..4)];
         for key in &keys {
             let handle = BlockHandle { offset, size: rng.random_range(0..largest) };
-            offset = handle.end();
+            offset = handle.end() + [0, 3000][rng.random_range(0..2)];
             handles.push(handle);
             block
                 .add(key.as_bytes(), &IndexValue { handle, first_key: key.as_bytes() }, format.first_keys)
@@ -108,26 +108,54 @@ fn blocks_outside_of_the_file_are_refused() {
     assert!(decode(154).is_err());
 }
 
-/// 4 KiB of data have 24 bytes of index where keys are numbers.
+/// 4 KiB of data have 17 bytes of index where keys are numbers, and 64 KiB 25.
 #[test]
 fn an_index_takes_little_memory() {
+    for (block_size, most) in [(4 << 10, 18), (64 << 10, 29)] {
+        let bytes = bytes_of_numbered(10_000, block_size);
+        assert!(bytes < 10_000 * most, "{bytes} bytes for 10,000 blocks of {block_size}");
+    }
+}
+
+/// The memory of an index of so many blocks, whose keys are numbers.
+fn bytes_of_numbered(count: u64, block_size: u64) -> u64 {
     let mut block = IndexBlockBuilder::new(1, true, false);
-    let count = 10_000;
     for number in 0..count {
         let key = InternalKeyBuf::new(
             format!("{:016}", number * 35).as_bytes(),
             SequenceNumber(1),
             ValueType::Value,
         );
-        let handle = BlockHandle { offset: number * 4096, size: 4091 };
+        let handle = BlockHandle { offset: number * block_size, size: block_size - 5 };
         block.add(key.as_bytes(), &IndexValue { handle, first_key: &[] }, false).unwrap();
     }
     let format = IndexFormat { user_keys: true, delta_values: true, first_keys: false };
     let index =
         FlatIndex::decode(&Block::new(block.finish()).unwrap(), format, &UserComparator::Bytewise, DATA_END)
             .unwrap();
-    let bytes = index.memory_usage() as u64;
-    assert!(bytes < 25 * count, "{bytes} bytes for {count} blocks");
+    index.memory_usage() as u64
+}
+
+#[test]
+fn blocks_out_of_order_keep_their_places() {
+    let mut rng = SmallRng::seed_from_u64(7);
+    for _ in 0..200 {
+        let mut block = IndexBlockBuilder::new(1, false, false);
+        let most = [300, 70_000, 1 << 33][rng.random_range(0..3)];
+        let handles: Vec<_> = (0..rng.random_range(1..100))
+            .map(|_| BlockHandle { offset: rng.random_range(0..most), size: rng.random_range(0..5000) })
+            .collect();
+        for (number, &handle) in handles.iter().enumerate() {
+            let key =
+                InternalKeyBuf::new(format!("{number:06}").as_bytes(), SequenceNumber(1), ValueType::Value);
+            block.add(key.as_bytes(), &IndexValue { handle, first_key: &[] }, false).unwrap();
+        }
+        let block = Block::new(block.finish()).unwrap();
+        let format = IndexFormat { user_keys: true, delta_values: false, first_keys: false };
+        let index = FlatIndex::decode(&block, format, &UserComparator::Bytewise, DATA_END).unwrap();
+        let found: Vec<_> = (0..index.len()).map(|at| index.handle(at)).collect();
+        assert_eq!(found, handles);
+    }
 }
 
 #[test]
