@@ -118,7 +118,8 @@ const _: () = assert!(TICKERS == 263 && HISTOGRAMS == 80); // RocksDB 11.8.1.
 /// Shared counters and histograms.
 ///
 /// All counters are relaxed: each is exact once its writers are done, but two of them read together
-/// may be from different moments.
+/// may be from different moments. Each thread that counts takes 3.4 KiB, of 64 that live at a time, and 904 bytes for each
+/// histogram that it adds to; all others together as much as 4 to 32 of them, by the number of processors.
 pub struct Statistics {
     /// One for each number of a thread.
     own: Box<[OnceLock<Box<Shard>>]>,
