@@ -238,10 +238,8 @@ impl FlatIndex {
     /// What follows the prefix of separator `at`, and how many bytes of the prefix are of its key.
     #[inline]
     fn tail(&self, at: usize) -> (usize, &[u8]) {
-        let start =
-            at.checked_sub(1).and_then(|before| self.tail_ends.get(before)).map_or(0, |&end| end as usize);
-        let end = self.tail_ends.get(at).map_or(0, |&end| end as usize);
-        let tail = &self.tails[start..end];
+        let end = |at: usize| self.tail_ends.get(at).map_or(0, |&end| end as usize);
+        let tail = &self.tails[at.checked_sub(1).map_or(0, end)..end(at)];
         match (self.has_short_keys, tail.split_first()) {
             (true, Some((&len, tail))) => (usize::from(len), tail),
             _ => (if self.order == PrefixOrder::Unknown { 0 } else { PREFIX_LEN }, tail),

@@ -111,7 +111,7 @@ fn blocks_outside_of_the_file_are_refused() {
 /// 4 KiB of data have 17 bytes of index where keys are numbers, and 64 KiB 25.
 #[test]
 fn an_index_takes_little_memory() {
-    for (block_size, most) in [(4 << 10, 18), (64 << 10, 29)] {
+    for (block_size, most) in [(4 << 10, 18), (64 << 10, 25)] {
         let bytes = bytes_of_numbered(10_000, block_size);
         assert!(bytes < 10_000 * most, "{bytes} bytes for 10,000 blocks of {block_size}");
     }
