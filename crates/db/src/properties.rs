@@ -355,7 +355,7 @@ fn estimate_keys(view: &SuperVersion) -> u64 {
 
 fn readers_memory(view: &SuperVersion) -> u64 {
     let slots = view.levels.iter().flat_map(|level| &level.tables);
-    slots.filter_map(|slot| slot.open_reader()).map(|reader: Arc<_>| reader.memory_usage() as u64).sum()
+    slots.map(|slot| slot.memory_usage() as u64).sum()
 }
 
 /// How long reads of table files took, by level: RocksDB's text.

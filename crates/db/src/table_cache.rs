@@ -57,6 +57,9 @@ pub(crate) struct TableSlot {
     kept: OnceLock<Arc<TableReader>>,
     /// The table, if it was opened when there was a bound, and was not closed since.
     closable: OnceLock<ArcSwapOption<TableReader>>,
+    /// The table, if a job opened it to read all of it, when any number might be open and no reader had it: without its filter,
+    /// so it is not for reads of single keys.
+    for_jobs: OnceLock<Arc<TableReader>>,
     /// Another slot has its place. Relaxed: it is dropped later.
     is_replaced: AtomicBool,
     /// Held while the file is opened, so that it is opened once.
@@ -111,6 +114,7 @@ impl TableCache {
             level,
             kept: OnceLock::new(),
             closable: OnceLock::new(),
+            for_jobs: OnceLock::new(),
             is_replaced: AtomicBool::new(false),
             opening: Mutex::new(()),
             touched: AtomicBool::new(false),
@@ -157,6 +161,14 @@ impl TableCache {
         self.close_what_is_too_much(&mut clock, open, Some(slot));
     }
 
+    /// The same for who opened it for a job, unless there is a bound by now.
+    fn put_for_jobs(&self, slot: &TableSlot, reader: &Arc<TableReader>) {
+        let _slots = self.slots.lock();
+        if !self.is_bounded() && slot.for_jobs.set(Arc::clone(reader)).is_ok() {
+            self.open.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     fn is_bounded(&self) -> bool {
         self.capacity.load(Ordering::Relaxed) != usize::MAX
     }
@@ -174,11 +186,11 @@ impl TableCache {
             return clock.clear();
         }
         let is_kept =
-            |slot: &mut Weak<TableSlot>| slot.upgrade().is_some_and(|slot| slot.kept.get().is_some());
+            |slot: &mut Weak<TableSlot>| slot.upgrade().is_some_and(|slot| slot.kept_readers().count() > 0);
         let kept: Vec<_> = slots.extract_if(|_, slot| is_kept(slot)).collect();
         for slot in kept.iter().filter_map(|(_, slot)| slot.upgrade()) {
             slot.is_replaced.store(true, Ordering::Relaxed);
-            self.open.fetch_sub(1, Ordering::Relaxed);
+            self.open.fetch_sub(slot.kept_readers().count(), Ordering::Relaxed);
         }
         if !kept.is_empty() {
             self.replacements.fetch_add(1, Ordering::Release);
@@ -221,6 +233,9 @@ impl TableCache {
 /// thread by a page at a time else, and all threads wait for each.
 const TABLES_AT_ONCE: usize = 24;
 const HEAP_AT_ONCE: usize = 96 << 10; // Pieces of 128 KiB would come from elsewhere, and as much that is free goes back.
+
+/// At most so much of a table's end is read at once for a job, in bytes: most of the end of a large table is its filter.
+const END_WITHOUT_FILTER: u64 = 64 << 10;
 
 /// Opens all of `slots` by up to so many threads, this one among them, or finds one that cannot be opened.
 pub(crate) fn open_all(slots: &[Arc<TableSlot>], threads: i32) -> Result<()> {
@@ -338,6 +353,17 @@ impl TableSlot {
         }
     }
 
+    /// What is open for as long as there is the slot.
+    fn kept_readers(&self) -> impl Iterator<Item = &Arc<TableReader>> {
+        self.kept.get().into_iter().chain(self.for_jobs.get())
+    }
+
+    /// Bytes that the table holds in memory as far as it is open, outside of the block cache.
+    pub(crate) fn memory_usage(&self) -> usize {
+        let for_jobs = self.for_jobs.get().map_or(0, |reader| reader.memory_usage());
+        for_jobs + self.open_reader().map_or(0, |reader| reader.memory_usage())
+    }
+
     /// It was used: it is not among the next that are closed where few may be open.
     #[inline]
     pub(crate) fn touch(&self) {
@@ -393,6 +419,21 @@ impl TableSlot {
         self.reader_with(&mut OpenBuffers::default())
     }
 
+    /// The table for a job that reads all of it, opened if need be: what readers have, if they have it open.
+    pub(crate) fn reader_for_job(self: &Arc<Self>) -> Result<Arc<TableReader>> {
+        let cache = &self.opener.cache;
+        if cache.is_bounded() || self.open_reader().is_some() {
+            return self.reader();
+        }
+        let _opening = self.opening.lock();
+        if let Some(reader) = self.open_reader().or_else(|| self.for_jobs.get().cloned()) {
+            return Ok(reader);
+        }
+        let reader = Arc::new(self.opener.open_for_job(&self.meta, self.level, false)?);
+        cache.put_for_jobs(self, &reader);
+        Ok(reader)
+    }
+
     /// The same, where many are opened: `buffers` are read into, whatever they have.
     fn reader_with(self: &Arc<Self>, buffers: &mut OpenBuffers) -> Result<Arc<TableReader>> {
         if let Some(reader) = self.open_reader() {
@@ -412,13 +453,15 @@ impl TableSlot {
 
 impl Drop for TableSlot {
     fn drop(&mut self) {
-        let kept = std::mem::take(&mut self.kept).into_inner();
-        let closable = || std::mem::take(&mut self.closable).into_inner()?.into_inner();
-        let Some(reader) = kept.or_else(closable) else { return };
         if *self.is_replaced.get_mut() {
             return; // Another slot counts, and its blocks are those of the table.
         }
-        self.opener.cache.open.fetch_sub(1, Ordering::Relaxed);
+        let kept = std::mem::take(&mut self.kept).into_inner();
+        let closable = std::mem::take(&mut self.closable).into_inner().and_then(ArcSwapOption::into_inner);
+        let for_jobs = std::mem::take(&mut self.for_jobs).into_inner();
+        let readers = [kept, closable, for_jobs];
+        self.opener.cache.open.fetch_sub(readers.iter().flatten().count(), Ordering::Relaxed);
+        let Some(reader) = readers.into_iter().flatten().next() else { return };
         let aggressiveness = self.opener.uncache_aggressiveness.load(Ordering::Relaxed);
         self.opener.cache.retired.lock().push((reader, aggressiveness));
     }
@@ -431,44 +474,19 @@ impl TableOpener {
     }
 
     fn open(&self, meta: &FileMetaData, level: u32, buffers: &mut OpenBuffers) -> Result<TableReader> {
-        self.open_with(meta, level, self.hints, buffers)
+        self.open_with(meta, self.hints, self.open_options(meta, level), buffers)
     }
 
-    /// Opens a table for a job of its own that reads it front to back past the page cache.
-    pub(crate) fn open_direct(&self, meta: &FileMetaData, level: u32) -> Result<TableReader> {
-        let hints = OpenHints { direct: true, ..OpenHints::sequential() };
-        self.open_with(meta, level, hints, &mut OpenBuffers::default())
+    /// Opens a table for a job alone, which reads it front to back: without its filter, and past the page cache if `direct`.
+    pub(crate) fn open_for_job(&self, meta: &FileMetaData, level: u32, direct: bool) -> Result<TableReader> {
+        let hints = if direct { OpenHints { direct, ..OpenHints::sequential() } } else { self.hints };
+        let mut options = self.open_options(meta, level);
+        options.for_scans = true;
+        options.tail_size = options.tail_size.min(END_WITHOUT_FILTER);
+        self.open_with(meta, hints, options, &mut OpenBuffers::default())
     }
 
-    fn open_with(
-        &self,
-        meta: &FileMetaData,
-        level: u32,
-        hints: OpenHints,
-        buffers: &mut OpenBuffers,
-    ) -> Result<TableReader> {
-        let statistics = self.table.statistics.as_deref();
-        let count = |ticker| statistics.into_iter().for_each(|statistics| statistics.record(ticker, 1));
-        let read = |file: Box<dyn RandomAccessFile>| {
-            count(Ticker::NoFileOpens);
-            let _timer = StatsTimer::start(statistics, Histogram::TableOpenIoMicros);
-            self.read_end(file, meta, level, buffers)
-        };
-        let opened = self.open_file(meta, hints).and_then(read).inspect_err(|_| count(Ticker::NoFileErrors));
-        // A file of another size shows by its end, in one way or another.
-        opened.map_err(|error| {
-            if error.is_corruption() { self.check_file(meta).err().unwrap_or(error) } else { error }
-        })
-    }
-
-    fn read_end(
-        &self,
-        file: Box<dyn RandomAccessFile>,
-        meta: &FileMetaData,
-        level: u32,
-        buffers: &mut OpenBuffers,
-    ) -> Result<TableReader> {
-        check_size(file.path(), file.size(), meta)?;
+    fn open_options(&self, meta: &FileMetaData, level: u32) -> OpenOptions {
         let mut options = OpenOptions::new(Arc::clone(&self.table), meta.number);
         options.level = level;
         options.largest_sequence = Some(SequenceNumber(meta.largest_seqno.0));
@@ -476,7 +494,29 @@ impl TableOpener {
         // Whoever wrote the table may have given it a filter nevertheless.
         options.skip_filters = self.table.comparator.different_bytes_may_be_equal();
         options.expected_unique_id = self.verify_unique_id.then_some(meta.unique_id);
-        TableReader::open_with(file, meta.file_size, options, buffers)
+        options
+    }
+
+    fn open_with(
+        &self,
+        meta: &FileMetaData,
+        hints: OpenHints,
+        options: OpenOptions,
+        buffers: &mut OpenBuffers,
+    ) -> Result<TableReader> {
+        let statistics = self.table.statistics.as_deref();
+        let count = |ticker| statistics.into_iter().for_each(|statistics| statistics.record(ticker, 1));
+        let read = |file: Box<dyn RandomAccessFile>| {
+            count(Ticker::NoFileOpens);
+            let _timer = StatsTimer::start(statistics, Histogram::TableOpenIoMicros);
+            check_size(file.path(), file.size(), meta)?;
+            TableReader::open_with(file, meta.file_size, options, buffers)
+        };
+        let opened = self.open_file(meta, hints).and_then(read).inspect_err(|_| count(Ticker::NoFileErrors));
+        // A file of another size shows by its end, in one way or another.
+        opened.map_err(|error| {
+            if error.is_corruption() { self.check_file(meta).err().unwrap_or(error) } else { error }
+        })
     }
 
     /// Whether the file is there in its size.

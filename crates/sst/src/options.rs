@@ -423,6 +423,8 @@ pub struct OpenOptions {
     pub prefetch_index_and_filter: bool,
     /// Do not load the filter: reads will not use it.
     pub skip_filters: bool,
+    /// Only scans will read the table: pin nothing, load no filter, and leave the index to each of them.
+    pub for_scans: bool,
     /// The unique id that the MANIFEST has for the file: opening another file is refused.
     pub expected_unique_id: Option<[u64; 2]>,
 }
@@ -438,8 +440,13 @@ impl OpenOptions {
             tail_size: 0,
             prefetch_index_and_filter: true,
             skip_filters: false,
+            for_scans: false,
             expected_unique_id: None,
         }
+    }
+
+    pub(crate) fn prefetches_metadata(&self) -> bool {
+        self.prefetch_index_and_filter && !self.for_scans
     }
 }
 

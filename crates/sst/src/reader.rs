@@ -78,6 +78,8 @@ pub(crate) struct BlockBasedReader {
     cache_file_id: u64,
     /// Whether blocks entered the cache when they were written.
     is_warmed: bool,
+    /// Each scan reads the index for itself, and it is kept nowhere else. There is no filter.
+    is_for_scans: bool,
     /// What this takes in memory counts towards the block cache, for as long as the table is open.
     _charge: Option<Reservation>,
 }

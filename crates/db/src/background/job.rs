@@ -140,8 +140,8 @@ impl OutputFiles for Outputs<'_> {
     }
 }
 
-/// Opens the inputs of a compaction: the readers that user reads share, or, with direct I/O for
-/// compactions, files of its own.
+/// Opens the inputs of a compaction: those that user reads share, without what only these need unless they have it, or, with
+/// direct I/O for compactions, files of its own.
 pub(crate) struct Inputs<'a> {
     pub(crate) opener: &'a Arc<TableOpener>,
     pub(crate) direct: bool,
@@ -152,9 +152,9 @@ impl TableSource for Inputs<'_> {
         let level = u32::try_from(level).expect("levels are few");
         let opener = self.opener;
         if self.direct {
-            return Ok(Arc::new(opener.open_direct(file, level)?));
+            return Ok(Arc::new(opener.open_for_job(file, level, true)?));
         }
-        opener.cache.slot(&Arc::new(file.clone()), level, opener).reader()
+        opener.cache.slot(&Arc::new(file.clone()), level, opener).reader_for_job()
     }
 }
 

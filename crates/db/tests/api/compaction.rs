@@ -5,8 +5,9 @@ use ironstone::vfs::fault::{Fault, FaultError, FaultRule};
 use ironstone::vfs::{Clock, ManualClock, OpKind, SystemClock};
 use ironstone::{
     BottommostPolicy, Code, CompactFilesOptions, CompactRangeOptions, CompressionKind, Db, FileNumber,
-    FlushOptions, Options, SubCode, WaitForCompactOptions,
+    FilterPolicy, FlushOptions, Options, SubCode, WaitForCompactOptions,
 };
+use ironstone_base::statistics::{Histogram, Statistics, Ticker};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -364,25 +365,47 @@ fn a_read_error_stops_a_compaction_and_loses_nothing() {
 }
 
 #[test]
-fn compactions_that_read_past_the_page_cache_open_their_inputs_anew() {
-    let opened = |change: fn(&mut Options)| {
+fn compactions_share_the_tables_that_readers_have_open_and_leave_filters_of_others_alone() {
+    /// How many tables a compaction of three opens, and the most that is read of the end of one.
+    fn opened(readers_have_them: bool, change: fn(&mut Options)) -> (u64, u64) {
         let disk = Disk::new();
         let mut options = disk.options();
+        let statistics = Arc::new(Statistics::new());
+        options.db.statistics = Some(Arc::clone(&statistics));
+        options.cf.table.filter_policy = Some(FilterPolicy::bloom(100.0));
+        options.cf.disable_auto_compactions = true;
         change(&mut options);
         let db = disk.open_with(&options);
-        disk.faults.arm();
         for value in ["1", "2", "3"] {
-            put_and_flush(&db, &["a", "b", value], value);
+            (0..10_000).for_each(|key| db.put(format!("{key:05}"), value).unwrap());
+            db.flush().unwrap();
         }
-        assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"3"[..]));
-        let before = disk.faults.count(OpKind::OpenRandom);
+        let count = || all(&db).split(' ').count();
+        if readers_have_them {
+            assert_eq!(count(), 10_000);
+        }
+        let opened = || statistics.ticker(Ticker::NoFileOpens);
+        let most_read = || statistics.histogram(Histogram::TableOpenPrefetchTailReadBytes).max as u64;
+        let before = opened();
+        assert_eq!(before, if readers_have_them { 3 } else { 0 });
         compact(&db, None, None);
-        assert_eq!(all(&db), "1=1 2=2 3=3 a=3 b=3");
-        disk.faults.count(OpKind::OpenRandom) - before
-    };
-    let usual = opened(|_| {});
-    assert!(opened(|options| options.db.use_direct_io_for_compaction_reads = true) >= usual + 3);
-    assert!(opened(|options| options.db.use_direct_io_for_flush_and_compaction = true) >= usual + 3);
+        let answer = (opened() - before, most_read());
+        assert_eq!(
+            statistics.ticker(Ticker::TableOpenPrefetchTailMiss),
+            0,
+            "nothing else is read of a table"
+        );
+        assert_eq!(db.int_property("rocksdb.estimate-table-readers-mem").unwrap(), 0, "it left none open");
+        assert_eq!((get(&db, "00000").as_str(), count()), ("3", 10_000));
+        assert!(most_read() > 10_000 * 100 / 8, "readers have its filter");
+        answer
+    }
+    let (opened_anew, read) = opened(false, |_| {});
+    assert_eq!(opened_anew, 3);
+    assert!(read <= 64 << 10, "the filter is left alone: {read}");
+    assert_eq!(opened(true, |_| {}).0, 0);
+    assert!(opened(true, |options| options.db.use_direct_io_for_compaction_reads = true).0 >= 3);
+    assert!(opened(true, |options| options.db.use_direct_io_for_flush_and_compaction = true).0 >= 3);
 }
 
 /// A flush that is asked for is over when its memtables are in tables, however soon it began, and one of

@@ -2,9 +2,13 @@
 
 use crate::disk::{DIR, Disk, all, forward, fresh, refused, rewrite_all};
 use ironstone::options::{LoadOptions, OptionsFile};
+use ironstone::vfs::fault::{FaultError, FaultRule};
 use ironstone::vfs::mem::CrashPolicy;
-use ironstone::vfs::{Clock, SystemClock};
-use ironstone::{Code, CompactionFilter, Db, FilterDecision, FlushOptions, ReadOptions, slice_transform};
+use ironstone::vfs::{Clock, OpKind, SystemClock};
+use ironstone::{
+    Code, CompactRangeOptions, CompactionFilter, Db, FilterDecision, FlushOptions, ReadOptions,
+    slice_transform,
+};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -262,6 +266,34 @@ fn a_bound_on_open_tables_holds_from_now_on() {
     assert_eq!(open(), 50);
     db.set_db_options(&[("max_open_files", "30")]).unwrap();
     assert!(open() <= 30, "{}", open());
+}
+
+#[test]
+fn a_bound_holds_for_tables_that_a_compaction_opened_and_left() {
+    let (disk, db) = fresh();
+    for at in 0..50 {
+        ["a", "z"].iter().for_each(|key| db.put(key, at.to_string()).unwrap());
+        db.flush().unwrap();
+    }
+    disk.faults.arm();
+    let failing = FaultRule::error(FaultError::Io).on(&[OpKind::Read]).path(".sst");
+    let failing = disk.faults.add(failing.after(50)); // The first is that of a block, after the ends of all.
+    assert_eq!((open_tables(&db), number(&db, "estimate-table-readers-mem")), (0, 0));
+    let compact =
+        || db.compact_range(&CompactRangeOptions::default(), db.default_column_family(), None, None);
+    assert!(compact().is_err() && failing.hits() > 0);
+    disk.faults.clear();
+    let memory = number(&db, "estimate-table-readers-mem");
+    assert!(open_tables(&db) == 50 && memory > 0, "{memory}");
+    let everything = all(&db);
+    assert_eq!(open_tables(&db), 100, "readers have their own");
+    assert!(number(&db, "estimate-table-readers-mem") > memory);
+    db.set_db_options(&[("max_open_files", "20")]).unwrap();
+    assert!(open_tables(&db) <= 20, "{}", open_tables(&db));
+    assert_eq!(all(&db), everything);
+    compact().unwrap();
+    assert_eq!(all(&db), everything);
+    assert_eq!(open_tables(&db), 1);
 }
 
 #[test]

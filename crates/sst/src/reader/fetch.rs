@@ -591,20 +591,13 @@ impl BlockBasedReader {
         parse: impl FnOnce(Vec<u8>) -> Result<CachedBlock>,
     ) -> Result<BlockRef> {
         let tickers = role.tickers();
-        if let Some(cache) = &self.cache
-            && let Some(block) = cache.get(&self.cache_key(handle))
-        {
-            let block = BlockRef::Cached(block);
-            let is_kind = match role {
-                BlockRole::Index | BlockRole::FilterIndex => block.index().is_some(),
-                _ => block.filter().is_some(),
-            };
-            if is_kind {
+        if !self.is_for_scans {
+            if let Some(block) = self.cached_meta_block(role, handle) {
                 self.count_hit(context, tickers, handle, &block);
                 return Ok(block);
             }
+            self.count_miss(tickers, handle);
         }
-        self.count_miss(tickers, handle);
         self.check_tier(context, role, handle)?;
         let _timer = PerfTimer::start(match role {
             BlockRole::Index => PerfMetric::ReadIndexBlockNanos,
@@ -619,8 +612,17 @@ impl BlockBasedReader {
         let block = parse(raw)?;
         let charge = block.memory_usage();
         // Whoever asked, the next read will want it too.
-        let context = ReadContext { fill_cache: true, ..*context };
+        let context = ReadContext { fill_cache: !self.is_for_scans, ..*context };
         self.keep(&context, handle, block, charge, self.meta_priority(), tickers)
+    }
+
+    fn cached_meta_block(&self, role: BlockRole, handle: BlockHandle) -> Option<BlockRef> {
+        let block = BlockRef::Cached(self.cache.as_ref()?.get(&self.cache_key(handle))?);
+        let is_kind = match role {
+            BlockRole::Index | BlockRole::FilterIndex => block.index().is_some(),
+            _ => block.filter().is_some(),
+        };
+        is_kind.then_some(block)
     }
 
     fn keep(

@@ -112,6 +112,7 @@ pub(crate) fn open(
         cache,
         cache_file_id,
         is_warmed,
+        is_for_scans: false,
         _charge: None,
         persistent_id,
         file_size,
@@ -134,6 +135,7 @@ pub(crate) fn open(
         index_format,
         file,
     };
+    reader.is_for_scans = options.for_scans && !reader.keeps_metadata_in_cache();
     let _call = reader.traced_call(TableReaderCaller::Prefetch);
     reader.settle_index(options, index_at, tail)?;
     reader.settle_filter(options, tail)?;
@@ -428,12 +430,12 @@ fn cache_file_id(properties: &TableProperties, footer: &Footer, file_size: u64, 
 impl BlockBasedReader {
     fn settle_index(&mut self, options: &OpenOptions, at: BlockHandle, tail: Tail<'_>) -> Result<()> {
         let context = ReadContext::default();
-        if self.cache.is_some() && self.table.cache_index_and_filter_blocks {
+        if self.keeps_metadata_in_cache() {
             let (is_two_level, pinning) = (self.index.is_two_level, self.table.pinning);
             let top_is_pinned =
                 self.is_pinned(options, if is_two_level { pinning.top_level } else { pinning.unpartitioned });
             let partitions_are_pinned = is_two_level && self.is_pinned(options, pinning.partitions);
-            if !top_is_pinned && !partitions_are_pinned && !options.prefetch_index_and_filter {
+            if !top_is_pinned && !partitions_are_pinned && !options.prefetches_metadata() {
                 return Ok(());
             }
             let top = self.index_block(&context, at)?;
@@ -443,6 +445,9 @@ impl BlockBasedReader {
             if top_is_pinned {
                 self.index.top = Home::Pinned(top);
             }
+            return Ok(());
+        }
+        if self.is_for_scans {
             return Ok(());
         }
         let block = self.tail_block(BlockRole::Index, at, tail)?;
@@ -510,10 +515,10 @@ impl BlockBasedReader {
             self.metaindex.iter().find(|(name, _)| name.starts_with(prefix)).map(|(_, handle)| *handle)
         };
         let (full, partitioned) = (named(FULL_FILTER_PREFIX), named(PARTITIONED_FILTER_PREFIX));
-        if options.skip_filters {
+        let in_cache = self.keeps_metadata_in_cache();
+        if options.skip_filters || self.is_for_scans {
             return Ok(());
         }
-        let in_cache = self.cache.is_some() && self.table.cache_index_and_filter_blocks;
         self.filter = match (full, partitioned) {
             (Some(at), _) => FilterHome::Full(self.settle_full_filter(options, at, in_cache, tail)?),
             (None, Some(at)) => self.settle_partitioned_filter(options, at, in_cache, tail)?,
@@ -536,7 +541,7 @@ impl BlockBasedReader {
         if self.is_pinned(options, self.table.pinning.unpartitioned) {
             return Ok(Home::Pinned(self.filter_block(&context, at)?));
         }
-        if options.prefetch_index_and_filter {
+        if options.prefetches_metadata() {
             self.filter_block(&context, at)?;
         }
         Ok(Home::Cached(at))
@@ -573,9 +578,15 @@ impl BlockBasedReader {
         Ok(FilterHome::Partitioned { partitions, top: Box::new(Home::Resident(top)) })
     }
 
-    /// Whether the table is one of `tier`.
+    /// Whether index and filter live in the block cache.
+    fn keeps_metadata_in_cache(&self) -> bool {
+        self.cache.is_some() && self.table.cache_index_and_filter_blocks
+    }
+
+    /// Whether blocks are pinned that are for tables of `tier`.
     fn is_pinned(&self, options: &OpenOptions, tier: PinningTier) -> bool {
         match tier {
+            _ if options.for_scans => false,
             PinningTier::None => false,
             PinningTier::FlushedAndSimilar => {
                 options.level == 0 && self.file_size <= self.table.max_flushed_table_size

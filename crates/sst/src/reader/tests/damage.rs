@@ -27,7 +27,9 @@ fn read_all(fs: &MemFileSystem, table: &Arc<TableOptions>, entries: &Entries) ->
         let found = reader.get(&ReadContext::default(), key.as_key())?.expect("it is there");
         assert_eq!(*found.value, value[..]);
     }
-    reader.verify_checksums()
+    reader.verify_checksums()?;
+    let options = OpenOptions { for_scans: true, ..OpenOptions::new(Arc::clone(table), FileNumber(7)) };
+    open_with(fs, options)?.iter(&TableReadOptions::default()).seek_to_first().map(drop)
 }
 
 fn small_table(

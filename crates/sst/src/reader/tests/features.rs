@@ -44,6 +44,47 @@ fn the_block_cache_tier_reads_only_what_is_cached() {
 }
 
 #[test]
+fn a_table_that_is_opened_for_scans_keeps_neither_index_nor_filter() {
+    for (in_cache, index_type) in [
+        (false, IndexType::BinarySearch),
+        (false, IndexType::TwoLevel),
+        (true, IndexType::BinarySearch),
+        (true, IndexType::TwoLevel),
+    ] {
+        let (statistics, cache) = (Arc::new(Statistics::new()), Cache::new(CacheOptions::default()));
+        let table = Arc::new(TableOptions {
+            block_cache: Some(Arc::clone(&cache)),
+            cache_index_and_filter_blocks: in_cache,
+            pinning: MetadataPinning { partitions: PinningTier::All, ..MetadataPinning::default() },
+            index_type,
+            partition_filters: true,
+            filter_policy: Some(FilterPolicy::bloom(10.0)),
+            block_size: 200,
+            statistics: Some(Arc::clone(&statistics)),
+            ..TableOptions::default()
+        });
+        let (fs, entries) = (new_fs(), numbered(10_000));
+        build(&fs, &BuildOptions::new(Arc::clone(&table)), &entries);
+        let whole = open(&fs, &table).unwrap().memory_usage();
+        let before = cache.usage();
+        let options = OpenOptions { for_scans: true, ..OpenOptions::new(Arc::clone(&table), FileNumber(7)) };
+        let reader = open_with(&fs, options).unwrap();
+        let kept = reader.memory_usage();
+        assert_eq!(kept < whole / 4, !in_cache, "{kept} and {whole} bytes, {index_type:?}");
+        assert_eq!(cache.usage(), before, "nothing is loaded for later");
+        let blocks_only = ReadContext { fill_cache: false, ..ReadContext::default() };
+        let mut iter = reader.iter(&TableReadOptions { read: blocks_only, ..Default::default() });
+        let (mut more, mut count) = (iter.seek_to_first().unwrap(), 0);
+        while more {
+            (count, more) = (count + 1, iter.next().unwrap());
+        }
+        assert_eq!((count, reader.memory_usage()), (entries.len(), kept));
+        let looked_up = statistics.ticker(Ticker::BlockCacheIndexMiss);
+        assert_eq!((cache.usage() > before, looked_up > 0), (in_cache, in_cache));
+    }
+}
+
+#[test]
 fn scans_read_ahead_whatever_lies_between_blocks() {
     let entries: Entries = (0..20_000)
         .map(|i| {

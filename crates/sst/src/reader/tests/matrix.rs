@@ -25,6 +25,7 @@ fn check_one(seed: u64) {
             level: rng.random_range(0..2),
             tail_size: if rng.random_bool(0.5) { built.tail_size } else { 0 },
             expected_unique_id: Some(built.unique_id),
+            for_scans: rng.random_bool(0.2),
             ..OpenOptions::new(Arc::clone(&options.table), FileNumber(7))
         },
     )
