@@ -6,7 +6,8 @@
 //! 2. all runs, because those above the last are large beside it (*size amplification*); if `incremental`, only a
 //!    part of the last two, where that is cheap: see `incremental`;
 //! 3. runs of similar size (*size ratio*); 4. any, because there are too many (*read amplification*);
-//! 5. files marked for compaction, 6. files that were often asked for what they do not have, as in levelled compaction.
+//! 5. level 0, because writers are stopped and no rule before this one lets them go on;
+//! 6. files marked for compaction, 7. files that were often asked for what they do not have, as in levelled compaction.
 //!
 //! The output goes right above the next older run: to level 0 if that is a file of level 0, else to the level
 //! before it, which is empty or an input; with no older run, to the last level. Runs stay in the order of
@@ -18,7 +19,7 @@ use crate::plan::{CompactionPlan, CompactionReason, LevelInputs, PlanKind};
 use ironstone_base::sync::Arc;
 use ironstone_sst::CompressionKind;
 use ironstone_version::FileMetaData;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 /// How many times the bytes that a compaction of everything rewrites for each byte of newer runs a compaction of a part
 /// may rewrite.
@@ -49,6 +50,7 @@ impl Picker<'_> {
         let plan = plan.or_else(|| due.then(|| self.reduce_size_amplification(&runs)).flatten());
         let plan = plan.or_else(|| due.then(|| self.merge_similar(&runs)).flatten());
         let plan = plan.or_else(|| due.then(|| self.reduce_run_count(&runs)).flatten());
+        let plan = plan.or_else(|| self.let_writers_go_on(&runs));
         let plan = plan.or_else(|| {
             let reason = CompactionReason::FilesMarkedForCompaction;
             self.files_of_runs(&runs, reason, |file| self.context.is_marked(file))
@@ -163,7 +165,7 @@ impl Picker<'_> {
     /// Neighbours of which each is not much larger than those above it together (or than the one above it).
     fn merge_similar(&self, runs: &[SortedRun<'_>]) -> Option<CompactionPlan> {
         let ratio = Some(self.options.universal.size_ratio);
-        let range = self.neighbours(runs, ratio, usize::MAX)?;
+        let range = self.neighbours(runs, ratio, self.merge_widths(usize::MAX))?;
         self.plan_runs(runs, range, CompactionReason::UniversalSizeRatio)
     }
 
@@ -172,8 +174,26 @@ impl Picker<'_> {
         let most = self.max_run_count(runs);
         let idle = runs.iter().filter(|run| !run.busy).count();
         let excess = idle.checked_sub(most).filter(|&excess| excess > 0)?;
-        let range = self.neighbours(runs, None, excess + 1)?;
+        let range = self.neighbours(runs, None, self.merge_widths(excess + 1))?;
         self.plan_runs(runs, range, CompactionReason::UniversalSortedRunNum)
+    }
+
+    /// Writers are stopped for as many runs, and nothing runs that would make them fewer: `max_merge_width` is below
+    /// `min_merge_width`, say, or `max_read_amp` allows more. They would wait for ever, as RocksDB's do.
+    fn let_writers_go_on(&self, runs: &[SortedRun<'_>]) -> Option<CompactionPlan> {
+        let stopped = sorted_run_count(self.version) >= self.options.level0_stop_writes_trigger;
+        if !stopped || runs.iter().any(|run| run.busy) {
+            return None;
+        }
+        let level0 = runs.iter().take_while(|run| run.level == 0).count();
+        let merged = if level0 > 1 { level0 } else { runs.len() };
+        self.plan_runs(runs, 0..merged, CompactionReason::UniversalSortedRunNum)
+    }
+
+    /// How many runs may be merged at once, of at most `most`.
+    fn merge_widths(&self, most: usize) -> RangeInclusive<usize> {
+        let universal = &self.options.universal;
+        (universal.min_merge_width as usize).max(2)..=(universal.max_merge_width as usize).min(most)
     }
 
     fn max_run_count(&self, runs: &[SortedRun<'_>]) -> usize {
@@ -204,13 +224,10 @@ impl Picker<'_> {
         &self,
         runs: &[SortedRun<'_>],
         ratio: Option<u32>,
-        max_count: usize,
+        widths: RangeInclusive<usize>,
     ) -> Option<Range<usize>> {
-        let universal = &self.options.universal;
-        let widest = (universal.max_merge_width as usize).min(max_count);
-        let narrowest = (universal.min_merge_width as usize).max(2);
         let growth = ratio.map_or(f64::INFINITY, |percent| (100.0 + f64::from(percent)) / 100.0);
-        let similar = universal.stop_style == StopStyle::SimilarSize;
+        let similar = self.options.universal.stop_style == StopStyle::SimilarSize;
         let mut start = 0;
         while start < runs.len() {
             if runs[start].busy {
@@ -219,7 +236,7 @@ impl Picker<'_> {
             }
             let mut size = runs[start].compensated_bytes as f64;
             let mut end = start + 1;
-            while end < runs.len() && end - start < widest && !runs[end].busy {
+            while end < runs.len() && end - start < *widths.end() && !runs[end].busy {
                 let next = &runs[end];
                 if size * growth < next.bytes as f64 || (similar && next.bytes as f64 * growth < size) {
                     break;
@@ -228,7 +245,7 @@ impl Picker<'_> {
                 size = if similar { own } else { size + own };
                 end += 1;
             }
-            if end - start >= narrowest {
+            if end - start >= *widths.start() {
                 return Some(start..end);
             }
             start += 1;

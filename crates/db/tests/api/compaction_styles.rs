@@ -83,17 +83,21 @@ fn universal_compaction_with_one_level_stays_in_level_0() {
 }
 
 #[test]
-fn all_sorted_runs_count_for_write_stalls() {
+fn all_sorted_runs_count_for_write_stalls_and_writers_that_are_stopped_go_on() {
     let disk = Disk::new();
     let mut options = with_style(&disk, CompactionStyle::Universal);
     options.cf.level0_file_num_compaction_trigger = 2;
     options.cf.level0_slowdown_writes_trigger = 3;
     options.cf.level0_stop_writes_trigger = 4;
     let universal = &mut options.cf.compaction_options_universal;
-    (universal.min_merge_width, universal.max_size_amplification_percent) = (100, u32::MAX); // Nothing is due.
+    (universal.min_merge_width, universal.max_merge_width) = (3, 2); // Nothing is due.
+    universal.max_size_amplification_percent = u32::MAX;
+    let asked = Asked::default();
+    options.cf.compaction_filter = Some(Arc::new(ByValue(Arc::clone(&asked))));
     let db = disk.open_with(&options);
     put_and_flush(&db, &["a", "b"], "1");
     compact(&db);
+    let compactions_wait = asked.lock();
     for value in ["2", "3", "4"] {
         assert_eq!(db.int_property("rocksdb.is-write-stopped"), Some(0));
         db.put("a", value).unwrap();
@@ -102,6 +106,12 @@ fn all_sorted_runs_count_for_write_stalls() {
     }
     assert_eq!(shape(&db), [3, 0, 0, 0, 0, 0, 1]);
     assert_eq!(db.int_property("rocksdb.is-write-stopped"), Some(1));
+    drop(compactions_wait);
+    for value in 5..30 {
+        db.put("a", value.to_string()).unwrap(); // Waits until there is room.
+        db.flush().unwrap();
+    }
+    assert_eq!(get(&db, "a"), "29");
     compact(&db);
     assert_eq!(db.int_property("rocksdb.is-write-stopped"), Some(0));
     assert_eq!(db.int_property("rocksdb.estimate-pending-compaction-bytes"), Some(0));
