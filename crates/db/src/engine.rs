@@ -6,7 +6,7 @@ use crate::background::abort::Aborts;
 use crate::background::flush::{Flushing, is_due};
 use crate::background::resume::may_pass;
 use crate::column_family::ColumnFamilyData;
-use crate::info_log::InfoLog;
+use crate::info_log::{InfoLog, info, warning};
 use crate::listener::{
     BackgroundErrorReason, Event, Listeners, WriteStallCause, WriteStallCondition, WriteStallInfo,
 };
@@ -513,7 +513,7 @@ impl Engine {
             let now = family.stall_state(version, compaction.style, time);
             let limits = settings.options.stall_limits();
             let behind: Vec<_> = limits.debts(family.data.id, now).collect();
-            self.note_stall(&family.data, &mut family.stall, &family.running, &behind);
+            self.note_stall(&family.data, &mut family.stall, &family.running, now, &behind);
             debts.extend(behind);
             pressing |= limits.is_pressing(now);
         }
@@ -528,12 +528,14 @@ impl Engine {
         state.compaction_is_pressing = pressing;
     }
 
-    /// Tells listeners if the writers of a column family are held up in another way than before.
+    /// Tells listeners if the writers of a column family are held up in another way than before, and LOG if they stand still or go
+    /// on.
     fn note_stall(
         &self,
         data: &ColumnFamilyData,
         stall: &mut StallClock,
         running: &RunningCompactions,
+        state: StallState,
         debts: &[Debt],
     ) {
         let worst = debts.iter().max_by(|a, b| a.amount.total_cmp(&b.amount));
@@ -560,6 +562,18 @@ impl Engine {
         }
         if previous != current {
             let cf_name = data.name.clone();
+            match (current, cause) {
+                (WriteStallCondition::Stopped, Some(cause)) => warning!(
+                    self.log,
+                    "[{cf_name}] writes are stopped by {}: {} sorted runs for readers to look into, {} memtables to flush, {} bytes to compact",
+                    cause.name(),
+                    state.level0_files,
+                    state.unflushed_memtables,
+                    state.pending_bytes
+                ),
+                _ if previous == WriteStallCondition::Stopped => info!(self.log, "[{cf_name}] writes go on"),
+                _ => {}
+            }
             self.tell_later(Event::Stalls(WriteStallInfo { cf_name, previous, current, cause }));
         }
     }
@@ -680,7 +694,7 @@ impl Engine {
         }
         let error =
             if error.severity() < Severity::Hard { error.with_severity(Severity::Hard) } else { error };
-        crate::info_log::warning!(self.log, "{reason} failed, writes are stopped: {error}");
+        warning!(self.log, "{reason} failed, writes are stopped: {error}");
         self.tell_later(Event::Failed(reason, error.clone()));
         if may_pass(&error) {
             self.count(Ticker::ErrorHandlerBgRetryableIoErrorCount, 1);

@@ -2,7 +2,7 @@
 
 use crate::disk::{DIR, Disk, all, get, refused, shape, table_entries};
 use ironstone::options::{LoadOptions, OptionsFile};
-use ironstone::vfs::{Clock, ManualClock};
+use ironstone::vfs::{Clock, FileSystem, ManualClock};
 use ironstone::{
     Code, CompactRangeOptions, CompactionFilter, CompactionFilterFactory, CompactionStyle, Db, ExpiredReads,
     FilterContext, FilterDecision, FlushOptions, GenericRateLimiter, IoPriority, Options, PartitionRequest,
@@ -112,6 +112,10 @@ fn all_sorted_runs_count_for_write_stalls_and_writers_that_are_stopped_go_on() {
         db.flush().unwrap();
     }
     assert_eq!(get(&db, "a"), "29");
+    let log = String::from_utf8(disk.fs.read_all(&disk.newest_in_db("LOG")).unwrap()).unwrap();
+    let (_, after) =
+        log.split_once("[WARN] [default] writes are stopped by l0-file-count-limit: 4 sorted runs").unwrap();
+    assert!(after.contains("[default] writes go on"), "{log}");
     compact(&db);
     assert_eq!(db.int_property("rocksdb.is-write-stopped"), Some(0));
     assert_eq!(db.int_property("rocksdb.estimate-pending-compaction-bytes"), Some(0));
