@@ -150,6 +150,10 @@ impl TableCache {
     /// Puts a table that was opened into its slot.
     fn put(&self, slot: &Arc<TableSlot>, reader: &Arc<TableReader>) {
         let slots = self.slots.lock(); // A bound that comes now finds it.
+        if slot.is_replaced.load(Ordering::Relaxed) {
+            slot.closable.get_or_init(ArcSwapOption::empty).store(Some(Arc::clone(reader)));
+            return; // It goes with the views from before, and does not count.
+        }
         let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
         if !self.is_bounded() && slot.kept.set(Arc::clone(reader)).is_ok() {
             return;
@@ -164,7 +168,8 @@ impl TableCache {
     /// The same for who opened it for a job, unless there is a bound by now.
     fn put_for_jobs(&self, slot: &TableSlot, reader: &Arc<TableReader>) {
         let _slots = self.slots.lock();
-        if !self.is_bounded() && slot.for_jobs.set(Arc::clone(reader)).is_ok() {
+        let is_kept = !self.is_bounded() && !slot.is_replaced.load(Ordering::Relaxed);
+        if is_kept && slot.for_jobs.set(Arc::clone(reader)).is_ok() {
             self.open.fetch_add(1, Ordering::Relaxed);
         }
     }
