@@ -55,7 +55,7 @@ pub(crate) struct TableSlot {
     /// The table, if it was opened when any number might be open: it stays so for as long as there is the slot, and readers
     /// come to it by one load.
     kept: OnceLock<Arc<TableReader>>,
-    /// The table, if it was opened when there was a bound, and was not closed since.
+    /// The table, if it was opened when there was a bound, or in a slot that was replaced, and was not closed since.
     closable: OnceLock<ArcSwapOption<TableReader>>,
     /// The table, if a job opened it to read all of it, when any number might be open and no reader had it: without its filter,
     /// so it is not for reads of single keys.
@@ -151,7 +151,7 @@ impl TableCache {
     fn put(&self, slot: &Arc<TableSlot>, reader: &Arc<TableReader>) {
         let slots = self.slots.lock(); // A bound that comes now finds it.
         if slot.is_replaced.load(Ordering::Relaxed) {
-            slot.closable.get_or_init(ArcSwapOption::empty).store(Some(Arc::clone(reader)));
+            slot.put_closable(reader);
             return; // It goes with the views from before, and does not count.
         }
         let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
@@ -159,7 +159,7 @@ impl TableCache {
             return;
         }
         drop(slots);
-        slot.closable.get_or_init(ArcSwapOption::empty).store(Some(Arc::clone(reader)));
+        slot.put_closable(reader);
         let mut clock = self.clock.lock();
         clock.push_back(Arc::downgrade(slot));
         self.close_what_is_too_much(&mut clock, open, Some(slot));
@@ -356,6 +356,10 @@ impl TableSlot {
             Some(reader) => Some(Arc::clone(reader)),
             None => self.closable.get()?.load_full(),
         }
+    }
+
+    fn put_closable(&self, reader: &Arc<TableReader>) {
+        self.closable.get_or_init(ArcSwapOption::empty).store(Some(Arc::clone(reader)));
     }
 
     /// What is open for as long as there is the slot.

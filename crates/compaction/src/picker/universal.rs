@@ -19,7 +19,7 @@ use crate::plan::{CompactionPlan, CompactionReason, LevelInputs, PlanKind};
 use ironstone_base::sync::Arc;
 use ironstone_sst::CompressionKind;
 use ironstone_version::FileMetaData;
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 
 /// How many times the bytes that a compaction of everything rewrites for each byte of newer runs a compaction of a part
 /// may rewrite.
@@ -165,7 +165,7 @@ impl Picker<'_> {
     /// Neighbours of which each is not much larger than those above it together (or than the one above it).
     fn merge_similar(&self, runs: &[SortedRun<'_>]) -> Option<CompactionPlan> {
         let ratio = Some(self.options.universal.size_ratio);
-        let range = self.neighbours(runs, ratio, self.merge_widths(usize::MAX))?;
+        let range = self.neighbours(runs, ratio, usize::MAX)?;
         self.plan_runs(runs, range, CompactionReason::UniversalSizeRatio)
     }
 
@@ -174,7 +174,7 @@ impl Picker<'_> {
         let most = self.max_run_count(runs);
         let idle = runs.iter().filter(|run| !run.busy).count();
         let excess = idle.checked_sub(most).filter(|&excess| excess > 0)?;
-        let range = self.neighbours(runs, None, self.merge_widths(excess + 1))?;
+        let range = self.neighbours(runs, None, excess + 1)?;
         self.plan_runs(runs, range, CompactionReason::UniversalSortedRunNum)
     }
 
@@ -185,15 +185,9 @@ impl Picker<'_> {
         if !stopped || runs.iter().any(|run| run.busy) {
             return None;
         }
-        let level0 = runs.iter().take_while(|run| run.level == 0).count();
+        let level0 = self.version.files(0).len();
         let merged = if level0 > 1 { level0 } else { runs.len() };
         self.plan_runs(runs, 0..merged, CompactionReason::UniversalSortedRunNum)
-    }
-
-    /// How many runs may be merged at once, of at most `most`.
-    fn merge_widths(&self, most: usize) -> RangeInclusive<usize> {
-        let universal = &self.options.universal;
-        (universal.min_merge_width as usize).max(2)..=(universal.max_merge_width as usize).min(most)
     }
 
     fn max_run_count(&self, runs: &[SortedRun<'_>]) -> usize {
@@ -224,10 +218,13 @@ impl Picker<'_> {
         &self,
         runs: &[SortedRun<'_>],
         ratio: Option<u32>,
-        widths: RangeInclusive<usize>,
+        max_count: usize,
     ) -> Option<Range<usize>> {
+        let universal = &self.options.universal;
+        let widest = (universal.max_merge_width as usize).min(max_count);
+        let narrowest = (universal.min_merge_width as usize).max(2);
         let growth = ratio.map_or(f64::INFINITY, |percent| (100.0 + f64::from(percent)) / 100.0);
-        let similar = self.options.universal.stop_style == StopStyle::SimilarSize;
+        let similar = universal.stop_style == StopStyle::SimilarSize;
         let mut start = 0;
         while start < runs.len() {
             if runs[start].busy {
@@ -236,7 +233,7 @@ impl Picker<'_> {
             }
             let mut size = runs[start].compensated_bytes as f64;
             let mut end = start + 1;
-            while end < runs.len() && end - start < *widths.end() && !runs[end].busy {
+            while end < runs.len() && end - start < widest && !runs[end].busy {
                 let next = &runs[end];
                 if size * growth < next.bytes as f64 || (similar && next.bytes as f64 * growth < size) {
                     break;
@@ -245,7 +242,7 @@ impl Picker<'_> {
                 size = if similar { own } else { size + own };
                 end += 1;
             }
-            if end - start >= *widths.start() {
+            if end - start >= narrowest {
                 return Some(start..end);
             }
             start += 1;

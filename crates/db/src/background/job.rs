@@ -140,7 +140,7 @@ impl OutputFiles for Outputs<'_> {
     }
 }
 
-/// Opens the inputs of a compaction: those that user reads share, without what only these need unless they have it, or, with
+/// Opens the inputs of a compaction: the readers that user reads share, where they have the table open, else one for jobs alone. With
 /// direct I/O for compactions, files of its own.
 pub(crate) struct Inputs<'a> {
     pub(crate) opener: &'a Arc<TableOpener>,

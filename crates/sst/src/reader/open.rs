@@ -515,10 +515,10 @@ impl BlockBasedReader {
             self.metaindex.iter().find(|(name, _)| name.starts_with(prefix)).map(|(_, handle)| *handle)
         };
         let (full, partitioned) = (named(FULL_FILTER_PREFIX), named(PARTITIONED_FILTER_PREFIX));
-        let in_cache = self.keeps_metadata_in_cache();
         if options.skip_filters || self.is_for_scans {
             return Ok(());
         }
+        let in_cache = self.keeps_metadata_in_cache();
         self.filter = match (full, partitioned) {
             (Some(at), _) => FilterHome::Full(self.settle_full_filter(options, at, in_cache, tail)?),
             (None, Some(at)) => self.settle_partitioned_filter(options, at, in_cache, tail)?,
