@@ -101,10 +101,10 @@ impl StallLimits {
         } else if state.unflushed_memtables > 0
             && state.unflushed_memtables + 1 >= self.max_write_buffer_number
         {
-            // Writers that fill a third of the memtable while the flush reads all entries of the last one get a third of its rate:
+            // Writers that fill a fifth of the memtable while the flush reads all entries of the last one get a fifth of its rate:
             // the two memtables are never both full, and there is room left for a sync that takes long. Those ahead of that get
             // half as much for each 16th of the memtable, since they would hit its end and stand still, those behind it more.
-            Some((0.563 + 0.667 * (state.active_fill - 0.35 * state.flush_done)).clamp(0.433, 0.99))
+            Some((0.597 + 0.667 * (state.active_fill - 0.21 * state.flush_done)).clamp(0.433, 0.99))
         } else {
             None
         };
@@ -487,12 +487,12 @@ mod tests {
             assert!(!stopped);
             rate >> 20
         };
-        assert_eq!(rate(0.0, 0.0), 105, "a third of the flush's");
-        assert_eq!(rate(0.35, 1.0), 105, "as far as the flush");
-        assert!((30..40).contains(&rate(0.1, 0.0)), "ahead");
-        assert!(rate(0.1, 0.6) > 180, "behind");
-        assert!(rate(0.0, 0.9) > 500, "far behind");
-        assert_eq!(rate(0.4, 0.0), 1, "far ahead");
+        assert_eq!(rate(0.0, 0.0), 59, "a fifth of the flush's");
+        assert_eq!(rate(0.21, 1.0), 59, "as far as the flush");
+        assert!((17..23).contains(&rate(0.1, 0.0)), "ahead");
+        assert!(rate(0.1, 0.8) > 100, "behind");
+        assert!(rate(0.0, 0.9) > 400, "far behind");
+        assert_eq!(rate(0.35, 0.0), 1, "far ahead");
         assert_eq!(rate(1.0, 0.0), 0, "nearly full");
         assert!(controller.state().1 >= 64 << 10, "but no standstill");
         controller.set_debts(debt(3, 0.0, 0.0));
@@ -504,7 +504,7 @@ mod tests {
             amount: 0.5,
             lasting: None,
         };
-        controller.set_debts(debt(2, 0.0, 0.0).into_iter().chain([level0]));
+        controller.set_debts(debt(2, 0.0, 0.5).into_iter().chain([level0]));
         assert_eq!(controller.state(), (false, 100 << 20));
         assert_eq!(controller.cause(), Some(WriteStallCause::L0FileCountLimit));
         // Nobody waits for a flush that does not run.

@@ -291,12 +291,16 @@ impl MappedEnd {
     }
 }
 
+/// Bytes that are gathered at most before they go to the page cache, which gathers them for the disk: with more, writing is not
+/// faster.
+const MOST_BUFFERED: usize = 256 << 10;
+
 impl OsWritableFile {
     /// Writes from `start` on.
     pub(super) fn new(fd: OwnedFd, path: &Path, options: WriteOptions, start: u64) -> Self {
         Self {
             target: Target::new(fd, path, options, start),
-            buffer: AppendBuffer::new(options.buffer_bytes),
+            buffer: AppendBuffer::new(options.buffer_bytes.min(MOST_BUFFERED)),
             written: start,
             end_of_old: 0,
             end_of_zeros: 0,
