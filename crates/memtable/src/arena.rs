@@ -32,7 +32,7 @@ use std::ptr::NonNull;
 
 /// The unit of allocation, and the alignment of every piece.
 pub(crate) const GRANULE: usize = 8;
-const BLOCK_SPAN: usize = if cfg!(miri) { 64 << 10 } else { 4 << 20 };
+const BLOCK_SPAN: usize = if cfg!(miri) { 64 << 10 } else { 2 << 20 };
 const FIRST_BLOCK: usize = if cfg!(miri) { 1 << 10 } else { 4 << 10 };
 /// Pieces up to this size are claimed with a bare fetch_add. Failed claims pile up in the low half
 /// of the cursor until a new block resets it: 2^32 / 16 KiB of them, one per thread, never come.
@@ -44,11 +44,11 @@ const FIRST_TABLE: usize = 32;
 const LEAST_MAPPING: usize = 16 << 10;
 /// Pages of a new block of full size are asked for in such steps, by the piece that reaches one first: larger ones make
 /// that piece wait longer (400 us for these), smaller ones more of the pieces.
-const STEP: usize = BLOCK_SPAN / 4;
+const STEP: usize = BLOCK_SPAN / 2;
 /// So many cache lines at most are fetched ahead. Writing more than these takes long enough for the processor to do so itself.
 const MOST_AHEAD: usize = 16;
 /// Up to so many bytes an arena grows by eighths.
-const SMALL_ARENA: usize = BLOCK_SPAN / 4;
+const SMALL_ARENA: usize = BLOCK_SPAN / 2;
 
 /// A piece of the arena, not initialized.
 #[derive(Clone, Copy)]
@@ -69,7 +69,7 @@ impl PieceIndex {
     }
 }
 
-/// Full-size blocks that a [`PieceIndex`] can name: 4096, which hold 8 GiB at the very least.
+/// Full-size blocks that a [`PieceIndex`] can name: 8192, which hold 8 GiB at the very least.
 const NAMED_BLOCKS: usize = 1 << (31 - GRANULE_BITS);
 const GRANULE_BITS: u32 = (BLOCK_SPAN / GRANULE).trailing_zeros();
 
@@ -612,17 +612,17 @@ pub(crate) mod tests {
         let half_a_step = STEP / 2;
         next_block(half_a_step);
         assert_eq!(next_block(half_a_step), STEP, "a new block has the step of its first piece");
-        let steps: Vec<_> = (0..7)
+        let steps: Vec<_> = (0..3)
             .map(|_| {
                 fill(&arena, half_a_step, 1);
                 populated() / STEP
             })
             .collect();
-        assert_eq!(steps, [1, 0, 1, 0, 1, 0, 0], "the piece that comes to a step asks for it");
-        let two_steps = LARGE - GRANULE;
-        assert_eq!(next_block(two_steps), LARGE, "as many steps as a piece needs");
-        fill(&arena, two_steps, 1);
-        assert_eq!(populated(), LARGE, "which come to the end of the block");
+        assert_eq!(steps, [1, 0, 0], "the piece that comes to a step asks for it");
+        let nearly_a_step = STEP - GRANULE;
+        assert_eq!(next_block(nearly_a_step), STEP, "what a piece needs");
+        fill(&arena, nearly_a_step, 1);
+        assert_eq!(populated(), STEP, "which comes to the end of the block");
         fill(&arena, LARGE + 1, 1);
         assert_eq!(populated(), 0);
         drop(arena);
