@@ -3,7 +3,7 @@
 //!
 //! Three file systems stand behind [`FileSystem`]: [`os`] (the real one), [`mem`] (in memory, with a
 //! crash model) and [`fault`] (wraps either and fails on request).
-#![deny(unsafe_code)] // `os::mapped`, `os::mapping`, `os::range_sync`, `os::ring` and `os::window` lift it, each with an argument.
+#![deny(unsafe_code)] // `moment`, `os::mapped`, `os::mapping`, `os::range_sync`, `os::ring` and `os::window` lift it, each with an argument.
 
 mod append_buffer;
 mod checksum_handoff;
@@ -11,6 +11,7 @@ pub mod clock;
 pub mod fault;
 pub mod file;
 pub mod mem;
+mod moment;
 pub mod op;
 pub mod os;
 mod pass_on;

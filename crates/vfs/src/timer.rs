@@ -1,16 +1,16 @@
 //! What the counts of a thread (`base::perf`) say of times. Nothing is decided by them, so they come from the
 //! system's clocks even where a simulator owns the database's.
 
+use crate::moment::Moment;
 use ironstone_base::Statistics;
 use ironstone_base::perf::{self, IoMetric, LevelMetric, PerfLevel, PerfMetric};
 use ironstone_base::statistics::{Histogram, StatsLevel, Ticker};
-use std::time::Instant;
 
 /// Adds the time until it is dropped to a count of the thread, in nanoseconds.
 #[must_use]
 #[derive(Debug)]
 pub struct PerfTimer {
-    running: Option<(Counted, Instant)>,
+    running: Option<(Counted, Moment)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -62,16 +62,15 @@ impl PerfTimer {
 }
 
 #[cold]
-#[allow(clippy::disallowed_methods)] // See the top.
-fn begin(counted: Counted) -> Option<(Counted, Instant)> {
-    Some((counted, Instant::now()))
+fn begin(counted: Counted) -> Option<(Counted, Moment)> {
+    Some((counted, Moment::now()))
 }
 
 impl Drop for PerfTimer {
     #[inline]
     fn drop(&mut self) {
         if let Some((counted, start)) = self.running {
-            let nanos = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            let nanos = start.nanos_passed();
             counted.add(nanos);
         }
     }
@@ -83,21 +82,20 @@ impl Drop for PerfTimer {
 pub struct LevelTimer {
     metric: LevelMetric,
     level: u32,
-    start: Instant,
+    start: Moment,
 }
 
 impl LevelTimer {
     /// Counts the time of work on `level`.
     #[cold]
-    #[allow(clippy::disallowed_methods)] // See the top.
     pub fn start(metric: LevelMetric, level: u32) -> Self {
-        Self { metric, level, start: Instant::now() }
+        Self { metric, level, start: Moment::now() }
     }
 }
 
 impl Drop for LevelTimer {
     fn drop(&mut self) {
-        let nanos = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let nanos = self.start.nanos_passed();
         perf::add_at_level(self.metric, self.level, nanos);
     }
 }
@@ -150,7 +148,7 @@ struct Running<'a> {
     statistics: &'a Statistics,
     histograms: [Option<Histogram>; 2],
     in_nanos: bool,
-    start: Instant,
+    start: Moment,
 }
 
 impl<'a> StatsTimer<'a> {
@@ -187,9 +185,8 @@ impl<'a> StatsTimer<'a> {
 
 impl<'a> Running<'a> {
     #[cold]
-    #[allow(clippy::disallowed_methods)] // See the top.
     fn begin(statistics: &'a Statistics, histograms: [Option<Histogram>; 2], in_nanos: bool) -> Self {
-        Self { statistics, histograms, in_nanos, start: Instant::now() }
+        Self { statistics, histograms, in_nanos, start: Moment::now() }
     }
 }
 
@@ -197,9 +194,8 @@ impl Drop for StatsTimer<'_> {
     #[inline]
     fn drop(&mut self) {
         if let Some(Running { statistics, histograms, in_nanos, start }) = &self.running {
-            let passed = start.elapsed();
-            let time = if *in_nanos { passed.as_nanos() } else { passed.as_micros() };
-            let time = u64::try_from(time).unwrap_or(u64::MAX);
+            let nanos = start.nanos_passed();
+            let time = if *in_nanos { nanos } else { nanos / 1000 };
             for histogram in histograms.iter().flatten() {
                 statistics.measure_time(*histogram, time);
             }
@@ -211,15 +207,14 @@ impl Drop for StatsTimer<'_> {
 #[must_use]
 #[derive(Debug)]
 pub struct TickerTimer<'a> {
-    running: Option<(&'a Statistics, Ticker, Instant)>,
+    running: Option<(&'a Statistics, Ticker, Moment)>,
 }
 
 impl<'a> TickerTimer<'a> {
     /// Counts from now on, if there are statistics.
     #[inline]
-    #[allow(clippy::disallowed_methods)] // See the top.
     pub fn start(statistics: Option<&'a Statistics>, ticker: Ticker) -> Self {
-        Self { running: statistics.map(|statistics| (statistics, ticker, Instant::now())) }
+        Self { running: statistics.map(|statistics| (statistics, ticker, Moment::now())) }
     }
 }
 
@@ -227,24 +222,22 @@ impl Drop for TickerTimer<'_> {
     #[inline]
     fn drop(&mut self) {
         if let Some((statistics, ticker, start)) = self.running {
-            statistics.record(ticker, u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
+            statistics.record(ticker, start.nanos_passed());
         }
     }
 }
 
 /// Answers how many microseconds have passed since, by the system's clock: for histograms, by which nothing is decided.
-#[allow(clippy::disallowed_methods)] // See the top.
 pub fn stopwatch() -> impl Fn() -> u64 {
-    let start = Instant::now();
-    move || u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX)
+    let start = Moment::now();
+    move || start.nanos_passed() / 1000
 }
 
 /// Answers how many nanoseconds have passed since now.
 #[cold]
-#[allow(clippy::disallowed_methods)] // See the top.
 pub fn stopwatch_nanos() -> impl Fn() -> u64 {
-    let start = Instant::now();
-    move || u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    let start = Moment::now();
+    move || start.nanos_passed()
 }
 
 /// The processor time that this thread has had, in nanoseconds.
