@@ -8,7 +8,7 @@ use bytes::Buf;
 use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::{AtomicU64, Ordering};
 use ironstone_base::{Error, Result};
-use ironstone_vfs::{RandomAccessFile, ReadRequest, SequentialFile, stopwatch};
+use ironstone_vfs::{Clock, RandomAccessFile, ReadRequest, SequentialFile, SystemClock};
 use opendal::Buffer;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -40,19 +40,21 @@ struct Piece<'a> {
 }
 
 /// How long a read goes on waiting.
-struct Patience(Option<(Box<dyn Fn() -> u64>, u64)>);
+struct Patience(Option<(SystemClock, Duration)>);
 
 impl Patience {
     fn endless() -> Self {
         Self(None)
     }
     fn of(timeout: Duration) -> Self {
-        let limit = u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX);
-        Self(Some((Box::new(stopwatch()), limit)))
+        Self(Some((SystemClock::new(), timeout)))
     }
     /// `None`: for ever.
     fn left(&self) -> Option<Duration> {
-        self.0.as_ref().map(|(passed, limit)| Duration::from_micros(limit.saturating_sub(passed())))
+        let left = |(clock, timeout): &(SystemClock, Duration)| {
+            timeout.saturating_sub(Duration::from_nanos(clock.monotonic_nanos()))
+        };
+        self.0.as_ref().map(left)
     }
 }
 
