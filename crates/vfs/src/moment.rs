@@ -38,10 +38,16 @@ impl Moment {
     #[inline]
     pub(crate) fn nanos_passed(self) -> u64 {
         match self {
-            Self::Ticks(then) => counter::nanos(counter::read().saturating_sub(then), counter::unit()),
+            Self::Ticks(then) => nanos_of(counter::read().saturating_sub(then), counter::unit()),
             Self::System(then) => u64::try_from(then.elapsed().as_nanos()).unwrap_or(u64::MAX),
         }
     }
+}
+
+/// The length of `ticks`, a tick having `unit` nanoseconds, times 2^32.
+#[inline]
+fn nanos_of(ticks: u64, unit: u64) -> u64 {
+    u64::try_from((u128::from(ticks) * u128::from(unit)) >> 32).unwrap_or(u64::MAX)
 }
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(miri))))]
@@ -51,9 +57,6 @@ mod counter {
     }
     pub(super) fn read() -> u64 {
         0
-    }
-    pub(super) fn nanos(ticks: u64, _unit: u64) -> u64 {
-        ticks
     }
     pub(super) fn learn() -> std::time::Instant {
         std::time::Instant::now()
@@ -81,10 +84,6 @@ mod counter {
     pub(super) fn read() -> u64 {
         // SAFETY: no memory (1).
         unsafe { std::arch::x86_64::_rdtsc() }
-    }
-    #[inline]
-    pub(super) fn nanos(ticks: u64, unit: u64) -> u64 {
-        u64::try_from((u128::from(ticks) * u128::from(unit)) >> 32).unwrap_or(u64::MAX)
     }
 
     /// The time by the system's clock. On the way the unit is learnt, if it can be.
@@ -163,12 +162,12 @@ mod tests {
         use std::time::Duration;
         let second = Duration::from_secs(1);
         assert_eq!(counter::unit_of(second, 1 << 31), ((1_000_000_000_u128 << 32) >> 31) as u64);
-        assert_eq!(counter::nanos(1 << 31, counter::unit_of(second, 1 << 31)), 1_000_000_000);
+        assert_eq!(nanos_of(1 << 31, counter::unit_of(second, 1 << 31)), 1_000_000_000);
         for ticks in [0, 1, 9_999_999, 10_000_000_001, u64::MAX] {
             assert_eq!(counter::unit_of(second, ticks), 0, "{ticks}");
         }
         assert!(counter::unit_of(second, 10_000_000) > 0 && counter::unit_of(second, 10_000_000_000) > 0);
-        assert_eq!(counter::nanos(u64::MAX, u64::MAX), u64::MAX);
+        assert_eq!(nanos_of(u64::MAX, u64::MAX), u64::MAX);
     }
 
     #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]

@@ -1,5 +1,5 @@
-//! What the counts of a thread (`base::perf`) say of times. Nothing is decided by them, so they come from the
-//! system's clocks even where a simulator owns the database's.
+//! What the counts of a thread (`base::perf`) and histograms say of times. Nothing is decided by them, so they are real times even where
+//! a simulator owns the database's clock, and come from the cheapest one there is (`moment`).
 
 use crate::moment::Moment;
 use ironstone_base::Statistics;
@@ -70,8 +70,7 @@ impl Drop for PerfTimer {
     #[inline]
     fn drop(&mut self) {
         if let Some((counted, start)) = self.running {
-            let nanos = start.nanos_passed();
-            counted.add(nanos);
+            counted.add(start.nanos_passed());
         }
     }
 }
@@ -95,8 +94,7 @@ impl LevelTimer {
 
 impl Drop for LevelTimer {
     fn drop(&mut self) {
-        let nanos = self.start.nanos_passed();
-        perf::add_at_level(self.metric, self.level, nanos);
+        perf::add_at_level(self.metric, self.level, self.start.nanos_passed());
     }
 }
 
@@ -227,13 +225,13 @@ impl Drop for TickerTimer<'_> {
     }
 }
 
-/// Answers how many microseconds have passed since, by the system's clock: for histograms, by which nothing is decided.
+/// Answers how many microseconds have passed since: for histograms. What is decided by the time asks a [`Clock`](crate::Clock).
 pub fn stopwatch() -> impl Fn() -> u64 {
     let start = Moment::now();
     move || start.nanos_passed() / 1000
 }
 
-/// Answers how many nanoseconds have passed since now.
+/// Answers how many nanoseconds have passed since, for the same.
 #[cold]
 pub fn stopwatch_nanos() -> impl Fn() -> u64 {
     let start = Moment::now();
