@@ -165,6 +165,8 @@ pub(crate) struct WriteController {
     flushed: Drain,
     /// Why writers wait now.
     cause: Mutex<Option<Blamed>>,
+    /// Whether any debt is one of compactions, if not the one that sets the rate.
+    behind_with_compactions: AtomicBool,
     statistics: Option<Arc<Statistics>>,
     stop: Mutex<()>,
     resumed: Condvar,
@@ -206,6 +208,7 @@ impl WriteController {
             compacted: Drain::default(),
             flushed: Drain::default(),
             cause: Mutex::default(),
+            behind_with_compactions: AtomicBool::new(false),
             statistics,
             waits: Mutex::default(),
             stop: Mutex::new(()),
@@ -244,8 +247,11 @@ impl WriteController {
 
     /// Sets the rate: the lowest that any debt of any column family asks for.
     pub(crate) fn set_debts(&self, debts: impl IntoIterator<Item = Debt>) {
-        let rates = debts.into_iter().filter_map(|debt| Some((self.rate_for(debt)?, (debt.of, debt.cause))));
+        let mut behind = false;
+        let debts = debts.into_iter().inspect(|debt| behind |= debt.cause != WriteStallCause::MemtableLimit);
+        let rates = debts.filter_map(|debt| Some((self.rate_for(debt)?, (debt.of, debt.cause))));
         let slowest = rates.min_by_key(|(rate, _)| if *rate == STOPPED { 0 } else { *rate });
+        self.behind_with_compactions.store(behind, Ordering::Relaxed);
         *self.cause.lock() = slowest.map(|(_, blamed)| blamed);
         let owed = slowest.map_or(0, |(rate, _)| rate);
         let rate = if self.is_locked() { STOPPED } else { owed };
@@ -285,14 +291,10 @@ impl WriteController {
             rate => (false, rate),
         }
     }
-    /// Whether writes are stopped, or slowed down for what compactions have to do. A memtable that is being flushed slows writes down
-    /// long before RocksDB does, which is no reason for that flush to be more urgent than others.
+    /// Whether writes are stopped, or slowed down for what compactions have to do, if more so for a flush. A memtable that is being
+    /// flushed slows writes down long before RocksDB does, which is no reason for that flush to be more urgent than others.
     pub(crate) fn holds_up_writers(&self) -> bool {
-        match self.state() {
-            (true, _) => true,
-            (false, 0) => false,
-            (false, _) => self.cause() != Some(WriteStallCause::MemtableLimit),
-        }
+        self.state().0 || self.behind_with_compactions.load(Ordering::Relaxed)
     }
     /// Why writers wait, if they do.
     pub(crate) fn cause(&self) -> Option<WriteStallCause> {
@@ -519,6 +521,28 @@ mod tests {
             pending_bytes: 0,
         };
         assert!(limits.debts(ColumnFamilyId::DEFAULT, state).next().is_none());
+    }
+
+    #[test]
+    fn writers_are_held_up_for_compactions_if_a_flush_slows_them_down_more() {
+        let controller = WriteController::new(16 << 20, None);
+        let of = ColumnFamilyId::DEFAULT;
+        let memtable = Debt { of, cause: WriteStallCause::MemtableLimit, amount: 0.6, lasting: None };
+        let level0 = Debt { of, cause: WriteStallCause::L0FileCountLimit, amount: 0.0, lasting: None };
+        for (flushed, cause) in
+            [(10 << 20, WriteStallCause::MemtableLimit), (1 << 30, WriteStallCause::L0FileCountLimit)]
+        {
+            (0..40).for_each(|_| controller.note_flushed(flushed, 1_000_000_000));
+            controller.set_debts([memtable, level0]);
+            assert_eq!(controller.cause(), Some(cause));
+            assert!(controller.holds_up_writers());
+        }
+        controller.set_debts([memtable]);
+        assert!(controller.state().1 > 0 && !controller.holds_up_writers());
+        controller.set_debts([Debt { amount: 1.0, ..memtable }]);
+        assert!(controller.holds_up_writers());
+        controller.set_debts([]);
+        assert!(!controller.holds_up_writers());
     }
 
     #[test]
