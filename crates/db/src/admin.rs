@@ -100,7 +100,8 @@ impl Db {
         Ok(created)
     }
 
-    fn create_one(
+    /// Without a new OPTIONS file, which whoever calls this has to see to.
+    pub(crate) fn create_one(
         &self,
         name: &str,
         options: &ColumnFamilyOptions,

@@ -6,6 +6,7 @@
 use super::spec::{Change, OptionSpec, OptionStruct, Status};
 use super::value::OptionValue;
 use ironstone_base::Error;
+use std::borrow::Cow;
 
 /// What is wrong with the text of a value.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -78,7 +79,10 @@ pub fn escape(text: &str) -> String {
 }
 
 /// A value that somebody wrote, with `\` before what would end it in an OPTIONS file; what is escaped stays as it is.
-pub fn as_one_line(value: &str) -> String {
+pub fn as_one_line(value: &str) -> Cow<'_, str> {
+    if !value.contains(['#', '\n', '\r']) {
+        return value.into();
+    }
     let (mut line, mut escaped) = (String::with_capacity(value.len()), false);
     for c in value.chars() {
         match c {
@@ -89,7 +93,7 @@ pub fn as_one_line(value: &str) -> String {
         }
         escaped = c == '\\' && !escaped;
     }
-    line
+    line.into()
 }
 
 /// Undoes [`escape`].
@@ -291,10 +295,14 @@ pub fn set_nested<T: OptionStruct>(options: &mut T, text: &str) -> Result<(), Op
 
 /// The text of one option; `None` if there is none of that name, or nothing to say about it.
 pub fn get_one<T: OptionStruct>(options: &T, name: &str) -> Option<String> {
-    match &find::<T>(name)?.status {
+    get_spec(options, find::<T>(name)?)
+}
+
+fn get_spec<T: OptionStruct>(options: &T, spec: &OptionSpec<T>) -> Option<String> {
+    match &spec.status {
         Status::Built { get, .. } => Some(get(options)),
         Status::Ignored { default, .. } => {
-            Some(options.kept().and_then(|kept| kept.get(name)).unwrap_or(default).to_owned())
+            Some(options.kept().and_then(|kept| kept.get(spec.name)).unwrap_or(default).to_owned())
         }
         Status::Refused { off, .. } => off.first().map(|&text| text.to_owned()),
         Status::Deprecated | Status::Alias { .. } => None,
@@ -306,10 +314,11 @@ pub fn print_pairs<T: OptionStruct>(options: &T) -> Vec<(&'static str, String)> 
     let defaults = T::default();
     let mut printed = Vec::new();
     for spec in T::table() {
-        let Some(text) = get_one(options, spec.name).filter(|_| !NEVER_WRITTEN.contains(&spec.name)) else {
+        if NEVER_WRITTEN.contains(&spec.name) {
             continue;
-        };
-        let needed = || get_one(&defaults, spec.name).as_ref() != Some(&text);
+        }
+        let Some(text) = get_spec(options, spec) else { continue };
+        let needed = || get_spec(&defaults, spec).as_ref() != Some(&text);
         if spec.since == super::Since::V7 || needed() {
             printed.push((spec.name, text));
         }

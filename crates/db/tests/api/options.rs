@@ -56,10 +56,18 @@ fn two_files_are_left_whoever_writes_them() {
         kept.sort();
         kept
     };
+    let before = kept().pop().unwrap();
     let mut options = disk.options();
     options.db.create_missing_column_families = true;
-    let db = disk.open_families(&options, &["a", "b"]).unwrap();
-    assert_eq!(kept().len(), 2, "of an opening that makes column families, each of which writes one");
+    let error = disk.open_families(&options, &["a", "b", ""]).map(drop).expect_err("a family without a name");
+    assert!(error.to_string().contains("must have a name"), "{error}");
+    let after = kept();
+    assert!(after.len() == 2 && after[0] == before, "one for all families that were made: {after:?}");
+    let written = load(&disk);
+    let names: Vec<_> = written.column_families.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["default", "a", "b"], "those before the one that could not be made stay");
+    let db = disk.open_families(&options, &["a", "b", "c", "d"]).unwrap();
+    assert!(kept().len() == 2 && kept()[0] == after[1], "one for all families that an opening makes");
     let newest = kept().pop().unwrap();
     db.disable_file_deletions();
     for size in ["1M", "2M", "3M"] {
