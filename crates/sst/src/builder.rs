@@ -43,6 +43,7 @@ use ironstone_vfs::WritableFile;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use writer::BlockWriter;
+pub use writer::WrittenFile;
 
 /// The format versions that can be written.
 pub const WRITABLE_FORMAT_VERSIONS: std::ops::RangeInclusive<u32> = 2..=7;
@@ -390,8 +391,8 @@ impl BlockBasedBuilder {
         &self.properties
     }
 
-    /// Writes the rest of the file, syncs it if `sync`, and closes it.
-    pub fn finish(mut self, sync: bool) -> Result<BuiltTable> {
+    /// Writes the rest of the file.
+    pub fn finish(mut self) -> Result<(BuiltTable, WrittenFile)> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
@@ -409,8 +410,7 @@ impl BlockBasedBuilder {
         let properties = self.writer.write_meta(&mut self.properties.encode())?;
         metaindex.insert("rocksdb.properties".to_owned(), properties);
         self.write_metaindex_and_footer(metaindex, &index)?;
-        self.writer.close(sync)?;
-        Ok(self.built(tail_start, collected.unwrap_or_default()))
+        self.built(tail_start, collected.unwrap_or_default())
     }
 
     fn write_filter(&mut self, metaindex: &mut BTreeMap<String, BlockHandle>) -> Result<()> {
@@ -548,7 +548,7 @@ impl BlockBasedBuilder {
         })
     }
 
-    fn built(self, tail_start: u64, collected: Collected) -> BuiltTable {
+    fn built(self, tail_start: u64, collected: Collected) -> Result<(BuiltTable, WrittenFile)> {
         let last_point = match self.last_key_len {
             0 => None,
             _ => InternalKey::from_bytes(self.data_block.last_key()).ok().map(InternalKey::to_buf),
@@ -561,7 +561,8 @@ impl BlockBasedBuilder {
             (_, end) => end,
         };
         let file_size = self.writer.offset();
-        BuiltTable {
+        let file = self.writer.into_file()?;
+        let built = BuiltTable {
             file_size,
             tail_size: file_size - tail_start,
             properties: self.properties,
@@ -572,7 +573,8 @@ impl BlockBasedBuilder {
             unique_id: self.unique_id,
             file_checksum: self.file_checksum.get(),
             collected,
-        }
+        };
+        Ok((built, file))
     }
 
     /// Gives up: the file is closed as it is, for the caller to remove.

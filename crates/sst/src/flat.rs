@@ -23,7 +23,7 @@ mod writer;
 pub(crate) use writer::{FlatWriter, Totals};
 
 use crate::block::Block;
-use crate::builder::BuiltTable;
+use crate::builder::{BuiltTable, WrittenFile};
 use crate::cached_block::PinnedBytes;
 use crate::filter_block::PointTarget;
 use crate::handle::BlockHandle;
@@ -102,7 +102,7 @@ pub(crate) trait FlatBuilder: Send {
     /// Where the file is.
     fn path(&self) -> &Path;
     /// Writes the rest.
-    fn finish(self: Box<Self>, sync: bool) -> Result<BuiltTable>;
+    fn finish(self: Box<Self>) -> Result<(BuiltTable, WrittenFile)>;
     /// Gives up.
     fn abandon(self: Box<Self>);
 }

@@ -42,7 +42,7 @@ mod timed_file;
 pub mod unique_id;
 
 pub use block_warmer::{PrepopulateBlockCache, WarmCache};
-pub use builder::BuiltTable;
+pub use builder::{BuiltTable, WrittenFile};
 pub use cache_usage::CacheUsageOptions;
 pub use cached_block::{BlockCache, CachedBlock, PinnedBytes};
 pub use collector::{

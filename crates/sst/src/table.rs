@@ -5,7 +5,7 @@
 //! [`FlatTable`]s, and cost the block-based ones nothing.
 
 use crate::block_trace::BlockPlace;
-use crate::builder::{BlockBasedBuilder, BuiltTable};
+use crate::builder::{BlockBasedBuilder, BuiltTable, WrittenFile};
 use crate::cached_block::PinnedBytes;
 use crate::cuckoo;
 use crate::file_checksum::watched;
@@ -586,9 +586,19 @@ impl TableBuilder {
     }
     /// Writes the rest of the file, syncs it if `sync`, and closes it.
     pub fn finish(self, sync: bool) -> Result<BuiltTable> {
+        let (built, file) = self.finish_unsynced()?;
+        if sync {
+            file.sync()?
+        } else {
+            file.close()?
+        }
+        Ok(built)
+    }
+    /// Writes the rest of the file, for the caller to sync when most of it has reached the disk by itself.
+    pub fn finish_unsynced(self) -> Result<(BuiltTable, WrittenFile)> {
         match self.builder {
-            AnyBuilder::BlockBased(builder) => builder.finish(sync),
-            AnyBuilder::Flat(builder) => builder.finish(sync),
+            AnyBuilder::BlockBased(builder) => builder.finish(),
+            AnyBuilder::Flat(builder) => builder.finish(),
         }
     }
     /// Gives up: the file is closed as it is, for the caller to remove.

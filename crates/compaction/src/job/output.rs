@@ -14,8 +14,8 @@ use ironstone_base::{
 };
 use ironstone_iter::InternalIterator;
 use ironstone_sst::{
-    BuildOptions, CachePriority, CompressionKind, CompressionOptions, Demand, FileChecksum,
-    PrepopulateBlockCache, TableBuilder, TableReader, WarmCache,
+    BuildOptions, BuiltTable, CachePriority, CompressionKind, CompressionOptions, Demand, FileChecksum,
+    PrepopulateBlockCache, TableBuilder, TableReader, WarmCache, WrittenFile,
 };
 use ironstone_version::FileMetaData;
 use ironstone_vfs::{IoKind, IoPriority, RateLimiter, WritableFile};
@@ -96,6 +96,8 @@ pub(crate) struct OutputWriter<'a, 'c> {
     /// What readers want of it, if that is known.
     demand: Option<Arc<Demand>>,
     open: Option<OpenOutput>,
+    /// Those before that.
+    unsynced: Vec<UnsyncedOutput>,
     finished: Vec<FileMetaData>,
     raw_bytes: u64,
     records: u64,
@@ -106,6 +108,19 @@ struct OpenOutput {
     path: PathBuf,
     builder: TableBuilder,
     /// Of all keys and values, if they are to be compared.
+    digest: u64,
+}
+
+/// So many outputs are written before they are synced. Their write-back has begun long before, but a sync waits for everything
+/// that the disk has been given by then, and that is never little while the next output is written.
+pub(crate) const MOST_UNSYNCED: usize = 16;
+
+/// Written, and on its way to the disk.
+struct UnsyncedOutput {
+    number: FileNumber,
+    path: PathBuf,
+    built: BuiltTable,
+    file: WrittenFile,
     digest: u64,
 }
 
@@ -126,6 +141,7 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
             tombstones,
             demand,
             open: None,
+            unsynced: Vec::new(),
             finished: Vec::new(),
             raw_bytes: 0,
             records: 0,
@@ -138,8 +154,9 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
         entries: &mut CompactionIterator<'_, I, Watch<'_>>,
     ) -> Result<WrittenFiles> {
         if let Err(error) = self.fill(entries) {
-            if let Some(open) = &self.open {
-                self.context.outputs.table_ends(&open.path, Err(&error));
+            let unsynced = self.unsynced.iter().map(|output| &output.path);
+            for path in unsynced.chain(self.open.iter().map(|open| &open.path)) {
+                self.context.outputs.table_ends(path, Err(&error));
             }
             return Err(error);
         }
@@ -158,7 +175,8 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
             self.add(entries.key(), entries.value(), entries.starts_key())?;
             entries.next()?;
         }
-        self.close(None)
+        self.close(None)?;
+        self.complete_unsynced()
     }
 
     /// Adds an entry. `starts_key`: it is the first of its user key, so a new file may begin here.
@@ -253,8 +271,7 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
         }
     }
 
-    /// Completes the open file, if there is one, with the range tombstones up to `next`, where the next file
-    /// begins.
+    /// Ends the open file, if there is one, with the range tombstones up to `next`, where the next file begins.
     fn close(&mut self, next: Option<&[u8]>) -> Result<()> {
         let order = &self.context.comparator.user;
         let tombstones = self.tombstones.take_before(order, next);
@@ -274,7 +291,25 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
         let Some(OpenOutput { number, path, builder, digest }) = self.open.take() else {
             return Ok(());
         };
-        let completed = self.complete(number, builder, digest);
+        let finished = builder.finish_unsynced();
+        let (built, file) =
+            finished.inspect_err(|error| self.context.outputs.table_ends(&path, Err(error)))?;
+        self.unsynced.push(UnsyncedOutput { number, path, built, file, digest });
+        if self.unsynced.len() == MOST_UNSYNCED { self.complete_unsynced() } else { Ok(()) }
+    }
+
+    fn complete_unsynced(&mut self) -> Result<()> {
+        while !self.unsynced.is_empty() {
+            let first = self.unsynced.remove(0);
+            self.complete(first)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a table durable, and a finished output.
+    fn complete(&mut self, output: UnsyncedOutput) -> Result<()> {
+        let UnsyncedOutput { number, path, built, file, digest } = output;
+        let completed = file.sync().and_then(|()| self.describe(number, &built, digest));
         let outputs = self.context.outputs;
         match &completed {
             Ok(Some(file)) => outputs.table_ends(&path, Ok(file)),
@@ -285,19 +320,13 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
         Ok(())
     }
 
-    /// Completes a table; `None` if there is nothing in it.
-    fn complete(
-        &self,
-        number: FileNumber,
-        builder: TableBuilder,
-        digest: u64,
-    ) -> Result<Option<FileMetaData>> {
-        let built = builder.finish(true)?;
-        let (Some(smallest), Some(largest)) = (built.smallest, built.largest) else {
+    /// The metadata of a table, which is checked if that was asked for; `None` if there is nothing in it.
+    fn describe(&self, number: FileNumber, built: &BuiltTable, digest: u64) -> Result<Option<FileMetaData>> {
+        let (Some(smallest), Some(largest)) = (&built.smallest, &built.largest) else {
             self.created.discard(number); // A file begins with its first entry, so this is unusual.
             return Ok(None);
         };
-        let mut file = FileMetaData::new(number, built.file_size, smallest, largest);
+        let mut file = FileMetaData::new(number, built.file_size, smallest.clone(), largest.clone());
         file.path_id = self.settings.path_id;
         file.smallest_seqno = built.smallest_sequence;
         file.largest_seqno = built.largest_sequence;
@@ -305,8 +334,8 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
         file.file_creation_time = built.properties.file_creation_time;
         file.epoch_number = self.settings.epoch_number;
         file.unique_id = built.unique_id;
-        file.file_checksum = built.file_checksum.checksum;
-        file.file_checksum_func_name = built.file_checksum.function;
+        file.file_checksum = built.file_checksum.checksum.clone();
+        file.file_checksum_func_name = built.file_checksum.function.clone();
         file.tail_size = built.tail_size;
         let (entries, deletions) = (built.properties.num_entries, built.properties.num_deletions);
         let ratio = self.context.tombstone_mark_ratio;
@@ -365,6 +394,9 @@ impl Drop for OutputWriter<'_, '_> {
     fn drop(&mut self) {
         if let Some(open) = self.open.take() {
             open.builder.abandon(); // `CreatedFiles` removes the file.
+        }
+        for unsynced in self.unsynced.drain(..) {
+            let _ = unsynced.file.close(); // As well.
         }
     }
 }

@@ -1,5 +1,6 @@
 use crate::filter::TableFileCreationReason;
 use crate::flush::{FlushInput, FlushOutput, run_flush};
+use crate::job::output::MOST_UNSYNCED;
 use crate::job::{
     CompactionProgress, CompactionStats, JobContext, OutputChecks, OutputFiles, ScopedThreads, SerialWorkers,
     TableSource, Workers, run_compaction,
@@ -41,6 +42,8 @@ fn entry(user: &str, sequence: u64, value_type: ValueType, value: &str) -> Entry
 
 /// Tables and versions, without WAL and memtables.
 struct Store {
+    /// What is below the faults.
+    memory: MemFileSystem,
     fs: Arc<FaultFileSystem>,
     env: Env,
     clock: Arc<ManualClock>,
@@ -119,7 +122,8 @@ impl Store {
     }
 
     fn new() -> Self {
-        let fs = Arc::new(FaultFileSystem::new(Arc::new(MemFileSystem::new())));
+        let memory = MemFileSystem::new();
+        let fs = Arc::new(FaultFileSystem::new(Arc::new(memory.clone())));
         fs.create_dir_all(Path::new("/db")).unwrap();
         let clock = Arc::new(ManualClock::new(1_700_000_000_000_000));
         let order = InternalKeyComparator::default();
@@ -129,6 +133,7 @@ impl Store {
         build.db_session_id = "ABCDEFGHIJ0123456789".to_owned();
         Self {
             env: Env { fs: fs.clone(), clock: clock.clone() },
+            memory,
             fs,
             clock,
             version: Arc::new(Version::empty(order.clone(), 7)),
@@ -375,6 +380,41 @@ fn outputs_are_cut_at_their_size_and_never_within_a_key() {
     assert_eq!((stats.num_output_files, stats.num_subcompactions), (output.files.len(), 1));
 }
 
+#[test]
+fn many_outputs_are_written_between_syncs_and_all_are_synced_at_the_end() {
+    let mut store = Store::new();
+    let mut rng = SmallRng::seed_from_u64(2);
+    let mut snapshots = Vec::new();
+    for round in 0..6 {
+        let memtable = values(&mut rng, 1200, 1 + round * 1200);
+        store.flush(vec![memtable], &snapshots);
+        snapshots.push(SequenceNumber((1 + round) * 1200)); // Keeps many entries of each key.
+    }
+    let plan = store.plan_all(&options());
+    let before = store.memory.log().len();
+    let output = run_compaction(&plan, &JobContext { snapshots: &snapshots, ..store.context() }).unwrap();
+    let (batches, last) = (output.files.len() / MOST_UNSYNCED, output.files.len() % MOST_UNSYNCED);
+    assert!(batches > 1 && last > 0, "{}", output.files.len());
+    let (mut written, mut at_syncs) = (BTreeSet::new(), Vec::new());
+    for entry in &store.memory.log()[before..] {
+        match entry.kind {
+            OpKind::Append => {
+                written.insert(entry.path.clone());
+                assert!(written.len() <= MOST_UNSYNCED, "{entry}: {written:?} are not synced");
+            }
+            OpKind::Sync => {
+                at_syncs.push(written.len());
+                assert!(written.remove(&entry.path), "{entry}: nothing to sync");
+            }
+            OpKind::SyncDirectory => assert!(written.is_empty(), "{entry}: {written:?} are not synced"),
+            _ => {}
+        }
+    }
+    let expected =
+        std::iter::repeat_n(MOST_UNSYNCED, batches).chain([last]).flat_map(|count| (1..=count).rev());
+    assert_eq!(at_syncs, expected.collect::<Vec<_>>());
+}
+
 /// What the flushes dropped.
 fn duplicates_in_flushes(store: &Store) -> u64 {
     let kept: usize = store.version.files(0).iter().map(|file| store.entries_of(file).len()).sum();
@@ -574,10 +614,14 @@ fn a_refused_output_fails_the_job() {
     store.flush(vec![values(&mut rng, 300, 301)], &[]);
     let plan = store.plan_all(&options());
     store.refuse_outputs = true;
+    store.take_ended();
     let error = run_compaction(&plan, &store.context()).expect_err("an error");
     assert!(error.is_corruption(), "{error}");
     assert_eq!(store.files_on_disk(), store.files_in_version());
-    assert_eq!(store.abandoned.lock().len(), 1);
+    let mut ended = store.take_ended();
+    ended.retain(|(what, _)| what.ends_with(".sst"));
+    assert!(ended.len() > 1 && ended.iter().all(|(_, result)| result.as_ref() == Err(&error)), "{ended:?}");
+    assert_eq!(store.abandoned.lock().len(), ended.len());
 }
 
 #[test]

@@ -10,7 +10,7 @@ use ironstone_base::checksum::{block_checksum, context_modifier};
 use ironstone_base::hash::hash64;
 use ironstone_base::statistics::{Histogram, IoActivity, Ticker};
 use ironstone_base::sync::Arc;
-use ironstone_base::{Error, Result};
+use ironstone_base::{Error, Result, Statistics};
 use ironstone_compress::{CompressionKind, CompressionOptions, Compressor, Decompressor};
 use ironstone_vfs::{StatsTimer, WritableFile};
 use std::path::Path;
@@ -299,21 +299,44 @@ impl BlockWriter {
         Ok(())
     }
 
-    pub fn close(&mut self, sync: bool) -> Result<()> {
+    /// Hands everything to the file, and the file to the caller.
+    pub fn into_file(mut self) -> Result<WrittenFile> {
         self.file.flush()?;
-        if sync {
-            let histogram = match IoActivity::current() {
-                IoActivity::Compaction => Histogram::CompactionOutfileSyncMicros,
-                _ => Histogram::TableSyncMicros,
-            };
-            let _timer = StatsTimer::start(self.table.statistics.as_deref(), histogram);
-            self.file.sync()?;
-        }
-        self.file.close()
+        Ok(WrittenFile::new(self.file, self.table.statistics.clone()))
     }
 
     pub fn abandon(mut self) {
         let _ = self.file.close(); // Nobody will read it.
+    }
+}
+
+/// The file of a table that is written, but may not be on the disk.
+pub struct WrittenFile {
+    file: Box<dyn WritableFile>,
+    statistics: Option<Arc<Statistics>>,
+}
+
+impl WrittenFile {
+    /// Over a file that was flushed.
+    pub(crate) fn new(file: Box<dyn WritableFile>, statistics: Option<Arc<Statistics>>) -> Self {
+        Self { file, statistics }
+    }
+
+    /// Waits until all of it is on the disk, and closes it.
+    pub fn sync(mut self) -> Result<()> {
+        let histogram = match IoActivity::current() {
+            IoActivity::Compaction => Histogram::CompactionOutfileSyncMicros,
+            _ => Histogram::TableSyncMicros,
+        };
+        let timer = StatsTimer::start(self.statistics.as_deref(), histogram);
+        self.file.sync()?;
+        drop(timer);
+        self.close()
+    }
+
+    /// Closes it as it is.
+    pub fn close(mut self) -> Result<()> {
+        self.file.close()
     }
 }
 

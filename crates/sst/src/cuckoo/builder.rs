@@ -4,7 +4,7 @@ use super::{
     BLOCK_SIZE, CuckooOptions, EMPTY_KEY, HASH_TABLE_SIZE, Hashing, IDENTITY_AS_FIRST_HASH, IS_LAST_LEVEL,
     MAGIC, MAX_HASHES, NUM_HASH_FUNC, USE_MODULE_HASH, USER_KEY_LENGTH, VALUE_LENGTH,
 };
-use crate::builder::BuiltTable;
+use crate::builder::{BuiltTable, WrittenFile};
 use crate::flat::{FlatBuilder, FlatWriter, Totals};
 use crate::options::BuildOptions;
 use crate::properties::TableProperties;
@@ -359,7 +359,7 @@ impl FlatBuilder for CuckooBuilder {
         self.writer.path()
     }
 
-    fn finish(mut self: Box<Self>, sync: bool) -> Result<BuiltTable> {
+    fn finish(mut self: Box<Self>) -> Result<(BuiltTable, WrittenFile)> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
@@ -375,7 +375,7 @@ impl FlatBuilder for CuckooBuilder {
         self.write_buckets(&buckets, &unused)?;
         self.complete_properties(hashing, hashes, buckets.len() as u64, &unused);
         let Self { writer, totals, options, .. } = *self;
-        writer.finish(MAGIC, totals, &options, sync)
+        writer.finish(MAGIC, totals, &options)
     }
     fn abandon(self: Box<Self>) {
         self.writer.abandon();

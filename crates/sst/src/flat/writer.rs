@@ -2,7 +2,7 @@
 
 use super::encode_footer;
 use crate::block_builder::BlockBuilder;
-use crate::builder::BuiltTable;
+use crate::builder::{BuiltTable, WrittenFile};
 use crate::collector::{self, Collectors};
 use crate::file_checksum::ChecksumSoFar;
 use crate::handle::BlockHandle;
@@ -77,14 +77,13 @@ impl FlatWriter {
         self.metaindex.insert(name.to_owned(), at);
     }
 
-    /// Adds properties, metaindex and a footer with `magic`, and closes the file.
+    /// Adds properties, metaindex and a footer with `magic`.
     pub fn finish(
         mut self,
         magic: u64,
         mut totals: Totals,
         options: &BuildOptions,
-        sync: bool,
-    ) -> Result<BuiltTable> {
+    ) -> Result<(BuiltTable, WrittenFile)> {
         let statistics = options.table.statistics.as_deref();
         let collectors = totals.collectors.take();
         let collected = collectors.map(|collectors| collectors.finish(&mut totals.properties));
@@ -103,17 +102,9 @@ impl FlatWriter {
 
         self.pass_on_all(statistics)?;
         self.file.flush()?;
-        if sync {
-            let histogram = match IoActivity::current() {
-                IoActivity::Compaction => Histogram::CompactionOutfileSyncMicros,
-                _ => Histogram::TableSyncMicros,
-            };
-            let _timer = StatsTimer::start(statistics, histogram);
-            self.file.sync()?;
-        }
-        self.file.close()?;
+        let file = WrittenFile::new(self.file, options.table.statistics.clone());
         let id = unique_id(&options.db_id, &options.db_session_id, options.file_number.0);
-        Ok(BuiltTable {
+        let built = BuiltTable {
             file_size: self.written,
             // Nobody reads the tail by itself. RocksDB says 0, too.
             tail_size: 0,
@@ -125,7 +116,8 @@ impl FlatWriter {
             unique_id: id.unwrap_or_default(),
             file_checksum: self.file_checksum.get(),
             collected: collected.unwrap_or_default(),
-        })
+        };
+        Ok((built, file))
     }
 
     /// Gives up.

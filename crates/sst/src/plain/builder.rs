@@ -6,7 +6,7 @@ use super::{
     BLOOM_BLOCK, BLOOM_BLOCK_COUNT, BLOOM_VERSION, ENCODING_TYPE, INDEX_BLOCK, LEGACY_MAGIC, MAX_FILE_LEN,
     PlainEncoding, PlainOptions, bloom, hash, prefix_of,
 };
-use crate::builder::BuiltTable;
+use crate::builder::{BuiltTable, WrittenFile};
 use crate::flat::{FlatBuilder, FlatWriter, Totals};
 use crate::options::BuildOptions;
 use crate::properties::TableProperties;
@@ -134,7 +134,7 @@ impl FlatBuilder for PlainBuilder {
         self.writer.path()
     }
 
-    fn finish(mut self: Box<Self>, sync: bool) -> Result<BuiltTable> {
+    fn finish(mut self: Box<Self>) -> Result<(BuiltTable, WrittenFile)> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
@@ -161,7 +161,7 @@ impl FlatBuilder for PlainBuilder {
             return Err(self.totals.unsupported("a plain table of 2 GiB or more"));
         }
         let Self { writer, totals, options, .. } = *self;
-        writer.finish(LEGACY_MAGIC, totals, &options, sync)
+        writer.finish(LEGACY_MAGIC, totals, &options)
     }
     fn abandon(self: Box<Self>) {
         self.writer.abandon();
