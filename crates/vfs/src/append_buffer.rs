@@ -64,6 +64,13 @@ impl AppendBuffer {
         self.bytes.clear();
         Ok(())
     }
+
+    /// Gives back its memory if nothing is gathered.
+    pub(crate) fn release(&mut self) {
+        if self.bytes.is_empty() {
+            self.bytes = Vec::new();
+        }
+    }
 }
 
 #[cfg(test)]
@@ -77,6 +84,14 @@ mod tests {
             buffer.append(&[7; 1001][..len], |_| Ok(())).unwrap();
             assert!(buffer.bytes.capacity() <= 1000, "{} bytes", buffer.bytes.capacity());
         }
+        let gathered = buffer.len();
+        buffer.release();
+        assert!(gathered > 0 && buffer.len() == gathered, "what is gathered stays");
+        buffer.flush(|_| Ok(())).unwrap();
+        buffer.release();
+        assert_eq!(buffer.bytes.capacity(), 0);
+        buffer.append(&[7; 10], |_| Ok(())).unwrap();
+        assert_eq!(buffer.len(), 10);
     }
 
     #[test]

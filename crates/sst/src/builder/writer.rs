@@ -317,8 +317,9 @@ pub struct WrittenFile {
 }
 
 impl WrittenFile {
-    /// Over a file that was flushed.
-    pub(crate) fn new(file: Box<dyn WritableFile>, statistics: Option<Arc<Statistics>>) -> Self {
+    /// Over a file that was flushed. It keeps no buffer.
+    pub(crate) fn new(mut file: Box<dyn WritableFile>, statistics: Option<Arc<Statistics>>) -> Self {
+        file.pause();
         Self { file, statistics }
     }
 

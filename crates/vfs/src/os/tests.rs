@@ -26,6 +26,33 @@ fn reserved_space_is_given_back_at_close() {
 }
 
 #[test]
+fn a_file_that_gave_its_buffer_back_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let (fs, path) = (OsFileSystem::new(), dir.path().join("000001.sst"));
+    for direct in [false, true] {
+        let options = WriteOptions { direct, buffer_bytes: 1 << 20, ..WriteOptions::default() };
+        let Ok(mut file) = fs.create(&path, options) else {
+            println!("SKIP: this file system has no direct I/O");
+            continue;
+        };
+        let mut written = Vec::new();
+        for (nth, len) in [5000, 4096, 700_000, 3, 2 << 20, 90_000, 1].into_iter().enumerate() {
+            let data: Vec<u8> = (0..len).map(|at| (at * 7 + nth) as u8).collect();
+            file.append(&data).unwrap();
+            written.extend_from_slice(&data);
+            if nth % 3 != 1 {
+                file.flush().unwrap();
+                assert!(fs.read_all(&path).unwrap() == written, "append {nth}, direct {direct}");
+            }
+            file.pause();
+            assert_eq!(file.size(), written.len() as u64);
+        }
+        file.close().unwrap();
+        assert!(fs.read_all(&path).unwrap() == written, "direct {direct}");
+    }
+}
+
+#[test]
 fn a_file_that_is_synced_again_grows_ahead_until_it_is_closed() {
     let dir = tempfile::tempdir().unwrap();
     let (fs, path) = (OsFileSystem::new(), dir.path().join("000001.log"));

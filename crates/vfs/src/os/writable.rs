@@ -385,6 +385,7 @@ impl WritableFile for OsWritableFile {
 
     fn pause(&mut self) {
         self.end_mapping();
+        self.buffer.release();
     }
 
     fn close(&mut self) -> Result<()> {
@@ -517,6 +518,14 @@ impl WritableFile for DirectWritableFile {
         self.flush()?;
         self.target.set_len(size)?;
         self.load_tail(size)
+    }
+
+    fn pause(&mut self) {
+        if self.filled == self.flushed && self.buffer.capacity() > MIN_DIRECT_BUFFER {
+            let mut small = AlignedBuffer::new(MIN_DIRECT_BUFFER);
+            small.as_mut_slice()[..PAGE].copy_from_slice(&self.buffer.as_slice()[..PAGE]);
+            self.buffer = small;
+        }
     }
 
     fn close(&mut self) -> Result<()> {
