@@ -114,6 +114,13 @@ struct OpenOutput {
 /// So many outputs are written before they are synced. Their write-back has begun long before, but a sync waits for everything
 /// that the disk has been given by then, and that is never little while the next output is written.
 pub(crate) const MOST_UNSYNCED: usize = 16;
+/// Large ones wait in fewer: a file system of remote tables keeps on the local disk what is not synced.
+const MOST_UNSYNCED_BYTES: u64 = 1 << 30;
+
+/// How many outputs of about `target_file_size` bytes are written before they are synced.
+pub(crate) fn most_unsynced(target_file_size: u64) -> usize {
+    (MOST_UNSYNCED_BYTES / target_file_size.max(1)).clamp(1, MOST_UNSYNCED as u64) as usize
+}
 
 /// Written, and on its way to the disk.
 struct UnsyncedOutput {
@@ -295,7 +302,8 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
         let (built, file) =
             finished.inspect_err(|error| self.context.outputs.table_ends(&path, Err(error)))?;
         self.unsynced.push(UnsyncedOutput { number, path, built, file, digest });
-        if self.unsynced.len() == MOST_UNSYNCED { self.complete_unsynced() } else { Ok(()) }
+        let most = most_unsynced(self.settings.target_file_size);
+        if self.unsynced.len() >= most { self.complete_unsynced() } else { Ok(()) }
     }
 
     fn complete_unsynced(&mut self) -> Result<()> {
@@ -394,9 +402,6 @@ impl Drop for OutputWriter<'_, '_> {
     fn drop(&mut self) {
         if let Some(open) = self.open.take() {
             open.builder.abandon(); // `CreatedFiles` removes the file.
-        }
-        for unsynced in self.unsynced.drain(..) {
-            let _ = unsynced.file.close(); // As well.
         }
     }
 }

@@ -1,6 +1,6 @@
 use crate::filter::TableFileCreationReason;
 use crate::flush::{FlushInput, FlushOutput, run_flush};
-use crate::job::output::MOST_UNSYNCED;
+use crate::job::output::{MOST_UNSYNCED, most_unsynced};
 use crate::job::{
     CompactionProgress, CompactionStats, JobContext, OutputChecks, OutputFiles, ScopedThreads, SerialWorkers,
     TableSource, Workers, run_compaction,
@@ -413,6 +413,12 @@ fn many_outputs_are_written_between_syncs_and_all_are_synced_at_the_end() {
     let expected =
         std::iter::repeat_n(MOST_UNSYNCED, batches).chain([last]).flat_map(|count| (1..=count).rev());
     assert_eq!(at_syncs, expected.collect::<Vec<_>>());
+}
+
+#[test]
+fn large_outputs_wait_for_their_sync_in_fewer() {
+    let most = [0, 4 << 10, 64 << 20, 256 << 20, 1 << 30, u64::MAX].map(most_unsynced);
+    assert_eq!(most, [16, 16, 16, 4, 1, 1]);
 }
 
 /// What the flushes dropped.
