@@ -317,7 +317,7 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
     /// Makes a table durable, and a finished output.
     fn complete(&mut self, output: UnsyncedOutput) -> Result<()> {
         let UnsyncedOutput { number, path, built, file, digest } = output;
-        let completed = file.sync().and_then(|()| self.describe(number, &built, digest));
+        let completed = file.sync().and_then(|()| self.describe(number, built, digest));
         let outputs = self.context.outputs;
         match &completed {
             Ok(Some(file)) => outputs.table_ends(&path, Ok(file)),
@@ -329,12 +329,12 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
     }
 
     /// The metadata of a table, which is checked if that was asked for; `None` if there is nothing in it.
-    fn describe(&self, number: FileNumber, built: &BuiltTable, digest: u64) -> Result<Option<FileMetaData>> {
-        let (Some(smallest), Some(largest)) = (&built.smallest, &built.largest) else {
+    fn describe(&self, number: FileNumber, built: BuiltTable, digest: u64) -> Result<Option<FileMetaData>> {
+        let (Some(smallest), Some(largest)) = (built.smallest, built.largest) else {
             self.created.discard(number); // A file begins with its first entry, so this is unusual.
             return Ok(None);
         };
-        let mut file = FileMetaData::new(number, built.file_size, smallest.clone(), largest.clone());
+        let mut file = FileMetaData::new(number, built.file_size, smallest, largest);
         file.path_id = self.settings.path_id;
         file.smallest_seqno = built.smallest_sequence;
         file.largest_seqno = built.largest_sequence;
@@ -342,8 +342,8 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
         file.file_creation_time = built.properties.file_creation_time;
         file.epoch_number = self.settings.epoch_number;
         file.unique_id = built.unique_id;
-        file.file_checksum = built.file_checksum.checksum.clone();
-        file.file_checksum_func_name = built.file_checksum.function.clone();
+        file.file_checksum = built.file_checksum.checksum;
+        file.file_checksum_func_name = built.file_checksum.function;
         file.tail_size = built.tail_size;
         let (entries, deletions) = (built.properties.num_entries, built.properties.num_deletions);
         let ratio = self.context.tombstone_mark_ratio;
