@@ -76,13 +76,24 @@ impl Db {
         &self,
         descriptors: &[ColumnFamilyDescriptor],
     ) -> Result<Vec<ColumnFamily>> {
+        let created = self.create_all(descriptors)?;
+        if !created.is_empty() {
+            self.note_options();
+        }
+        Ok(created)
+    }
+
+    /// The same without a new OPTIONS file, which whoever calls this has to see to, unless it fails.
+    pub(crate) fn create_all<'d>(
+        &self,
+        descriptors: impl IntoIterator<Item = &'d ColumnFamilyDescriptor>,
+    ) -> Result<Vec<ColumnFamily>> {
         let mut created = Vec::new();
-        let create = |descriptor: &ColumnFamilyDescriptor| -> Result<()> {
+        let result = descriptors.into_iter().try_for_each(|descriptor| {
             created.push(self.create_one(&descriptor.name, &descriptor.options, Vec::new())?);
             Ok(())
-        };
-        let result = descriptors.iter().try_for_each(create);
-        if !created.is_empty() {
+        });
+        if result.is_err() && !created.is_empty() {
             self.note_options();
         }
         result.map(|()| created)
@@ -100,8 +111,7 @@ impl Db {
         Ok(created)
     }
 
-    /// Without a new OPTIONS file, which whoever calls this has to see to.
-    pub(crate) fn create_one(
+    fn create_one(
         &self,
         name: &str,
         options: &ColumnFamilyOptions,

@@ -491,9 +491,7 @@ pub(crate) fn open(
             manager.join(&engine);
         }
         if engine.options().create_missing_column_families {
-            let created = missing.try_for_each(|d| db.create_one(&d.name, &d.options, Vec::new()).map(drop));
-            // Those before one that cannot be made stay, and the file is for those who open the database later.
-            created.inspect_err(|_| db.note_options())?;
+            db.create_all(missing)?;
         } else if let Some(missing) = missing.next() {
             return Err(unknown_column_family(&missing.name));
         }

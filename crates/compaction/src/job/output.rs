@@ -19,6 +19,7 @@ use ironstone_sst::{
 };
 use ironstone_version::FileMetaData;
 use ironstone_vfs::{IoKind, IoPriority, RateLimiter, WritableFile};
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
 /// What all outputs of a job have in common.
@@ -97,7 +98,7 @@ pub(crate) struct OutputWriter<'a, 'c> {
     demand: Option<Arc<Demand>>,
     open: Option<OpenOutput>,
     /// Those before that.
-    unsynced: Vec<UnsyncedOutput>,
+    unsynced: VecDeque<UnsyncedOutput>,
     finished: Vec<FileMetaData>,
     raw_bytes: u64,
     records: u64,
@@ -148,7 +149,7 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
             tombstones,
             demand,
             open: None,
-            unsynced: Vec::new(),
+            unsynced: VecDeque::new(),
             finished: Vec::new(),
             raw_bytes: 0,
             records: 0,
@@ -301,14 +302,13 @@ impl<'a, 'c> OutputWriter<'a, 'c> {
         let finished = builder.finish_unsynced();
         let (built, file) =
             finished.inspect_err(|error| self.context.outputs.table_ends(&path, Err(error)))?;
-        self.unsynced.push(UnsyncedOutput { number, path, built, file, digest });
+        self.unsynced.push_back(UnsyncedOutput { number, path, built, file, digest });
         let most = most_unsynced(self.settings.target_file_size);
         if self.unsynced.len() >= most { self.complete_unsynced() } else { Ok(()) }
     }
 
     fn complete_unsynced(&mut self) -> Result<()> {
-        while !self.unsynced.is_empty() {
-            let first = self.unsynced.remove(0);
+        while let Some(first) = self.unsynced.pop_front() {
             self.complete(first)?;
         }
         Ok(())
