@@ -1,5 +1,4 @@
 //! Atomic flushes are groups in the MANIFEST, which both engines take as a whole or leave.
-#![allow(clippy::disallowed_methods)] // As in the crate: it works with the files of other programs.
 
 use ironstone::options::DbOptions;
 use ironstone::{ColumnFamilyDescriptor, ColumnFamilyOptions, Db, FlushOptions, WriteBatch, WriteOptions};

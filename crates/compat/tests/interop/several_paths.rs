@@ -1,5 +1,4 @@
 //! Tables in several directories (`db_paths`, `cf_paths`): RocksDB and Ironstone write one database in turn.
-#![allow(clippy::disallowed_methods)] // As in the crate: it works with the files of other programs.
 
 use ironstone_compat::directory::{Scratch, files};
 use ironstone_compat::driver::{Driver, Options, Writes, ran};

@@ -1,5 +1,4 @@
 //! A database that lost tables opens with `best_efforts_recovery` as it does in RocksDB.
-#![allow(clippy::disallowed_methods)] // As in the crate: it works with the files of other programs.
 
 use ironstone_compat::directory::{Scratch, edit, files};
 use ironstone_compat::driver::{Driver, Options, Writes, ran};
