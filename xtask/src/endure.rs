@@ -6,20 +6,20 @@ use std::process::{Command, Stdio};
 
 const PROFILE: [&str; 2] = ["--profile", "checked"];
 
-/// Where the builds of the simulator are: a workspace of its own.
-const SIM_TARGET: &str = "target/sim";
+/// Where builds are: the simulator and the scenes for loom are workspaces of their own, and share what is the same.
+const TARGET: &str = "target";
 
 /// Builds the simulator. Answers its path.
 fn build_sim() -> Result<PathBuf, String> {
     let arguments =
-        [&["build", "--manifest-path", "sim/Cargo.toml", "--target-dir", SIM_TARGET][..], &PROFILE].concat();
+        [&["build", "--manifest-path", "sim/Cargo.toml", "--target-dir", TARGET][..], &PROFILE].concat();
     run("cargo", &arguments, &[])?;
-    Ok(PathBuf::from(SIM_TARGET).join("checked/sim"))
+    Ok(PathBuf::from(TARGET).join("checked/sim"))
 }
 
 /// What the regular run does with the simulator: its lints, its own tests, and as many schedules.
 pub fn regular_sim(schedules: u64) -> Result<(), String> {
-    let of = ["--manifest-path", "sim/Cargo.toml", "--target-dir", SIM_TARGET];
+    let of = ["--manifest-path", "sim/Cargo.toml", "--target-dir", TARGET];
     let lint = [&["clippy", "--all-targets"][..], &of, &PROFILE, &["--", "-D", "warnings"]].concat();
     run("cargo", &lint, &[])?;
     run("cargo", &[&["test"][..], &of, &PROFILE].concat(), &[])?;
@@ -89,12 +89,9 @@ fn simulate(
     if failed > 0 { Err(format!("{failed} of {processes} simulators found something")) } else { Ok(reports) }
 }
 
-/// Where the builds of the scenes for loom are: a workspace of its own.
-const LOOM_TARGET: &str = "target/loom";
-
 /// What the regular run does with the scenes for loom: their lints, and all of them.
 pub fn regular_loom() -> Result<(), String> {
-    let of = ["--manifest-path", "loom/Cargo.toml", "--target-dir", LOOM_TARGET];
+    let of = ["--manifest-path", "loom/Cargo.toml", "--target-dir", TARGET];
     run(
         "cargo",
         &[&["clippy", "--all-targets"][..], &of, &PROFILE, &["--", "-D", "warnings"]].concat(),
@@ -105,9 +102,9 @@ pub fn regular_loom() -> Result<(), String> {
 
 /// Runs the scenes for loom. Answers how many there were, and their executions.
 pub fn loom(arguments: &[String]) -> Result<serde_json::Value, String> {
-    let of = ["--manifest-path", "loom/Cargo.toml", "--target-dir", LOOM_TARGET];
+    let of = ["--manifest-path", "loom/Cargo.toml", "--target-dir", TARGET];
     run("cargo", &[&["build"][..], &of, &PROFILE].concat(), &[])?;
-    let program = Path::new(LOOM_TARGET).join("checked/loom");
+    let program = Path::new(TARGET).join("checked/loom");
     let output = Command::new(&program)
         .args(arguments)
         .stderr(Stdio::inherit())
@@ -128,7 +125,7 @@ pub fn recorded_sim(minutes: f64, first: u64) -> Result<serde_json::Value, Strin
     let sim = build_sim()?;
     let processes = processes();
     let arguments = ["--minutes".to_owned(), minutes.to_string()];
-    let path = PathBuf::from(SIM_TARGET).join("report");
+    let path = PathBuf::from(TARGET).join("sim-report");
     let reports = simulate(&sim, &arguments, first, processes, Some(&path))?;
     let sum = |field: &str| reports.iter().filter_map(|report| report[field].as_u64()).sum::<u64>();
     Ok(serde_json::json!({
