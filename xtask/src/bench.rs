@@ -4,6 +4,7 @@ mod case;
 mod measure;
 mod report;
 
+use crate::check::target_dir;
 use crate::page_cache::FullPageCache;
 use case::{Case, Group};
 use measure::Measurement;
@@ -122,8 +123,7 @@ fn build() -> Result<PathBuf, String> {
     if !status.success() {
         return Err("our db_bench does not build".to_owned());
     }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
-    Ok(target.join("release/db_bench"))
+    Ok(target_dir().join("release/db_bench"))
 }
 
 /// What each case of a group came to: for each pair, ours and theirs.

@@ -1,6 +1,7 @@
 //! Runs what has to pass.
 
 use crate::tidy;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
@@ -16,6 +17,11 @@ pub fn run(program: &str, arguments: &[&str], environment: &[(&str, &str)]) -> R
         .map_err(|error| format!("{line}: {error}"))?;
     eprintln!("<== {line}: {status} after {:.0} s", start.elapsed().as_secs_f64());
     if status.success() { Ok(()) } else { Err(format!("{line}: {status}")) }
+}
+
+/// Where cargo builds to.
+pub fn target_dir() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from)
 }
 
 /// Installs the RocksDB and LevelDB releases that the interop tests compare with.

@@ -1,31 +1,36 @@
 //! Long runs that look for lost data: simulations, kills, power losses, damage beside RocksDB.
 
-use crate::check::run;
+use crate::check::{run, target_dir};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const PROFILE: [&str; 2] = ["--profile", "checked"];
 
-/// Where builds are: the simulator and the scenes for loom are workspaces of their own, and share what is the same.
-const TARGET: &str = "target";
+/// Runs a `command` of cargo in `workspace`: the simulator and the scenes for loom have one each. What these have in common with the engine's is
+/// built once, since all builds are in one place.
+fn cargo_in(workspace: &str, command: &[&str], more: &[&str]) -> Result<(), String> {
+    let (manifest, target) = (format!("{workspace}/Cargo.toml"), target_dir());
+    let of = ["--manifest-path", &*manifest, "--target-dir", &*target.to_string_lossy()];
+    run("cargo", &[command, &of, &PROFILE, more].concat(), &[])
+}
 
-/// Builds the simulator. Answers its path.
-fn build_sim() -> Result<PathBuf, String> {
-    let arguments =
-        [&["build", "--manifest-path", "sim/Cargo.toml", "--target-dir", TARGET][..], &PROFILE].concat();
-    run("cargo", &arguments, &[])?;
-    Ok(PathBuf::from(TARGET).join("checked/sim"))
+fn lint(workspace: &str) -> Result<(), String> {
+    cargo_in(workspace, &["clippy", "--all-targets"], &["--", "-D", "warnings"])
+}
+
+/// Builds the program of `workspace`, which has its name. Answers its path.
+fn build(workspace: &str) -> Result<PathBuf, String> {
+    cargo_in(workspace, &["build"], &[])?;
+    Ok(target_dir().join("checked").join(workspace))
 }
 
 /// What the regular run does with the simulator: its lints, its own tests, and as many schedules.
 pub fn regular_sim(schedules: u64) -> Result<(), String> {
-    let of = ["--manifest-path", "sim/Cargo.toml", "--target-dir", TARGET];
-    let lint = [&["clippy", "--all-targets"][..], &of, &PROFILE, &["--", "-D", "warnings"]].concat();
-    run("cargo", &lint, &[])?;
-    run("cargo", &[&["test"][..], &of, &PROFILE].concat(), &[])?;
+    lint("sim")?;
+    cargo_in("sim", &["test"], &[])?;
     let processes = processes();
     let each = (schedules / processes as u64).max(1).to_string();
-    simulate(&build_sim()?, &["--runs".to_owned(), each], 0, processes, None).map(|_| ())
+    simulate(&build("sim")?, &["--runs".to_owned(), each], 0, processes, None).map(|_| ())
 }
 
 fn processes() -> usize {
@@ -34,7 +39,7 @@ fn processes() -> usize {
 
 /// `cargo xtask sim`: one process per processor if more than one seed is asked for.
 pub fn sim(arguments: &[String]) -> Result<(), String> {
-    let sim = build_sim()?;
+    let sim = build("sim")?;
     let many = arguments.iter().any(|argument| argument == "--minutes" || argument == "--runs");
     let processes = if many { processes() } else { 1 };
     let first = match arguments.iter().position(|argument| argument == "--seed") {
@@ -91,20 +96,13 @@ fn simulate(
 
 /// What the regular run does with the scenes for loom: their lints, and all of them.
 pub fn regular_loom() -> Result<(), String> {
-    let of = ["--manifest-path", "loom/Cargo.toml", "--target-dir", TARGET];
-    run(
-        "cargo",
-        &[&["clippy", "--all-targets"][..], &of, &PROFILE, &["--", "-D", "warnings"]].concat(),
-        &[],
-    )?;
+    lint("loom")?;
     loom(&[]).map(|_| ())
 }
 
 /// Runs the scenes for loom. Answers how many there were, and their executions.
 pub fn loom(arguments: &[String]) -> Result<serde_json::Value, String> {
-    let of = ["--manifest-path", "loom/Cargo.toml", "--target-dir", TARGET];
-    run("cargo", &[&["build"][..], &of, &PROFILE].concat(), &[])?;
-    let program = Path::new(TARGET).join("checked/loom");
+    let program = build("loom")?;
     let output = Command::new(&program)
         .args(arguments)
         .stderr(Stdio::inherit())
@@ -122,10 +120,10 @@ pub fn loom(arguments: &[String]) -> Result<serde_json::Value, String> {
 
 /// Simulations of so many minutes on every processor, as one record.
 pub fn recorded_sim(minutes: f64, first: u64) -> Result<serde_json::Value, String> {
-    let sim = build_sim()?;
+    let sim = build("sim")?;
     let processes = processes();
     let arguments = ["--minutes".to_owned(), minutes.to_string()];
-    let path = PathBuf::from(TARGET).join("sim-report");
+    let path = target_dir().join("sim-report");
     let reports = simulate(&sim, &arguments, first, processes, Some(&path))?;
     let sum = |field: &str| reports.iter().filter_map(|report| report[field].as_u64()).sum::<u64>();
     Ok(serde_json::json!({
@@ -139,8 +137,7 @@ pub fn recorded_sim(minutes: f64, first: u64) -> Result<serde_json::Value, Strin
 fn endure(arguments: &[&str]) -> Result<Option<serde_json::Value>, String> {
     let build = [&["build", "-p", "ironstone-testkit", "--bin", "endure"][..], &PROFILE].concat();
     run("cargo", &build, &[])?;
-    let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());
-    let program = PathBuf::from(target).join("checked/endure");
+    let program = target_dir().join("checked/endure");
     eprintln!("==> {} {}", program.display(), arguments.join(" "));
     let output = Command::new(&program)
         .args(arguments)
@@ -202,9 +199,7 @@ fn on_file_systems(
 /// The directory that `crates/compat/install-oracles.sh` fills.
 fn oracles() -> PathBuf {
     let given = std::env::var_os("IRONSTONE_ORACLES").map(PathBuf::from);
-    given.unwrap_or_else(|| {
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from).join("oracles")
-    })
+    given.unwrap_or_else(|| target_dir().join("oracles"))
 }
 
 /// The release of RocksDB that the driver of the damage table is made of: it is in the name of the package.

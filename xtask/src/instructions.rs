@@ -1,9 +1,8 @@
 //! How many machine instructions the most frequent operations take, beside what was recorded: unlike seconds, they are the
 //! same on a busy machine.
 
-use crate::check::run;
+use crate::check::{run, target_dir};
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::process::Command;
 
 const RECORD: &str = "docs/benchmarks/instructions.json";
@@ -75,8 +74,7 @@ fn of(operation: &str, count: u64) -> Result<u64, String> {
 
 /// Those of a whole run.
 fn total(operation: &str, count: u64) -> Result<u64, String> {
-    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    let binary = Path::new(&target).join("release/instructions");
+    let binary = target_dir().join("release/instructions");
     let output = Command::new("valgrind")
         .args(["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"])
         .arg(binary)

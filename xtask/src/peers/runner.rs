@@ -1,6 +1,7 @@
 //! Builds the driver and runs it.
 
 use super::row::{Group, Row};
+use crate::check::target_dir;
 use crate::machine;
 use crate::page_cache::FullPageCache;
 use serde_json::{Value, json};
@@ -33,7 +34,7 @@ impl Driver {
         if !status.success() {
             println!("{script} could not build everything; what is missing is left out");
         }
-        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
+        let target = target_dir();
         let peers = std::env::var_os("IRONSTONE_PEERS").map_or_else(|| PathBuf::from(PEERS), PathBuf::from);
         let peers = std::path::absolute(&peers).map_err(|error| format!("{}: {error}", peers.display()))?;
         let there = |engine: &str| match engine {
