@@ -3,6 +3,7 @@
 //! A file is opened without blocking and must be a regular file: a FIFO or a directory in the place
 //! of a database file is an error, not a hang. Descriptors are closed on `exec`.
 
+mod ahead;
 mod aligned;
 mod lock;
 mod mapped;
@@ -20,6 +21,7 @@ pub use ring::{RingFile, read_together};
 use crate::file::*;
 use crate::timer::PerfTimer;
 use ironstone_base::perf::{IoMetric, PerfMetric};
+use ironstone_base::sync::Arc;
 use ironstone_base::{Error, Result};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{Advice, AtFlags, CWD, FileType, Mode, OFlags, Stat};
@@ -36,12 +38,14 @@ const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o755);
 ///
 /// Locks belong to the process: two values of this type exclude each other as two processes do.
 #[derive(Debug, Default)]
-pub struct OsFileSystem {}
+pub struct OsFileSystem {
+    ahead: Arc<ahead::Ahead>,
+}
 
 impl OsFileSystem {
     /// The operating system's file system.
     pub fn new() -> Self {
-        Self {}
+        Self::default()
     }
 }
 
@@ -90,7 +94,7 @@ impl FileSystem for OsFileSystem {
         // What is mapped for writing has to be readable.
         let access = if options.mapped { OFlags::RDWR } else { OFlags::WRONLY };
         let (fd, _) = open_regular(path, flags | access)?;
-        Ok(Box::new(writable::OsWritableFile::of_new(fd, path, options)))
+        Ok(Box::new(writable::OsWritableFile::of_new(fd, path, options, &self.ahead)))
     }
 
     fn append_to(&self, path: &Path, options: WriteOptions) -> Result<Box<dyn WritableFile>> {

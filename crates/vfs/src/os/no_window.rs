@@ -3,6 +3,8 @@
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
+pub(super) const LEN: u64 = 0;
+
 /// There is none.
 pub(super) enum Window {}
 
@@ -13,10 +15,16 @@ impl Window {
     pub(super) fn ready_end(&self) -> u64 {
         match *self {}
     }
-    pub(super) fn most_end(&self) -> u64 {
+    pub(super) fn end(&self) -> u64 {
         match *self {}
     }
     pub(super) fn has_room(&self, _: u64, _: usize) -> bool {
+        match *self {}
+    }
+    pub(super) fn is_ready(&self, _: u64, _: usize) -> bool {
+        match *self {}
+    }
+    pub(super) fn make_more_ready(&mut self, _: &OwnedFd) -> Result<(), Errno> {
         match *self {}
     }
     pub(super) fn make_ready(&mut self, _: &OwnedFd, _: u64, _: usize) -> Result<(), Errno> {

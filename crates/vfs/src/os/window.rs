@@ -17,12 +17,9 @@ use rustix::mm::{Advice, ProtFlags, madvise};
 use std::sync::atomic::{Ordering, compiler_fence};
 
 /// How much of a file is mapped at a time. It counts as memory of the process.
-const LEN: usize = 512 << 10;
-/// The file grows by so much in zeros: the kernel makes large pages for it, and a crash leaves that much. A write waits for it.
+pub(super) const LEN: u64 = 1 << 20;
+/// The file grows by so much in zeros while a write waits for it: the kernel makes large pages for it.
 const STEP: usize = 32 << 10;
-/// Where no more than this is stored it grows by all that is mapped: then fewer than one write in a thousand waits, with steps one in a
-/// few hundred.
-const SMALL: usize = 256;
 static ZEROS: [u8; CACHED_PIECE] = [0; CACHED_PIECE];
 
 /// A part of a file, mapped.
@@ -41,8 +38,13 @@ impl Window {
             return Err(Errno::OPNOTSUPP);
         }
         let at = page_floor(end);
-        let mapping = Mapping::new(fd.as_fd(), at, LEN, ProtFlags::READ | ProtFlags::WRITE)?;
+        let mapping = Mapping::new(fd.as_fd(), at, LEN as usize, ProtFlags::READ | ProtFlags::WRITE)?;
         Ok(Self { mapping, at, ready: 0 })
+    }
+
+    /// Where what is mapped ends, at a page.
+    pub(super) fn end(&self) -> u64 {
+        self.at + LEN
     }
 
     /// Up to where the file has bytes.
@@ -50,22 +52,32 @@ impl Window {
         self.at + self.ready as u64
     }
 
-    /// Up to where the file may have bytes after a step that failed.
-    pub(super) fn most_end(&self) -> u64 {
-        self.at + LEN as u64
-    }
-
     /// Whether `len` bytes at `offset` are within what is mapped.
     pub(super) fn has_room(&self, offset: u64, len: usize) -> bool {
-        offset >= self.at && offset + len as u64 <= self.at + LEN as u64
+        offset >= self.at && offset + len as u64 <= self.end()
+    }
+
+    /// Whether `len` bytes at `offset` may be stored.
+    pub(super) fn is_ready(&self, offset: u64, len: usize) -> bool {
+        offset >= self.at && offset + len as u64 <= self.ready_end()
     }
 
     /// Sees to it that `len` bytes at `offset`, where the written part of the file ends, may be stored; there is [room](Self::has_room) for
     /// them. After an error the file may have grown up to a step.
     pub(super) fn make_ready(&mut self, fd: &OwnedFd, offset: u64, len: usize) -> Result<(), Errno> {
-        let step = if len <= SMALL { LEN } else { STEP };
-        while self.ready_end() < offset + len as u64 {
-            let (from, to) = (self.ready, LEN.min(self.ready + step));
+        self.grow(fd, offset, offset + len as u64, STEP)
+    }
+
+    /// Another piece of it, where nothing was written yet.
+    pub(super) fn make_more_ready(&mut self, fd: &OwnedFd) -> Result<(), Errno> {
+        let ready = self.ready_end();
+        self.grow(fd, ready, ready + 1, CACHED_PIECE)
+    }
+
+    /// Has the file grow behind `offset` by `step` bytes at a time until it reaches `needed`.
+    fn grow(&mut self, fd: &OwnedFd, offset: u64, needed: u64, step: usize) -> Result<(), Errno> {
+        while self.ready_end() < needed {
+            let (from, to) = (self.ready, (self.ready + step).min(LEN as usize));
             let mut zeros_at = offset.max(self.ready_end());
             let end = self.at + to as u64;
             while zeros_at < end {

@@ -3,13 +3,15 @@
 //! Every write goes to a stated offset (`pwrite`), so that after a partial write it is known which
 //! bytes are in the file.
 
+use super::ahead::{Ahead, NextWindow};
 use super::aligned::{AlignedBuffer, PAGE, cached_piece, page_floor};
 use super::range_sync::start_write_back;
-use super::window::Window;
+use super::window::{LEN, Window};
 use crate::append_buffer::AppendBuffer;
 use crate::file::*;
 use crate::timer::{PerfCpuTimer, PerfTimer, stopwatch_nanos};
 use ironstone_base::perf::{self, IoMetric};
+use ironstone_base::sync::Arc;
 use ironstone_base::{Error, Result};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::FallocateFlags;
@@ -22,7 +24,7 @@ const MIN_DIRECT_BUFFER: usize = 64 << 10;
 /// What both ways of writing need: the descriptor, and what is known about the file behind it.
 struct Target {
     /// `None` once closed.
-    fd: Option<OwnedFd>,
+    fd: Option<Arc<OwnedFd>>,
     path: PathBuf,
     options: WriteOptions,
     /// Whether something may not be durable yet. An existing file may come with such data.
@@ -42,7 +44,7 @@ struct Target {
 impl Target {
     fn new(fd: OwnedFd, path: &Path, options: WriteOptions, start: u64) -> Self {
         Self {
-            fd: Some(fd),
+            fd: Some(Arc::new(fd)),
             path: path.to_owned(),
             options,
             dirty: true,
@@ -53,7 +55,7 @@ impl Target {
         }
     }
 
-    fn fd(&self) -> Result<&OwnedFd> {
+    fn fd(&self) -> Result<&Arc<OwnedFd>> {
         if self.broken {
             return Err(self.refuse("an earlier write or sync failed"));
         }
@@ -228,30 +230,35 @@ pub(super) struct OsWritableFile {
 /// The end of a file that may be mapped.
 #[derive(Default)]
 struct MappedEnd {
-    /// Whether it may be: for files that are written from their start and can be read as well.
-    allowed: bool,
+    /// Who makes windows ready. Nothing is mapped without: in files that are not written from their start or cannot be read as well.
+    ahead: Option<Arc<Ahead>>,
     window: Option<Window>,
+    /// The one behind it.
+    next: Option<NextWindow>,
     /// Nothing is mapped before the file is this long.
     not_before: u64,
 }
 
-/// So much is written after a file was made or synced before its end is mapped: then the zeros are little beside it.
+/// So much is written after a file was made before its end is mapped: small ones are not.
 const MAPPED_AFTER: u64 = 1 << 20;
+/// The same after it was synced, or cut: then the zeros, up to two windows that the next sync is asked to write as well, are little beside it.
+const MAPPED_AFTER_SYNC: u64 = 4 << 20;
 /// More than that at once is as well written by the system.
 const MOST_STORED: usize = 32 << 10;
 
 impl MappedEnd {
-    /// Stores `data` at `offset`, where what was written ends. Answers whether it did, and else changed nothing before `offset`.
+    /// Stores `data` at `offset`, where what was written ends. Answers whether it did, and else changed nothing before `offset`, and changes
+    /// nothing behind it any more.
     #[inline]
     fn store(&mut self, target: &mut Target, data: &[u8], offset: u64) -> bool {
-        if !self.allowed || offset < self.not_before || data.len() > MOST_STORED {
+        if self.ahead.is_none() || offset < self.not_before {
             return false;
         }
-        let end = offset + data.len() as u64;
-        if self.window.as_ref().is_none_or(|window| window.ready_end() < end) {
+        if !self.window.as_ref().is_some_and(|window| window.is_ready(offset, data.len())) {
             self.advance(target, offset, data.len());
         }
-        let Some(window) = &mut self.window else { return false };
+        let window = self.window.as_mut().filter(|window| window.is_ready(offset, data.len()));
+        let Some(window) = window.filter(|_| data.len() <= MOST_STORED) else { return false };
         let _timers = (PerfTimer::io(IoMetric::WriteNanos), PerfCpuTimer::io(IoMetric::CpuWriteNanos));
         window.store(data, offset);
         target.dirty = true;
@@ -259,35 +266,53 @@ impl MappedEnd {
         true
     }
 
-    /// Moves the zeros on, so that `len` bytes at `offset` may be stored. Leaves no window if they may not: they lie across its end, and the system
-    /// writes them; or it cannot be done at all.
+    /// Moves the zeros on, so that `len` bytes at `offset` may be stored. They may not if they are too many or lie across the end of a window:
+    /// the system writes them; or if it cannot be done at all: then there is no window any more.
     #[cold]
     fn advance(&mut self, target: &mut Target, offset: u64, len: usize) {
         let _timer = PerfTimer::io(IoMetric::PrepareWriteNanos);
-        let Some(fd) = &target.fd else { return };
-        let window = match self.window.take() {
-            Some(window) if !window.has_room(offset, len) => return, // The next one begins behind them.
-            Some(window) => Ok(window),
-            None => Window::new(fd, offset),
-        };
-        let ready = window.and_then(|mut window| {
-            let ready = window.make_ready(fd, offset, len);
-            // Cut off when the file is closed, as far as a failure got too.
-            let end = if ready.is_ok() { window.ready_end() } else { window.most_end() };
-            target.allocated_end = target.allocated_end.max(end);
-            ready.map(|()| window)
-        });
-        match ready {
-            Ok(window) => self.window = Some(window),
+        if self.try_advance(target, offset, len).is_err() {
             // A full disk, or a system that does not know how. Whoever writes now learns what there is to learn.
-            Err(_) => *self = Self::default(),
+            *self = Self::default();
         }
     }
 
-    /// Ends the mapping, and begins none until more has been written behind `offset`.
-    fn rest(&mut self, offset: u64) {
-        self.window = None;
-        self.not_before = offset.saturating_add(MAPPED_AFTER);
+    fn try_advance(
+        &mut self,
+        target: &mut Target,
+        offset: u64,
+        len: usize,
+    ) -> std::result::Result<(), Errno> {
+        let (Some(fd), Some(ahead)) = (&target.fd, &self.ahead) else { return Ok(()) };
+        let stored = len <= MOST_STORED;
+        if let Some(window) = &mut self.window
+            && window.has_room(offset, len)
+        {
+            return if stored { window.make_ready(fd, offset, len) } else { Ok(()) };
+        }
+        let past = self.window.take();
+        let next = self.next.take().and_then(|next| next.take()).transpose()?;
+        let mut window = match next.filter(|next| offset < next.end()) {
+            Some(next) => next,
+            None if past.is_some() || !stored => return Ok(()), // The next one begins behind them.
+            None => Window::new(fd, offset)?,
+        };
+        target.allocated_end = target.allocated_end.max(window.end() + LEN); // Cut off when the file is closed.
+        if stored && window.has_room(offset, len) {
+            window.make_ready(fd, offset, len)?;
+        }
+        if offset + len as u64 <= window.end() {
+            self.next = ahead.ask(fd, window.end(), past);
+        }
+        self.window = Some(window);
+        Ok(())
+    }
+
+    /// Ends the mapping, and begins none until more has been written behind `offset`. Answers where the zeros end that it leaves.
+    fn rest(&mut self, offset: u64) -> u64 {
+        self.not_before = offset.saturating_add(MAPPED_AFTER_SYNC);
+        let next = self.next.take().and_then(|next| next.take()?.ok());
+        next.or(self.window.take()).map_or(0, |window| window.ready_end())
     }
 }
 
@@ -310,8 +335,9 @@ impl OsWritableFile {
     }
 
     /// Writes an empty file, which can be read through `fd` as well.
-    pub(super) fn of_new(fd: OwnedFd, path: &Path, options: WriteOptions) -> Self {
-        let mapped = MappedEnd { allowed: options.mapped, window: None, not_before: MAPPED_AFTER };
+    pub(super) fn of_new(fd: OwnedFd, path: &Path, options: WriteOptions, ahead: &Arc<Ahead>) -> Self {
+        let ahead = options.mapped.then(|| ahead.clone());
+        let mapped = MappedEnd { ahead, not_before: MAPPED_AFTER, ..MappedEnd::default() };
         Self { mapped, ..Self::new(fd, path, options, 0) }
     }
 
@@ -322,8 +348,7 @@ impl OsWritableFile {
 
     /// Unmaps the end of the file, whose zeros stay.
     fn end_mapping(&mut self) {
-        self.end_of_zeros = self.end_of_zeros.max(self.mapped.window.as_ref().map_or(0, Window::ready_end));
-        self.mapped.rest(self.written);
+        self.end_of_zeros = self.end_of_zeros.max(self.mapped.rest(self.written));
     }
 
     /// Moves the end of the file ahead if the bytes to be synced have reached it.
