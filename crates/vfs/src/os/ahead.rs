@@ -40,7 +40,7 @@ impl Ahead {
 
 impl Drop for Ahead {
     fn drop(&mut self) {
-        if let Some(Helper { requests, handle }) = self.0.lock().take() {
+        if let Some(Helper { requests, handle }) = self.0.get_mut().take() {
             drop(requests);
             let _ = handle.join(); // It has nothing to say.
         }
@@ -86,6 +86,7 @@ impl Request {
             State::Asked(Work { fd, at, past }) => {
                 drop(state);
                 let window = self.make_ready(&fd, at);
+                drop(fd); // Whoever takes the window may be the only one that has the file open.
                 *self.state.lock() = State::Done(window);
                 self.done.notify_all();
                 drop(past);
