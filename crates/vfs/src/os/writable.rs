@@ -247,18 +247,18 @@ const MAPPED_AFTER_SYNC: u64 = 4 << 20;
 const MOST_STORED: usize = 32 << 10;
 
 impl MappedEnd {
-    /// Stores `data` at `offset`, where what was written ends. Answers whether it did, and else changed nothing before `offset`, and changes
-    /// nothing behind it any more.
+    /// Stores `data` at `offset`, where what was written ends. Answers whether it did; if not, `data` may be written there: no zeros come after it.
     #[inline]
     fn store(&mut self, target: &mut Target, data: &[u8], offset: u64) -> bool {
         if self.ahead.is_none() || offset < self.not_before {
             return false;
         }
-        if !self.window.as_ref().is_some_and(|window| window.is_ready(offset, data.len())) {
+        let is_ready = |window: &Window| window.is_ready(offset, data.len());
+        if !self.window.as_ref().is_some_and(is_ready) {
             self.advance(target, offset, data.len());
         }
-        let window = self.window.as_mut().filter(|window| window.is_ready(offset, data.len()));
-        let Some(window) = window.filter(|_| data.len() <= MOST_STORED) else { return false };
+        let window = self.window.as_mut().filter(|window| data.len() <= MOST_STORED && is_ready(window));
+        let Some(window) = window else { return false };
         let _timers = (PerfTimer::io(IoMetric::WriteNanos), PerfCpuTimer::io(IoMetric::CpuWriteNanos));
         window.store(data, offset);
         target.dirty = true;
