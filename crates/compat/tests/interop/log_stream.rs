@@ -4,7 +4,7 @@
 use ironstone::{BatchRecord, Db, Options, SequenceNumber, WriteBatch, WriteOptions};
 use ironstone_compat::directory::{Scratch, files};
 use ironstone_compat::session::{SESSIONS, Session, hex, unhex};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const OPTIONS: &str =
     "WAL_ttl_seconds=3600;merge_operator=stringappend;block_based_table_factory={format_version=5}";
@@ -85,12 +85,38 @@ fn write_theirs(rocksdb: &mut Session, turn: u32) {
     }
 }
 
-fn their_updates(rocksdb: &mut Session, since: u64) -> Vec<Update> {
+/// What RocksDB's iterator shows of the open database in `dir`. While its own threads archive WALs, an iterator may end before the last write,
+/// with a status that asks for a new one.
+fn their_updates(rocksdb: &mut Session, dir: &Path, since: u64) -> Vec<Update> {
+    const ASKED_AGAIN: u32 = 20;
     let update = |text: &String| {
         let (sequence, data) = text.split_once(':').unwrap();
         (sequence.parse().unwrap(), unhex(data))
     };
-    rocksdb.run(&format!("updates {since}")).iter().map(update).collect()
+    let mut asked = 0;
+    loop {
+        match rocksdb.ask(&format!("updates {since}")) {
+            Ok(updates) => return updates.iter().map(update).collect(),
+            Err(error) if error.contains("Create a new iterator") && asked < ASKED_AGAIN => {
+                println!("{error}: {:#?}", logs(dir));
+                asked += 1;
+            }
+            Err(error) => panic!("{error}, of {:#?}", logs(dir)),
+        }
+    }
+}
+
+/// The WALs in `dir` and their sizes, and what RocksDB did with them.
+fn logs(dir: &Path) -> Vec<String> {
+    let sized = |path: &PathBuf| match path.metadata() {
+        Ok(file) => format!("{}: {} bytes", path.display(), file.len()),
+        Err(error) => format!("{}: {error}", path.display()),
+    };
+    let live = files(dir, "0", ".log");
+    let archived = files(&dir.join("archive"), "0", ".log");
+    let told = std::fs::read_to_string(dir.join("LOG")).unwrap_or_default();
+    let of_wals = told.lines().filter(|line| line.contains(".log") || line.contains("wal_manager"));
+    live.iter().chain(&archived).map(sized).chain(of_wals.map(str::to_owned)).collect()
 }
 
 fn without_predecessors(mut updates: Vec<Update>) -> Vec<Update> {
@@ -128,7 +154,7 @@ fn both_show_the_same_log() {
                 let written = if (turn % 2 == 0) == rocksdb_first {
                     open_theirs(&mut rocksdb, &dir);
                     write_theirs(&mut rocksdb, turn);
-                    let written = without_predecessors(their_updates(&mut rocksdb, 1));
+                    let written = without_predecessors(their_updates(&mut rocksdb, &dir, 1));
                     rocksdb.run("close");
                     written
                 } else {
@@ -143,7 +169,8 @@ fn both_show_the_same_log() {
                 let db = Db::open(&options(), copies[1].db()).unwrap();
                 let last = written.last().unwrap().0;
                 for since in (1..last).step_by(7).chain([last]) {
-                    let (theirs, mut ours) = (their_updates(&mut rocksdb, since), our_updates(&db, since));
+                    let theirs = their_updates(&mut rocksdb, &copies[0].db(), since);
+                    let mut ours = our_updates(&db, since);
                     // It goes on behind those that are in the middle.
                     let has_ours = turn > 0 || !rocksdb_first;
                     let has_predecessor = theirs.iter().any(|(_, data)| is_predecessor(data));
