@@ -27,7 +27,7 @@ usage: cargo xtask peers [options]
   --matrix-seconds SECONDS  how long a cell of the matrices lasts, default 1
   --limit-mib COUNT      memory of the limited rows and the coldmatrix, page cache included, default 256; the database is five times that
   --dir DIR              where databases go, default a directory for temporary files
-  --driver PATH          a driver that is built
+  --driver PATH,...      drivers that are built; the first that has an engine runs it. Default: one is built for each engine
   --also ARGUMENTS       more arguments for the driver, with spaces between
   --most-seconds SECONDS  a run that takes longer is ended and left out, default 300
   --set NAME             a page and records of their own, docs/benchmarks/peers-NAME
@@ -42,7 +42,7 @@ struct Plan {
     works: Vec<String>,
     amounts: Amounts,
     dir: PathBuf,
-    driver: Option<PathBuf>,
+    drivers: Vec<PathBuf>,
     also: Vec<String>,
     most_seconds: u64,
     set: Set,
@@ -68,7 +68,10 @@ fn measure(plan: &Plan) -> Result<(), String> {
     if groups.is_empty() {
         return Err(format!("there is no row {}", plan.works.join(" or ")));
     }
-    let mut driver = plan.driver.clone().map_or_else(|| Driver::build(&plan.engines), Driver::open)?;
+    let mut driver = match &*plan.drivers {
+        [] => Driver::build(&plan.engines)?,
+        built => Driver::open(built.to_vec())?,
+    };
     driver.most = Duration::from_secs(plan.most_seconds);
     let engines: Vec<String> = plan.engines.iter().filter(|name| driver.has(name)).cloned().collect();
     let left_out: Vec<&str> =
@@ -76,7 +79,7 @@ fn measure(plan: &Plan) -> Result<(), String> {
     if !left_out.is_empty() {
         println!("not built: {}", left_out.join(", "));
     }
-    plan.set.store_engines(&driver.engines)?;
+    plan.set.store_engines(&driver.engines())?;
     if plan.full_page_cache {
         driver.page_cache = Some(FullPageCache::new(&plan.dir)?);
     }
@@ -112,7 +115,7 @@ impl Plan {
                 limit_mib: 256,
             },
             dir: std::env::temp_dir().join("ironstone-xtask-peers"),
-            driver: None,
+            drivers: Vec::new(),
             also: Vec::new(),
             most_seconds: 300,
             set: Set::new(None),
@@ -149,7 +152,7 @@ impl Plan {
                 "--most-seconds" => plan.most_seconds = number()?,
                 "--set" => plan.set = Set::new(Some(value)),
                 "--also" => plan.also = value.split_whitespace().map(str::to_owned).collect(),
-                "--driver" => plan.driver = Some(value.into()),
+                "--driver" => plan.drivers = list().into_iter().map(PathBuf::from).collect(),
                 _ => return Err(USAGE.to_owned()),
             }
         }

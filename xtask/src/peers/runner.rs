@@ -15,19 +15,24 @@ pub const ENGINES: [&str; 8] =
 
 const PEERS: &str = "target/peers";
 
-/// The driver, with those engines that it was built with.
+/// The driver, built for each engine alone: what is linked into a process counts as its memory, used or not.
 pub struct Driver {
-    program: PathBuf,
+    programs: Vec<Program>,
     /// How long a run may take.
     pub most: Duration,
     /// Fills the memory before each run that has no limit.
     pub page_cache: Option<FullPageCache>,
+}
+
+/// A build of the driver.
+struct Program {
+    path: PathBuf,
     /// What it says about its engines.
-    pub engines: Vec<Value>,
+    engines: Vec<Value>,
 }
 
 impl Driver {
-    /// Builds what the engines need that are wanted, and the driver. Says which engines cannot be built here.
+    /// Builds what the engines need that are wanted, and their drivers. Says which engines cannot be built here.
     pub fn build(wanted: &[String]) -> Result<Self, String> {
         let script = "crates/peers/install-peers.sh";
         let status = Command::new("sh").arg(script).status().map_err(|error| format!("{script}: {error}"))?;
@@ -50,42 +55,64 @@ impl Driver {
             .filter(|name| wanted.iter().any(|one| one == name))
             .partition(|name| there(name));
         missing.iter().for_each(|name| println!("{name} is left out: its library is not there"));
-        let mut command = Command::new("cargo");
-        command.args(["build", "--release", "-p", "ironstone-peers", "--features"]).arg(features.join(","));
-        command.env("IRONSTONE_PEERS", &peers).env("CARGO_TARGET_DIR", &target);
         let rocksdb = peers.join("rocksdb");
-        command
-            .env("ROCKSDB_LIB_DIR", &rocksdb)
-            .env("ROCKSDB_INCLUDE_DIR", rocksdb.join("include"))
-            .env("ROCKSDB_STATIC", "1");
-        if let Some(directory) = compiler_headers() {
-            command.env("BINDGEN_EXTRA_CLANG_ARGS", format!("-I{directory}")); // libclang alone comes without headers.
+        let mut programs = Vec::new();
+        for engine in [&[ENGINES[0]], &*features].concat() {
+            let mut command = Command::new("cargo");
+            command.args(["build", "--release", "-p", "ironstone-peers"]);
+            if engine != ENGINES[0] {
+                command.args(["--features", engine]);
+            }
+            command.env("IRONSTONE_PEERS", &peers).env("CARGO_TARGET_DIR", &target);
+            command
+                .env("ROCKSDB_LIB_DIR", &rocksdb)
+                .env("ROCKSDB_INCLUDE_DIR", rocksdb.join("include"))
+                .env("ROCKSDB_STATIC", "1");
+            if let Some(directory) = compiler_headers() {
+                command.env("BINDGEN_EXTRA_CLANG_ARGS", format!("-I{directory}")); // libclang alone comes without headers.
+            }
+            let status = command.status().map_err(|error| format!("cargo: {error}"))?;
+            if !status.success() {
+                return Err(format!("the driver for {engine} does not build"));
+            }
+            let (built, kept) =
+                (target.join("release/peers"), target.join(format!("release/peers-{engine}")));
+            std::fs::copy(&built, &kept).map_err(|error| format!("{}: {error}", kept.display()))?;
+            programs.push(kept);
         }
-        let status = command.status().map_err(|error| format!("cargo: {error}"))?;
-        if !status.success() {
-            return Err("the driver does not build".to_owned());
-        }
-        Self::open(target.join("release/peers"))
+        Self::open(programs)
     }
 
-    /// A driver that is built.
-    pub fn open(program: PathBuf) -> Result<Self, String> {
-        let output = Command::new(&program)
-            .arg("engines")
-            .output()
-            .map_err(|error| format!("{}: {error}", program.display()))?;
-        let engines = serde_json::from_slice(&output.stdout)
-            .map_err(|error| format!("{} engines: {error}", program.display()))?;
-        Ok(Self { program, most: Duration::from_secs(300), page_cache: None, engines })
+    /// Drivers that are built. The first that has an engine runs it.
+    pub fn open(programs: Vec<PathBuf>) -> Result<Self, String> {
+        let programs = programs.into_iter().map(Program::open).collect::<Result<_, _>>()?;
+        Ok(Self { programs, most: Duration::from_secs(300), page_cache: None })
+    }
+
+    /// What the drivers say about their engines, each of them once.
+    pub fn engines(&self) -> Vec<Value> {
+        let mut engines: Vec<Value> = Vec::new();
+        for engine in self.programs.iter().flat_map(|program| &program.engines) {
+            if !engines.iter().any(|known| known["name"] == engine["name"]) {
+                engines.push(engine.clone());
+            }
+        }
+        engines
     }
 
     /// Whether it knows an engine of that name.
     pub fn has(&self, name: &str) -> bool {
-        self.engines.iter().any(|engine| engine["name"] == name)
+        self.program_of(name).is_some()
+    }
+
+    fn program_of(&self, name: &str) -> Option<&Path> {
+        let has = |program: &&Program| program.engines.iter().any(|engine| engine["name"] == name);
+        self.programs.iter().find(has).map(|program| &*program.path)
     }
 
     /// Runs a row with an engine on the database in `dir`, and returns what it said.
     pub fn run(&self, row: &Row, engine: &str, dir: &Path, limit: Option<&Limit>) -> Result<Value, String> {
+        let program = self.program_of(engine).ok_or_else(|| format!("no driver has {engine}"))?;
         machine::sync()?;
         let load = load();
         let mut free = None;
@@ -94,9 +121,9 @@ impl Driver {
                 if let Some(page_cache) = &self.page_cache {
                     free = Some(page_cache.fill()? >> 20);
                 }
-                Command::new(&self.program)
+                Command::new(program)
             }
-            Some(limit) => limit.enter(&self.program),
+            Some(limit) => limit.enter(program),
         };
         command.arg("run").args(["--engine", engine, "--dir"]).arg(dir).args(&row.arguments);
         let output = output_within(command, self.most)
@@ -112,6 +139,18 @@ impl Driver {
             record["free_mib_before"] = json!(free);
         }
         Ok(record)
+    }
+}
+
+impl Program {
+    fn open(path: PathBuf) -> Result<Self, String> {
+        let output = Command::new(&path)
+            .arg("engines")
+            .output()
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+        let engines = serde_json::from_slice(&output.stdout)
+            .map_err(|error| format!("{} engines: {error}", path.display()))?;
+        Ok(Self { path, engines })
     }
 }
 
