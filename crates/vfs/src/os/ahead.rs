@@ -85,11 +85,11 @@ impl Request {
         match std::mem::replace(&mut *state, State::Begun) {
             State::Asked(Work { fd, at, past }) => {
                 drop(state);
+                drop(past); // First, so that no more than two are in memory.
                 let window = self.make_ready(&fd, at);
                 drop(fd); // Whoever takes the window may be the only one that has the file open.
                 *self.state.lock() = State::Done(window);
                 self.done.notify_all();
-                drop(past);
             }
             taken_back => *state = taken_back,
         }
