@@ -3,16 +3,24 @@
 //! Zeros and what is written must not meet: whoever writes behind the end of his window takes back what he asked for first.
 
 use super::window::Window;
-use ironstone_base::sync::atomic::{AtomicBool, Ordering};
+use ironstone_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use ironstone_base::sync::thread::{Builder, JoinHandle};
 use ironstone_base::sync::{Arc, Condvar, Mutex};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::sync::mpsc::{Sender, channel};
 
-/// The thread, which all files of a file system share. It is started when it is first needed, and ends with this.
+/// The ends of so many files are mapped at once at most, each in up to two windows: the logs of hundreds of databases are not.
+pub(super) const MOST_MAPPED: usize = 64;
+
+/// What all files of a file system share.
 #[derive(Debug, Default)]
-pub(super) struct Ahead(Mutex<Option<Helper>>);
+pub(super) struct Ahead {
+    /// The thread. It is started when it is first needed, and ends with this.
+    helper: Mutex<Option<Helper>>,
+    /// How many files have [leave](Leave) to be mapped.
+    mapped: AtomicUsize,
+}
 
 #[derive(Debug)]
 struct Helper {
@@ -21,9 +29,16 @@ struct Helper {
 }
 
 impl Ahead {
+    /// Leave to map the end of a file, unless [`MOST_MAPPED`] have it.
+    pub(super) fn leave(self: &Arc<Self>) -> Option<Leave> {
+        let one_more = |count| (count < MOST_MAPPED).then_some(count + 1);
+        let given = self.mapped.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        given.is_ok().then(|| Leave(self.clone()))
+    }
+
     /// Asks for the window of `fd` from `at` on, and for `past` to be unmapped. `None` if there is no thread.
     pub(super) fn ask(&self, fd: &Arc<OwnedFd>, at: u64, past: Option<Window>) -> Option<NextWindow> {
-        let mut helper = self.0.lock();
+        let mut helper = self.helper.lock();
         if helper.is_none() {
             *helper = Helper::start();
         }
@@ -40,7 +55,7 @@ impl Ahead {
 
 impl Drop for Ahead {
     fn drop(&mut self) {
-        if let Some(Helper { requests, handle }) = self.0.get_mut().take() {
+        if let Some(Helper { requests, handle }) = self.helper.get_mut().take() {
             drop(requests);
             let _ = handle.join(); // It has nothing to say.
         }
@@ -53,6 +68,15 @@ impl Helper {
         let work = move || asked.iter().for_each(|request| request.work());
         let handle = Builder::new().name("ironstone:log".to_owned()).spawn(work).ok()?;
         Some(Self { requests, handle })
+    }
+}
+
+/// That the end of a file may be mapped.
+pub(super) struct Leave(Arc<Ahead>);
+
+impl Drop for Leave {
+    fn drop(&mut self) {
+        self.0.mapped.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

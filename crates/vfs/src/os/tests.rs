@@ -1,3 +1,5 @@
+#[cfg(target_os = "linux")]
+use super::ahead::MOST_MAPPED;
 use super::*;
 use rustix::fs::{CWD, FileType, Mode};
 
@@ -328,6 +330,35 @@ fn the_table_of_descriptors_grows_at_once() {
     fs.expect_files(before);
     assert!(size() > before, "{before}");
     fs.expect_files(1 << 20); // Or as many as there may be.
+}
+
+/// Who comes when as many files are mapped as may be writes by system calls, until one of those is not mapped any more.
+#[cfg(target_os = "linux")]
+#[test]
+fn so_many_files_are_mapped_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let fs = OsFileSystem::new();
+    let options = WriteOptions { mapped: true, ..WriteOptions::default() };
+    let path = |number: usize| dir.path().join(format!("{number:06}.log"));
+    let write = |file: &mut Box<dyn WritableFile>, bytes: usize| {
+        (0..bytes / 10_000).for_each(|_| file.append(&[7; 10_000]).unwrap());
+        fs.size(file.path()).unwrap() > file.size()
+    };
+    let mut files: Vec<_> =
+        (0..=MOST_MAPPED).map(|number| fs.create(&path(number), options).unwrap()).collect();
+    let mapped: Vec<bool> = files.iter_mut().map(|file| write(file, 1_500_000)).collect();
+    if !mapped[0] {
+        println!("SKIP: nothing is mapped on this file system");
+        return;
+    }
+    assert!(mapped[..MOST_MAPPED].iter().all(|&mapped| mapped), "{mapped:?}");
+    assert!(!mapped[MOST_MAPPED], "one too many");
+    files[3].pause();
+    assert!(write(&mut files[MOST_MAPPED], 2_000_000), "it has its turn");
+    write(&mut files[3], 4_000_000); // Of what it was given ahead nothing is left.
+    assert!(!write(&mut files[3], 4_000_000), "all are taken again");
+    files[7].close().unwrap();
+    assert!(write(&mut files[3], 2_000_000), "it has its turn");
 }
 
 /// Appends of all sizes, seen by others of the file after each: mostly large ones, then mostly small ones.

@@ -3,7 +3,7 @@
 //! Every write goes to a stated offset (`pwrite`), so that after a partial write it is known which
 //! bytes are in the file.
 
-use super::ahead::{Ahead, NextWindow};
+use super::ahead::{Ahead, Leave, NextWindow};
 use super::aligned::{AlignedBuffer, PAGE, cached_piece, page_floor};
 use super::range_sync::start_write_back;
 use super::window::{LEN, Window};
@@ -235,6 +235,8 @@ struct MappedEnd {
     window: Option<Window>,
     /// The one behind it.
     next: Option<NextWindow>,
+    /// For both.
+    leave: Option<Leave>,
     /// Nothing is mapped before the file is this long.
     not_before: u64,
 }
@@ -243,6 +245,8 @@ struct MappedEnd {
 const MAPPED_AFTER: u64 = 1 << 20;
 /// The same after it was synced, or cut: then the zeros, up to two windows that the next sync is asked to write as well, are little beside it.
 const MAPPED_AFTER_SYNC: u64 = 4 << 20;
+/// For so much more the writer has the file grow himself, as he needs it: of a file that ends soon a whole window would be for nothing.
+const ALONE: u64 = 3 << 20;
 /// More than that at once is as well written by the system.
 const MOST_STORED: usize = 32 << 10;
 
@@ -295,13 +299,21 @@ impl MappedEnd {
         let mut window = match next.filter(|next| offset < next.end()) {
             Some(next) => next,
             None if past.is_some() || !stored => return Ok(()), // The next one begins behind them.
-            None => Window::new(fd, offset)?,
+            None => {
+                self.leave = self.leave.take().or_else(|| ahead.leave());
+                if self.leave.is_none() {
+                    self.not_before = offset + MAPPED_AFTER; // Then it asks again.
+                    return Ok(());
+                }
+                Window::new(fd, offset)?
+            }
         };
         target.allocated_end = target.allocated_end.max(window.end() + LEN); // Cut off when the file is closed.
         if stored && window.has_room(offset, len) {
             window.make_ready(fd, offset, len)?;
         }
-        if offset + len as u64 <= window.end() {
+        let is_long = offset >= self.not_before.saturating_add(ALONE);
+        if is_long && offset + len as u64 <= window.end() {
             self.next = ahead.ask(fd, window.end(), past);
         }
         self.window = Some(window);
@@ -312,7 +324,9 @@ impl MappedEnd {
     fn rest(&mut self, offset: u64) -> u64 {
         self.not_before = offset.saturating_add(MAPPED_AFTER_SYNC);
         let next = self.next.take().and_then(|next| next.take()?.ok());
-        next.or(self.window.take()).map_or(0, |window| window.ready_end())
+        let end_of_zeros = next.or(self.window.take()).map_or(0, |window| window.ready_end());
+        self.leave = None;
+        end_of_zeros
     }
 }
 
