@@ -57,7 +57,8 @@ pub struct WriteOptions {
     pub sync_ahead: u64,
     /// Appends of a file that is not synced for a while may be stored to memory that its end is mapped to, which outlives the
     /// process as a write does, where the system and the file system have that. The file grows ahead in zeros for it, cut off and left as
-    /// those of `sync_ahead`. A file system that fails then ends the process (SIGBUS) where a write would be an error.
+    /// those of `sync_ahead`. Short files are not mapped, nor more than 64 at once. A file system that fails then ends the process (SIGBUS) where a write
+    /// would be an error.
     pub mapped: bool,
 }
 

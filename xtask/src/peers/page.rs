@@ -20,7 +20,8 @@ const HEAD: &str = "\
 Made by `cargo xtask peers` (`--help` lists what can be chosen). One driver, `crates/peers`, does the same work with the
 same keys, values, threads and timer on every engine, each run in a process of its own; engines take turns, and another
 one goes first in each pair. The driver is built for each engine alone; in records from before 2026-11-29 all engines were
-linked into it, which showed as memory of each (beside RocksDB 5 MiB of Ironstone's). Every record of every run, with the load of the machine before it, is in `{NAME}/*.json`.
+linked into it, which showed as memory of each (beside RocksDB 5 MiB of Ironstone's). Every record of every run, with the
+load of the machine before it, is in `{NAME}/*.json`.
 
 Keys have 16 bytes, values are text that compresses to a half. Numbers are medians of the runs; *ratio* is the median of
 the ratios to RocksDB, pair by pair, with its range, above 1 where the engine is faster. CPU is the time of all threads of

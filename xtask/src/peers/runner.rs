@@ -49,38 +49,14 @@ impl Driver {
             "berkeleydb" => Path::new("/usr/include/db.h").exists(),
             _ => true,
         };
-        let (features, missing): (Vec<&str>, Vec<&str>) = ENGINES[1..]
-            .iter()
-            .copied()
+        let (wanted, missing): (Vec<&str>, Vec<&str>) = ENGINES
+            .into_iter()
             .filter(|name| wanted.iter().any(|one| one == name))
             .partition(|name| there(name));
         missing.iter().for_each(|name| println!("{name} is left out: its library is not there"));
-        let rocksdb = peers.join("rocksdb");
-        let mut programs = Vec::new();
-        for engine in [&[ENGINES[0]], &*features].concat() {
-            let mut command = Command::new("cargo");
-            command.args(["build", "--release", "-p", "ironstone-peers"]);
-            if engine != ENGINES[0] {
-                command.args(["--features", engine]);
-            }
-            command.env("IRONSTONE_PEERS", &peers).env("CARGO_TARGET_DIR", &target);
-            command
-                .env("ROCKSDB_LIB_DIR", &rocksdb)
-                .env("ROCKSDB_INCLUDE_DIR", rocksdb.join("include"))
-                .env("ROCKSDB_STATIC", "1");
-            if let Some(directory) = compiler_headers() {
-                command.env("BINDGEN_EXTRA_CLANG_ARGS", format!("-I{directory}")); // libclang alone comes without headers.
-            }
-            let status = command.status().map_err(|error| format!("cargo: {error}"))?;
-            if !status.success() {
-                return Err(format!("the driver for {engine} does not build"));
-            }
-            let (built, kept) =
-                (target.join("release/peers"), target.join(format!("release/peers-{engine}")));
-            std::fs::copy(&built, &kept).map_err(|error| format!("{}: {error}", kept.display()))?;
-            programs.push(kept);
-        }
-        Self::open(programs)
+        let headers = compiler_headers();
+        let build = |engine| build_program(engine, &target, &peers, headers.as_deref());
+        Self::open(wanted.into_iter().map(build).collect::<Result<_, _>>()?)
     }
 
     /// Drivers that are built. The first that has an engine runs it.
@@ -89,30 +65,27 @@ impl Driver {
         Ok(Self { programs, most: Duration::from_secs(300), page_cache: None })
     }
 
-    /// What the drivers say about their engines, each of them once.
+    /// What the drivers say about their engines.
     pub fn engines(&self) -> Vec<Value> {
-        let mut engines: Vec<Value> = Vec::new();
-        for engine in self.programs.iter().flat_map(|program| &program.engines) {
-            if !engines.iter().any(|known| known["name"] == engine["name"]) {
-                engines.push(engine.clone());
-            }
-        }
-        engines
+        ENGINES.iter().filter_map(|name| self.find(name)).map(|(_, engine)| engine.clone()).collect()
     }
 
     /// Whether it knows an engine of that name.
     pub fn has(&self, name: &str) -> bool {
-        self.program_of(name).is_some()
+        self.find(name).is_some()
     }
 
-    fn program_of(&self, name: &str) -> Option<&Path> {
-        let has = |program: &&Program| program.engines.iter().any(|engine| engine["name"] == name);
-        self.programs.iter().find(has).map(|program| &*program.path)
+    /// The program that runs an engine, and what it says about it.
+    fn find(&self, name: &str) -> Option<(&Path, &Value)> {
+        self.programs.iter().find_map(|program| {
+            let engine = program.engines.iter().find(|engine| engine["name"] == name)?;
+            Some((&*program.path, engine))
+        })
     }
 
     /// Runs a row with an engine on the database in `dir`, and returns what it said.
     pub fn run(&self, row: &Row, engine: &str, dir: &Path, limit: Option<&Limit>) -> Result<Value, String> {
-        let program = self.program_of(engine).ok_or_else(|| format!("no driver has {engine}"))?;
+        let (program, _) = self.find(engine).ok_or_else(|| format!("no driver has {engine}"))?;
         machine::sync()?;
         let load = load();
         let mut free = None;
@@ -152,6 +125,38 @@ impl Program {
             .map_err(|error| format!("{} engines: {error}", path.display()))?;
         Ok(Self { path, engines })
     }
+}
+
+/// Builds the driver for an engine alone. Answers where it is.
+fn build_program(
+    engine: &str,
+    target: &Path,
+    peers: &Path,
+    headers: Option<&str>,
+) -> Result<PathBuf, String> {
+    let rocksdb = peers.join("rocksdb");
+    let mut command = Command::new("cargo");
+    command.args(["build", "--release", "-p", "ironstone-peers"]);
+    if engine != ENGINES[0] {
+        command.args(["--features", engine]); // Ours is in every one.
+    }
+    command
+        .env("IRONSTONE_PEERS", peers)
+        .env("CARGO_TARGET_DIR", target)
+        .env("ROCKSDB_LIB_DIR", &rocksdb)
+        .env("ROCKSDB_INCLUDE_DIR", rocksdb.join("include"))
+        .env("ROCKSDB_STATIC", "1");
+    if let Some(directory) = headers {
+        command.env("BINDGEN_EXTRA_CLANG_ARGS", format!("-I{directory}")); // libclang alone comes without headers.
+    }
+    let status = command.status().map_err(|error| format!("cargo: {error}"))?;
+    if !status.success() {
+        return Err(format!("the driver for {engine} does not build"));
+    }
+    let kept = target.join(format!("release/peers-{engine}"));
+    std::fs::copy(target.join("release/peers"), &kept)
+        .map_err(|error| format!("{}: {error}", kept.display()))?;
+    Ok(kept)
 }
 
 /// Where the C compiler has its own headers.

@@ -85,8 +85,8 @@ fn write_theirs(rocksdb: &mut Session, turn: u32) {
     }
 }
 
-/// What RocksDB's iterator shows of the open database in `dir`. While its own threads archive WALs, an iterator may end before the last write,
-/// with a status that asks for a new one.
+/// What RocksDB's iterator shows of the open database in `dir`. One was seen to end before the last write, with the status that asks for a new
+/// one; why is not known, so the logs are shown then.
 fn their_updates(rocksdb: &mut Session, dir: &Path, since: u64) -> Vec<Update> {
     const ASKED_AGAIN: u32 = 20;
     let update = |text: &String| {
