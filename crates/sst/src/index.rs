@@ -346,6 +346,9 @@ impl FlatIndex {
         match rest.first_chunk::<RUN>() {
             Some(run) => {
                 prefetch(run, size_of_val(run));
+                if let Some(places) = self.places.get(start..start + RUN) {
+                    prefetch(places, size_of_val(places));
+                }
                 start + lower_bound(run, wanted)
             }
             None => start + lower_bound(rest, wanted),
