@@ -7,8 +7,8 @@ use ironstone_base::perf::PerfMetric;
 use ironstone_base::statistics::{Histogram, IoActivity, Ticker};
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use ironstone_base::sync::{Arc, Mutex, OnceLock, Weak, thread};
-use ironstone_base::{Error, FileNumber, FileNumberMap, Result, SequenceNumber};
-use ironstone_sst::{KeyHash, OpenBuffers, OpenOptions, TableOptions, TableReader};
+use ironstone_base::{Error, FileNumber, FileNumberMap, InternalKey, Result, SequenceNumber};
+use ironstone_sst::{KeyHash, LikelyBlock, OpenBuffers, OpenOptions, TableOptions, TableReader};
 use ironstone_version::FileMetaData;
 use ironstone_vfs::{FileSystem, OpenHints, PerfTimer, RandomAccessFile, StatsTimer};
 use std::collections::{BTreeSet, VecDeque};
@@ -420,6 +420,15 @@ impl TableSlot {
             && let Some(reader) = &*reader.load()
         {
             reader.prefetch(hash);
+        }
+    }
+
+    /// As [`TableReader::likely_block`], if the table is open.
+    #[inline]
+    pub(crate) fn likely_block(&self, target: InternalKey<'_>) -> Option<LikelyBlock> {
+        match self.kept.get() {
+            Some(reader) => reader.likely_block(target),
+            None => self.closable.get()?.load().as_ref()?.likely_block(target),
         }
     }
 

@@ -72,6 +72,6 @@ pub use options::{
 pub use persistent_cache::{PersistentCache, PersistentCacheConfig, PersistentKey, new_persistent_cache};
 pub use plain::{PlainEncoding, PlainOptions};
 pub use properties::TableProperties;
-pub use reader::{MissingBlock, PendingGet, TableEntry, read_blocks};
+pub use reader::{LikelyBlock, MissingBlock, PendingGet, TableEntry, read_blocks};
 pub use sim_cache::SimCache;
 pub use table::{OpenBuffers, TableBuilder, TableFormat, TableIter, TableReader};

@@ -10,6 +10,7 @@ mod open;
 mod uncache;
 
 pub(crate) use fetch::{BlockRole, count_add};
+pub use get::LikelyBlock;
 pub(crate) use index_cursor::IndexCursor;
 pub use multi_get::{MissingBlock, PendingGet, read_blocks};
 pub(crate) use open::{check_supported, global_sequence, open, read_tail};

@@ -16,7 +16,7 @@ use crate::metaindex::MetaBlock;
 use crate::options::{BuildOptions, IndexType, OpenOptions, ReadContext, TableReadOptions};
 use crate::plain;
 use crate::properties::TableProperties;
-use crate::reader::{self, BlockBasedReader, MissingBlock, PendingGet, TableEntry};
+use crate::reader::{self, BlockBasedReader, LikelyBlock, MissingBlock, PendingGet, TableEntry};
 use crate::table_iter::BlockBasedIter;
 use crate::timed_file::TimedFile;
 use ironstone_base::prefix_seek::Direction;
@@ -321,16 +321,26 @@ impl TableReader {
             Format::Flat(table) => flat::get(&**table, context, target.into()),
         }
     }
-    /// The same, sooner if the table has the key: its block is asked for while the filter is looked at.
+    /// The block that has `target`'s key if the table has it, for [`get_likely`](Self::get_likely). Its place in the cache is asked for, so that
+    /// it is there when the filters of this table and of others were looked at. `None` where the table cannot tell at once.
     #[inline]
-    pub fn get_likely<'a>(
+    pub fn likely_block(&self, target: InternalKey<'_>) -> Option<LikelyBlock> {
+        match &self.format {
+            Format::BlockBased(table) => table.likely_block(target),
+            Format::Flat(_) => None,
+        }
+    }
+    /// The same as `get`, with what [`likely_block`](Self::likely_block) has answered for `target`, if anything.
+    #[inline]
+    pub fn get_likely(
         &self,
         context: &ReadContext,
-        target: impl Into<PointTarget<'a>>,
+        target: PointTarget<'_>,
+        likely: Option<LikelyBlock>,
     ) -> Result<Option<TableEntry>> {
         match &self.format {
-            Format::BlockBased(table) => table.get_likely(context, target),
-            Format::Flat(table) => flat::get(&**table, context, target.into()),
+            Format::BlockBased(table) => table.get_likely(context, target, likely),
+            Format::Flat(table) => flat::get(&**table, context, target),
         }
     }
     /// The same as `get`, and counts how long it takes to have blocks and to search them, if the level of this thread's counts says so.

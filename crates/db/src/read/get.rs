@@ -22,7 +22,7 @@ use ironstone_base::{
     Error, InternalKey, InternalKeyBuf, Result, SequenceNumber, Statistics, ValueType, merge,
 };
 use ironstone_sst::block_trace;
-use ironstone_sst::{PointTarget, ReadContext, ReadTier, TableEntry};
+use ironstone_sst::{LikelyBlock, PointTarget, ReadContext, ReadTier, TableEntry};
 use ironstone_vfs::{LevelTimer, PerfTimer};
 use smallvec::SmallVec;
 use std::cell::Cell;
@@ -50,13 +50,52 @@ struct Candidate<'a> {
     target: PointTarget<'a>,
     /// No table is asked after it.
     is_last: bool,
+    /// The block that likely has the key.
+    likely: Option<LikelyBlock>,
 }
 
 thread_local! {
-    /// Whether the thread's last search in tables found something: then the next one likely does, in the last of them.
-    static FOUND_LATELY: Cell<bool> = const { Cell::new(false) };
+    /// Of the thread's searches in tables.
+    static LATELY: Cell<Lately> = const { Cell::new(Lately { found: false, in_last: 0 }) };
     /// How many of the thread's reads went on from the memtables since it last said so.
     static WENT_ON: Cell<u64> = const { Cell::new(0) };
+}
+
+/// What searches found, to tell what the next one will find.
+#[derive(Clone, Copy)]
+struct Lately {
+    /// Whether the last one found something.
+    found: bool,
+    /// As in the counters that predict branches: one more, up to `SURE`, each time that something was found in the last table
+    /// that could be asked, and one less each other time.
+    in_last: u8,
+}
+
+const SURE: u8 = 7;
+
+impl Lately {
+    fn look_ahead(self) -> LookAhead {
+        match self.found {
+            _ if self.in_last > SURE / 2 => LookAhead::BeforeFilters,
+            true => LookAhead::BeforeLastFilter,
+            false => LookAhead::Never,
+        }
+    }
+    /// After a search that found something, or not; in the last table, or not.
+    fn then(self, found: bool, in_last: bool) -> Self {
+        let in_last = if in_last { (self.in_last + 1).min(SURE) } else { self.in_last.saturating_sub(1) };
+        Self { found, in_last }
+    }
+}
+
+/// When the block of the last table that would have the key is looked for, so that its memory comes while filters are looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LookAhead {
+    /// Before those of all tables: it is likely there, and not in a newer one.
+    BeforeFilters,
+    /// If none of the newer tables has the key.
+    BeforeLastFilter,
+    Never,
 }
 
 /// So many reads of a thread are counted at once, so that threads do not wait for each other.
@@ -273,6 +312,7 @@ impl SuperVersion {
         &self,
         user_key: &[u8],
         at: SequenceNumber,
+        look_ahead: LookAhead,
         mut ask: impl FnMut(Candidate<'_>) -> Result<ControlFlow<B>>,
     ) -> Result<Option<B>> {
         let target = InternalKeyBuf::for_seek(user_key, at);
@@ -280,9 +320,17 @@ impl SuperVersion {
         self.candidates(target.as_key(), |view, index| candidates.push((view, index)));
         let target = PointTarget::from(target.as_key());
         candidates.iter().for_each(|(view, index)| view.tables[*index].prefetch(target.hash));
+        let mut block_of_last = match (look_ahead, candidates.last()) {
+            (LookAhead::BeforeFilters, Some((view, index))) => view.tables[*index].likely_block(target.key),
+            _ => None,
+        };
         for (place, (view, index)) in candidates.iter().enumerate() {
-            let is_last = place + 1 == candidates.len();
-            let candidate = Candidate { slot: &view.tables[*index], target, is_last };
+            let (slot, is_last) = (&view.tables[*index], place + 1 == candidates.len());
+            if is_last && look_ahead == LookAhead::BeforeLastFilter {
+                block_of_last = slot.likely_block(target.key);
+            }
+            let likely = block_of_last.filter(|_| is_last);
+            let candidate = Candidate { slot, target, is_last, likely };
             if let ControlFlow::Break(answer) = ask(candidate)? {
                 return Ok(Some(answer));
             }
@@ -308,18 +356,20 @@ impl SuperVersion {
         context: &ReadContext,
         observer: O,
     ) -> Result<Found> {
-        let expected = FOUND_LATELY.get();
-        let found = self.for_each_table(user_key, at, |Candidate { slot, target, is_last }| {
+        let lately = LATELY.get();
+        let look_ahead = if TIMED { LookAhead::Never } else { lately.look_ahead() };
+        let mut in_last = false;
+        let found = self.for_each_table(user_key, at, look_ahead, |candidate| {
+            let Candidate { slot, target, is_last, likely } = candidate;
             let _timer = (TIMED && perf::times_by_level())
                 .then(|| LevelTimer::start(LevelMetric::GetFromTableNanos, slot.level()));
             let found = match slot.rows() {
                 Some(rows) => by_row(rows, slot, context, target, observer)?,
                 None => slot.with_reader(|table| {
                     let covered = table.covering(user_key, at);
-                    let entry = match is_last && expected {
-                        _ if TIMED => table.get_timed(context, target),
-                        true => table.get_likely(context, target),
-                        false => table.get(context, target),
+                    let entry = match TIMED {
+                        true => table.get_timed(context, target),
+                        false => table.get_likely(context, target, likely),
                     };
                     let entry = entry?;
                     observer.asked_table(target, entry.as_ref());
@@ -334,10 +384,11 @@ impl SuperVersion {
             Ok(if matches!(found, Found::Nothing) {
                 ControlFlow::Continue(())
             } else {
+                in_last = is_last;
                 ControlFlow::Break(found)
             })
         })?;
-        FOUND_LATELY.set(found.is_some());
+        LATELY.set(lately.then(found.is_some(), in_last));
         Ok(found.unwrap_or(Found::Nothing))
     }
 
@@ -424,49 +475,50 @@ impl SuperVersion {
         if context.read_tier == ReadTier::Memtable {
             return Err(not_in_memtables());
         }
-        let answer = self.for_each_table(user_key, at, |Candidate { slot, target, .. }| {
-            if let Some(row) = slot.rows().and_then(|rows| rows.find(target)) {
-                let answer = row.entries().find_map(|entry| visit(entry).break_value());
-                return Ok(
-                    answer.map_or(ControlFlow::Continue(()), |answer| ControlFlow::Break(Some(answer)))
-                );
-            }
-            slot.with_reader(|table| {
-                let covered = table.covering(user_key, at);
-                let mut row = RowInMaking::new(slot.rows(), context, table);
-                let mut end: Option<Result<Option<B>>> = None;
-                table.visit(context, target, &mut |entry| {
-                    if entry.sequence < covered {
-                        end = Some(Ok(None));
-                        return false;
-                    }
-                    if let Some(row) = &mut row {
-                        row.add(entry.value_type, &entry.value);
-                    }
-                    let value = PinnedValue::in_table(entry.value);
-                    match known_type(entry.value_type).map(|kind| visit(Versioned { kind, value })) {
-                        Ok(ControlFlow::Continue(())) => true,
-                        Ok(ControlFlow::Break(answer)) => {
-                            end = Some(Ok(Some(answer)));
-                            false
-                        }
-                        Err(error) => {
-                            end = Some(Err(error));
-                            false
-                        }
-                    }
-                })?;
-                let end = end.transpose()?;
-                if let Some(row) = row {
-                    row.finish(target, end.is_none());
+        let answer =
+            self.for_each_table(user_key, at, LookAhead::Never, |Candidate { slot, target, .. }| {
+                if let Some(row) = slot.rows().and_then(|rows| rows.find(target)) {
+                    let answer = row.entries().find_map(|entry| visit(entry).break_value());
+                    return Ok(
+                        answer.map_or(ControlFlow::Continue(()), |answer| ControlFlow::Break(Some(answer)))
+                    );
                 }
-                Ok(match end {
-                    Some(answer) => ControlFlow::Break(answer),
-                    None if covered > SequenceNumber::ZERO => ControlFlow::Break(None),
-                    None => ControlFlow::Continue(()),
+                slot.with_reader(|table| {
+                    let covered = table.covering(user_key, at);
+                    let mut row = RowInMaking::new(slot.rows(), context, table);
+                    let mut end: Option<Result<Option<B>>> = None;
+                    table.visit(context, target, &mut |entry| {
+                        if entry.sequence < covered {
+                            end = Some(Ok(None));
+                            return false;
+                        }
+                        if let Some(row) = &mut row {
+                            row.add(entry.value_type, &entry.value);
+                        }
+                        let value = PinnedValue::in_table(entry.value);
+                        match known_type(entry.value_type).map(|kind| visit(Versioned { kind, value })) {
+                            Ok(ControlFlow::Continue(())) => true,
+                            Ok(ControlFlow::Break(answer)) => {
+                                end = Some(Ok(Some(answer)));
+                                false
+                            }
+                            Err(error) => {
+                                end = Some(Err(error));
+                                false
+                            }
+                        }
+                    })?;
+                    let end = end.transpose()?;
+                    if let Some(row) = row {
+                        row.finish(target, end.is_none());
+                    }
+                    Ok(match end {
+                        Some(answer) => ControlFlow::Break(answer),
+                        None if covered > SequenceNumber::ZERO => ControlFlow::Break(None),
+                        None => ControlFlow::Continue(()),
+                    })
                 })
-            })
-        })?;
+            })?;
         Ok(answer.flatten())
     }
 

@@ -62,6 +62,48 @@ fn a_read_goes_as_far_as_its_tier_allows() {
     assert_eq!(read(&db, &ReadOptions::default(), "abcdx"), "-122-");
 }
 
+/// A thread whose reads found their keys in the oldest table looks for the next one there first: what it learns there is of no
+/// other table, whatever the tables are like.
+#[test]
+fn what_the_oldest_table_would_have_is_not_looked_for_in_others() {
+    type Change = fn(&mut ironstone::Options);
+    let changes: [Change; 4] = [
+        |_| {},
+        |options| options.db.max_open_files = 12,
+        |options| options.cf.table.cache_index_and_filter_blocks = true,
+        |options| options.cf.table.no_block_cache = true,
+    ];
+    for change in changes {
+        let disk = Disk::new();
+        let mut options = disk.options();
+        options.cf.table.block_size = 128;
+        options.cf.table.filter_policy = Some(FilterPolicy::bloom(10.0));
+        change(&mut options);
+        let db = disk.open_with(&options);
+        let key = |number: usize| format!("{number:04}");
+        let layers = [("old", 1), ("newer", 10), ("newest", 7)];
+        for (layer, step) in layers {
+            (0..500).step_by(step).for_each(|number| db.put(key(number), layer).unwrap());
+            db.flush().unwrap();
+            if layer == "old" {
+                rewrite_all(&db);
+            }
+        }
+        let expected = |number: usize| match number {
+            _ if number.is_multiple_of(7) => "newest",
+            _ if number.is_multiple_of(10) => "newer",
+            _ => "old",
+        };
+        // In the order of the numbers each of the newer tables is asked after reads that were all answered by the oldest one.
+        for number in (0..500).chain((0..500).map(|number| number * 211 % 500)) {
+            assert_eq!(get(&db, &key(number)), expected(number), "{number}");
+            if number % 30 == 11 {
+                assert_eq!(get(&db, &format!("{number:04}x")), "-");
+            }
+        }
+    }
+}
+
 #[test]
 fn column_families_share_a_block_cache_unless_they_have_their_own_or_none() {
     let (disk, db) = fresh();

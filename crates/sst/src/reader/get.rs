@@ -13,6 +13,10 @@ use ironstone_base::statistics::Ticker;
 use ironstone_base::{InternalKey, InternalKeyBuf, PrefixSeek, Result, SequenceNumber, ValueType};
 use ironstone_vfs::PerfTimer;
 
+/// A block of a table that likely has a key.
+#[derive(Clone, Copy)]
+pub struct LikelyBlock(usize);
+
 /// What one block told about a target.
 pub(super) enum Answer {
     Entry(TableEntry),
@@ -29,40 +33,39 @@ impl BlockBasedReader {
         context: &ReadContext,
         target: impl Into<PointTarget<'a>>,
     ) -> Result<Option<TableEntry>> {
-        self.get_in::<false>(context, target.into())
+        self.get_likely(context, target.into(), None)
     }
 
-    /// The same, sooner if the table has the key: its block is asked for while the filter is looked at.
+    /// The block that has `target`'s key if the table has it. Where the cache had it last is asked for, to be had when
+    /// filters were looked at. `None` where that takes more than a look at an index in memory.
     #[inline]
-    pub fn get_likely<'a>(
-        &self,
-        context: &ReadContext,
-        target: impl Into<PointTarget<'a>>,
-    ) -> Result<Option<TableEntry>> {
-        self.get_in::<true>(context, target.into())
+    pub fn likely_block(&self, target: InternalKey<'_>) -> Option<LikelyBlock> {
+        let (index, cache) = (self.resident_index()?, self.cache.as_ref()?);
+        if self.is_protected {
+            return None; // Whoever uses a block's place checks it, and answers for what is wrong with it.
+        }
+        let at = index.find(&self.order.user, target);
+        if at < index.len() {
+            cache.prefetch(index.slot(at));
+        }
+        Some(LikelyBlock(at))
     }
 
-    fn get_in<const LIKELY: bool>(
+    /// The same as `get`, with what [`likely_block`](Self::likely_block) has answered for `target`.
+    #[inline]
+    pub fn get_likely(
         &self,
         context: &ReadContext,
         target: PointTarget<'_>,
+        likely: Option<LikelyBlock>,
     ) -> Result<Option<TableEntry>> {
-        let resident = self.resident_index();
-        let mut place = None;
-        if LIKELY && let (Some(index), Some(cache)) = (resident, &self.cache) {
-            let at = self.find_block(index, target.key)?;
-            if at < index.len() {
-                cache.prefetch(index.slot(at));
-            }
-            place = Some(at);
-        }
         if !self.filter_lets_pass(context, target)? {
             return Ok(None);
         }
-        let found = match resident {
+        let found = match self.resident_index() {
             Some(index) => {
-                let at = match place {
-                    Some(at) => at,
+                let at = match likely {
+                    Some(LikelyBlock(at)) => at,
                     None => self.find_block(index, target.key)?,
                 };
                 self.get_from(context, index, at, target.key)
