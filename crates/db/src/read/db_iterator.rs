@@ -608,9 +608,7 @@ impl DbIterator {
             _ => target,
         };
         let target = InternalKeyBuf::for_seek(start, self.sequence);
-        if let Some(seek) = &self.bounds.prefix_seek {
-            self.view.prefetch_filters(seek, target.as_key());
-        }
+        self.view.prefetch_for_seek(self.bounds.prefix_seek.as_deref(), target.as_key());
         let timer = PerfTimer::start(PerfMetric::SeekInternalSeekTime);
         self.inner.seek(target.as_key())?;
         drop(timer);
@@ -641,9 +639,7 @@ impl DbIterator {
             }
             _ => InternalKeyBuf::new(target, SequenceNumber::ZERO, ValueType::FOR_SEEK_FOR_PREV),
         };
-        if let Some(seek) = &self.bounds.prefix_seek {
-            self.view.prefetch_filters(seek, end.as_key());
-        }
+        self.view.prefetch_for_seek(self.bounds.prefix_seek.as_deref(), end.as_key());
         let timer = PerfTimer::start(PerfMetric::SeekInternalSeekTime);
         self.inner.seek_for_prev(end.as_key())?;
         drop(timer);

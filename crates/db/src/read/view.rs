@@ -37,15 +37,19 @@ pub(crate) struct SuperVersion {
 }
 
 impl SuperVersion {
-    /// Asks for the memory that filters look at for the prefix of `target`, of all tables at once, so that asking one after
-    /// the other waits once.
-    pub(crate) fn prefetch_filters(&self, seek: &PrefixSeek, target: InternalKey<'_>) {
-        let Some(hash) = seek.asked_for(target.user_key()).map(KeyHash::of) else { return };
+    /// Asks for the memory that a seek to `target` will need first, of all tables at once, so that going to one after the other
+    /// waits once: what filters look at for its prefix, if `seek` asks them, or else where the cache has the blocks.
+    pub(crate) fn prefetch_for_seek(&self, seek: Option<&PrefixSeek>, target: InternalKey<'_>) {
+        let prefix = seek.and_then(|seek| seek.asked_for(target.user_key())).map(KeyHash::of);
+        let ask = |table: &TableSlot| match prefix {
+            Some(prefix) => table.prefetch(prefix),
+            None => _ = table.likely_block(target),
+        };
         for (number, level) in self.levels.iter().enumerate().filter(|(_, level)| !level.tables.is_empty()) {
             if number == 0 {
-                level.tables.iter().for_each(|table| table.prefetch(hash));
+                level.tables.iter().for_each(|table| ask(table));
             } else if let Some(table) = level.tables.get(level.files.find(&self.comparator, target)) {
-                table.prefetch(hash);
+                ask(table);
             }
         }
     }
