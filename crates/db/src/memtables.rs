@@ -64,8 +64,11 @@ struct ToPass {
 /// A memtable takes no more range tombstones from iterators than this: each read of it asks them.
 const MAX_KNOWN_RANGES: u64 = 1000;
 
-/// The part of a memtable that a filter takes which nobody set up: 18 bits for each key of 16 bytes with 100 of value.
+/// The part of a memtable that a filter takes at most which nobody set up: 18 bits for each key of 16 bytes with 100 of value.
 const FILTER_PART: usize = 64;
+/// Bytes of filter for each entry: with more, entries with large values would be spread over more lines than the
+/// processor's cache has, and each read would wait for one.
+const FILTER_BYTES_PER_ENTRY: u64 = 2;
 /// So few reads are not worth a filter, however few writes there are.
 const FEW_MISSES: u64 = 1000;
 
@@ -142,11 +145,13 @@ impl DbMemTable {
         self.missed.fetch_add(count, Ordering::Relaxed);
     }
     /// How many bytes of filter the next one should have: some if enough reads went by this one, since a filter makes a
-    /// write some 7 % slower, and no more than goes with its size.
+    /// write some 7 % slower, and no more than goes with its size and its entries.
     pub(crate) fn filter_for_next(&self) -> usize {
-        let missed = self.missed.load(Ordering::Relaxed);
-        let is_worth_it = missed >= FEW_MISSES && missed >= self.table.num_entries() / 4;
-        if is_worth_it { self.table.memory_usage().min(self.size_limit()) / FILTER_PART } else { 0 }
+        let (missed, entries) = (self.missed.load(Ordering::Relaxed), self.table.num_entries());
+        let is_worth_it = missed >= FEW_MISSES && missed >= entries / 4;
+        let for_size = self.table.memory_usage().min(self.size_limit()) / FILTER_PART;
+        let for_entries = usize::try_from(entries * FILTER_BYTES_PER_ENTRY).unwrap_or(usize::MAX);
+        if is_worth_it { for_size.min(for_entries) } else { 0 }
     }
 
     /// Writes go here from now on, which are newer than `last`.
