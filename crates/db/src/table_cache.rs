@@ -414,21 +414,21 @@ impl TableSlot {
     /// Asks for the memory that the table's filter needs for a key, if the table is open.
     #[inline]
     pub(crate) fn prefetch(&self, hash: KeyHash) {
-        if let Some(reader) = self.kept.get() {
-            reader.prefetch(hash);
-        } else if let Some(reader) = self.closable.get()
-            && let Some(reader) = &*reader.load()
-        {
-            reader.prefetch(hash);
-        }
+        self.if_open(|reader| reader.prefetch(hash));
     }
 
     /// As [`TableReader::likely_block`], if the table is open.
     #[inline]
     pub(crate) fn likely_block(&self, target: InternalKey<'_>) -> Option<LikelyBlock> {
+        self.if_open(|reader| reader.likely_block(target))?
+    }
+
+    /// Has `look` look at the table as it is open, if it is.
+    #[inline]
+    fn if_open<T>(&self, look: impl FnOnce(&TableReader) -> T) -> Option<T> {
         match self.kept.get() {
-            Some(reader) => reader.likely_block(target),
-            None => self.closable.get()?.load().as_ref()?.likely_block(target),
+            Some(reader) => Some(look(reader)),
+            None => self.closable.get()?.load().as_ref().map(|reader| look(reader)),
         }
     }
 

@@ -316,10 +316,7 @@ impl TableReader {
         context: &ReadContext,
         target: impl Into<PointTarget<'a>>,
     ) -> Result<Option<TableEntry>> {
-        match &self.format {
-            Format::BlockBased(table) => table.get(context, target),
-            Format::Flat(table) => flat::get(&**table, context, target.into()),
-        }
+        self.get_likely(context, target.into(), None)
     }
     /// The block that has `target`'s key if the table has it, for [`get_likely`](Self::get_likely). Its place in the cache is asked for, so that
     /// it is there when the filters of this table and of others were looked at. `None` where the table cannot tell at once.

@@ -316,16 +316,16 @@ impl SuperVersion {
         mut ask: impl FnMut(Candidate<'_>) -> Result<ControlFlow<B>>,
     ) -> Result<Option<B>> {
         let target = InternalKeyBuf::for_seek(user_key, at);
-        let mut candidates: SmallVec<[(&LevelView, usize); 16]> = SmallVec::new();
-        self.candidates(target.as_key(), |view, index| candidates.push((view, index)));
+        let mut candidates: SmallVec<[&Arc<TableSlot>; 16]> = SmallVec::new();
+        self.candidates(target.as_key(), |view, index| candidates.push(&view.tables[index]));
         let target = PointTarget::from(target.as_key());
-        candidates.iter().for_each(|(view, index)| view.tables[*index].prefetch(target.hash));
+        candidates.iter().for_each(|slot| slot.prefetch(target.hash));
         let mut block_of_last = match (look_ahead, candidates.last()) {
-            (LookAhead::BeforeFilters, Some((view, index))) => view.tables[*index].likely_block(target.key),
+            (LookAhead::BeforeFilters, Some(slot)) => slot.likely_block(target.key),
             _ => None,
         };
-        for (place, (view, index)) in candidates.iter().enumerate() {
-            let (slot, is_last) = (&view.tables[*index], place + 1 == candidates.len());
+        for (place, &slot) in candidates.iter().enumerate() {
+            let is_last = place + 1 == candidates.len();
             if is_last && look_ahead == LookAhead::BeforeLastFilter {
                 block_of_last = slot.likely_block(target.key);
             }
@@ -475,50 +475,50 @@ impl SuperVersion {
         if context.read_tier == ReadTier::Memtable {
             return Err(not_in_memtables());
         }
-        let answer =
-            self.for_each_table(user_key, at, LookAhead::Never, |Candidate { slot, target, .. }| {
-                if let Some(row) = slot.rows().and_then(|rows| rows.find(target)) {
-                    let answer = row.entries().find_map(|entry| visit(entry).break_value());
-                    return Ok(
-                        answer.map_or(ControlFlow::Continue(()), |answer| ControlFlow::Break(Some(answer)))
-                    );
-                }
-                slot.with_reader(|table| {
-                    let covered = table.covering(user_key, at);
-                    let mut row = RowInMaking::new(slot.rows(), context, table);
-                    let mut end: Option<Result<Option<B>>> = None;
-                    table.visit(context, target, &mut |entry| {
-                        if entry.sequence < covered {
-                            end = Some(Ok(None));
-                            return false;
-                        }
-                        if let Some(row) = &mut row {
-                            row.add(entry.value_type, &entry.value);
-                        }
-                        let value = PinnedValue::in_table(entry.value);
-                        match known_type(entry.value_type).map(|kind| visit(Versioned { kind, value })) {
-                            Ok(ControlFlow::Continue(())) => true,
-                            Ok(ControlFlow::Break(answer)) => {
-                                end = Some(Ok(Some(answer)));
-                                false
-                            }
-                            Err(error) => {
-                                end = Some(Err(error));
-                                false
-                            }
-                        }
-                    })?;
-                    let end = end.transpose()?;
-                    if let Some(row) = row {
-                        row.finish(target, end.is_none());
+        let answer = self.for_each_table(user_key, at, LookAhead::Never, |candidate| {
+            let Candidate { slot, target, .. } = candidate;
+            if let Some(row) = slot.rows().and_then(|rows| rows.find(target)) {
+                let answer = row.entries().find_map(|entry| visit(entry).break_value());
+                return Ok(
+                    answer.map_or(ControlFlow::Continue(()), |answer| ControlFlow::Break(Some(answer)))
+                );
+            }
+            slot.with_reader(|table| {
+                let covered = table.covering(user_key, at);
+                let mut row = RowInMaking::new(slot.rows(), context, table);
+                let mut end: Option<Result<Option<B>>> = None;
+                table.visit(context, target, &mut |entry| {
+                    if entry.sequence < covered {
+                        end = Some(Ok(None));
+                        return false;
                     }
-                    Ok(match end {
-                        Some(answer) => ControlFlow::Break(answer),
-                        None if covered > SequenceNumber::ZERO => ControlFlow::Break(None),
-                        None => ControlFlow::Continue(()),
-                    })
+                    if let Some(row) = &mut row {
+                        row.add(entry.value_type, &entry.value);
+                    }
+                    let value = PinnedValue::in_table(entry.value);
+                    match known_type(entry.value_type).map(|kind| visit(Versioned { kind, value })) {
+                        Ok(ControlFlow::Continue(())) => true,
+                        Ok(ControlFlow::Break(answer)) => {
+                            end = Some(Ok(Some(answer)));
+                            false
+                        }
+                        Err(error) => {
+                            end = Some(Err(error));
+                            false
+                        }
+                    }
+                })?;
+                let end = end.transpose()?;
+                if let Some(row) = row {
+                    row.finish(target, end.is_none());
+                }
+                Ok(match end {
+                    Some(answer) => ControlFlow::Break(answer),
+                    None if covered > SequenceNumber::ZERO => ControlFlow::Break(None),
+                    None => ControlFlow::Continue(()),
                 })
-            })?;
+            })
+        })?;
         Ok(answer.flatten())
     }
 
