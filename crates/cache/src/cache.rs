@@ -257,6 +257,15 @@ impl<V: Send + Sync + 'static> Cache<V> {
         Ok(Handle(shard.insert_detached(key, value, charge)))
     }
 
+    /// Whether a value that can be had again should be inserted under `key`: there is room for it, or it is more likely to be
+    /// looked for than what it would take the place of. While hardly any entry is found before it has to leave, those that come
+    /// for the first time are turned away; who comes again soon is taken in.
+    pub fn admits(&self, key: &CacheKey, charge: usize) -> bool {
+        let charge = charge.saturating_add(Self::CHARGE_PER_ENTRY);
+        let hash = key.hash();
+        self.usage().saturating_add(charge) <= self.capacity() || self.shard(hash).admits(hash)
+    }
+
     #[cold]
     fn full(&self, charge: usize) -> Error {
         let (usage, capacity) = (self.usage(), self.capacity());

@@ -28,6 +28,11 @@ const PINNED_PER_VISIT: usize = 64;
 /// The small queue gets one part in so many.
 const SMALL_PART: usize = 10;
 
+/// By so many of them it is judged whether newcomers are worth their place.
+const JUDGED: u32 = 256;
+/// They are if of these at least so many were found in the small queue, or would have been.
+const WORTH_IT: u32 = 8;
+
 const SMALL: u8 = 0;
 const MAIN: u8 = 1;
 
@@ -61,16 +66,44 @@ impl Ghosts {
             *slot = ((hash >> 32) as u32, time);
         }
     }
-    /// Whether an entry of that hash left within the last `entries` evictions.
-    fn take(&mut self, hash: u64, entries: usize) -> bool {
+    /// How many left, or were turned away, since one of that hash was, if no more than `entries`.
+    fn age(&mut self, hash: u64, entries: usize) -> Option<usize> {
         let now = self.time;
-        let Some(slot) = self.slot(hash) else { return false };
-        let known =
-            slot.0 == (hash >> 32) as u32 && now.wrapping_sub(slot.1) as usize <= entries && slot.1 != 0;
-        if known {
+        let slot = self.slot(hash).filter(|slot| slot.0 == (hash >> 32) as u32 && slot.1 != 0)?;
+        Some(now.wrapping_sub(slot.1) as usize).filter(|&age| age <= entries)
+    }
+    /// Whether it has an age, which it has no longer.
+    fn take(&mut self, hash: u64, entries: usize) -> bool {
+        let known = self.age(hash, entries).is_some();
+        if let Some(slot) = self.slot(hash).filter(|_| known) {
             *slot = (0, 0);
         }
         known
+    }
+}
+
+/// Whether it is worth its while to take in those who come for the first time.
+#[derive(Default)]
+struct Newcomers {
+    found: u32,
+    not_found: u32,
+    /// They are turned away.
+    is_closed: bool,
+}
+
+impl Newcomers {
+    /// One has left the small queue, or was turned away: was it found there, or would it have been?
+    fn note(&mut self, found: bool) {
+        *(if found { &mut self.found } else { &mut self.not_found }) += 1;
+        if self.found + self.not_found >= JUDGED {
+            self.is_closed = self.found < WORTH_IT;
+            (self.found, self.not_found) = (0, 0);
+        }
+    }
+    fn note_departure(&mut self, found: bool) {
+        if !self.is_closed {
+            self.note(found);
+        }
     }
 }
 
@@ -78,6 +111,7 @@ struct State<V> {
     small: Queue<V>,
     main: Queue<V>,
     ghosts: Ghosts,
+    newcomers: Newcomers,
     index: Index<V>,
     /// Smaller indexes that readers may still look at.
     outgrown: Vec<Index<V>>,
@@ -239,12 +273,16 @@ impl<V> State<V> {
                 self.put_free(node);
                 if was_small {
                     self.ghosts.remember(hash, self.small.len + self.main.len);
+                    self.newcomers.note_departure(false);
                 }
                 dropped.push(value);
                 return Some(charge);
             }
         } else if references(word) == 0 {
             entry.forget_one_find();
+            if was_small {
+                self.newcomers.note_departure(true);
+            }
         }
         self.push(MAIN, node, false);
         (references(word) == 0).then_some(0)
@@ -269,6 +307,7 @@ impl<V> Shard<V> {
                 small: Queue::EMPTY,
                 main: Queue::EMPTY,
                 ghosts: Ghosts { slots: Vec::new(), time: 0 },
+                newcomers: Newcomers::default(),
                 index,
                 outgrown: Vec::new(),
                 free: std::ptr::null_mut(),
@@ -340,6 +379,25 @@ impl<V> Shard<V> {
         state.push(queue, node, priority == Priority::Bottom);
         state.index.insert(hash, node);
         (node, old)
+    }
+
+    /// Whether an entry of that hash should take the place of another: if of those who come for the first time enough are found
+    /// again, or if it was here or turned away lately.
+    pub fn admits(&self, hash: u64) -> bool {
+        let mut state = self.state.lock();
+        if !state.newcomers.is_closed {
+            return true;
+        }
+        let entries = state.entries();
+        let Some(age) = state.ghosts.age(hash, entries) else {
+            state.newcomers.note(false);
+            state.ghosts.remember(hash, entries);
+            return false;
+        };
+        if age <= entries / SMALL_PART {
+            state.newcomers.note(true); // The small queue would still have it.
+        }
+        true
     }
 
     /// Makes an entry with one reference that nobody can find. The caller has added an anchor for it.

@@ -132,7 +132,7 @@ fn strict_limit_refuses_when_all_is_pinned() {
 
 #[test]
 fn large_and_small_entries_share_the_capacity() {
-    let cache = Cache::new(CacheOptions { capacity: 4 << 20, num_shard_bits: 3, ..CacheOptions::default() });
+    let cache = Cache::new(CacheOptions { capacity: 4 << 20, num_shard_bits: 1, ..CacheOptions::default() });
     for round in 0..if cfg!(miri) { 1 } else { 50 } {
         let filter = cache.insert(CacheKey(1, round), round, 1 << 20, Priority::High).unwrap();
         for block in 0..500 {
@@ -418,4 +418,80 @@ fn an_entry_that_was_retired_leaves_before_those_that_were_found() {
     let stayed = |keys: std::ops::Range<u64>| keys.filter(|key| cache.contains(&CacheKey(1, *key))).count();
     assert_eq!(stayed(50..100), 50);
     assert!(stayed(0..50) < 15, "{}", stayed(0..50));
+}
+
+/// A cache with room for so many blocks of 4 KiB.
+fn cache_of_blocks(blocks: u64) -> Arc<Cache<u64>> {
+    let capacity = blocks as usize * (4096 + PER_ENTRY);
+    Cache::new(CacheOptions { capacity, num_shard_bits: 3, ..CacheOptions::default() })
+}
+
+/// Looks for each number and adds what is not there: all of it, or what the cache admits. Which percentages of `looks` found it
+/// and added it.
+fn found_and_added(cache: &Cache<u64>, looks: &[u64], asks: bool) -> (f64, f64) {
+    let (mut found, mut added) = (0, 0);
+    for &number in looks {
+        let key = CacheKey(1, number);
+        if cache.get(&key).is_some() {
+            found += 1;
+        } else if !asks || cache.admits(&key, 4096) {
+            added += 1;
+            drop(cache.insert(key, number, 4096, Priority::Low).unwrap());
+        }
+    }
+    let percent = |count: u64| 100.0 * count as f64 / looks.len() as f64;
+    (percent(found), percent(added))
+}
+
+/// A percent more or less is found then, if not much more, and most of the work of adding is spared where it would be in vain.
+#[test]
+#[cfg_attr(miri, ignore = "two million looks")]
+fn newcomers_are_turned_away_while_few_are_found_again() {
+    const BLOCKS: u64 = 2000;
+    const LOOKS: u64 = 150_000;
+    let mut random = Random(1);
+    let mut looks = |of: &mut dyn FnMut(u64, &mut Random) -> u64| -> Vec<u64> {
+        (0..LOOKS).map(|at| of(at, &mut random)).collect()
+    };
+    // Of twenty times as many blocks the first few are looked for far more often than the others.
+    let skewed = |random: &mut Random| {
+        let share = random.below(1 << 20) as f64 / f64::from(1 << 20);
+        ((20 * BLOCKS) as f64).powf(share) as u64
+    };
+    let in_order = |at: u64| (1 << 40) + at / 30;
+    // What is looked for, the most that is added, how much more is found at least.
+    let patterns: [(&str, Vec<u64>, f64, f64); 7] = [
+        ("anywhere in 20 times as much", looks(&mut |_, random| random.below(20 * BLOCKS)), 14.0, -0.5),
+        ("anywhere in twice as much", looks(&mut |_, random| random.below(2 * BLOCKS)), 55.0, -1.0),
+        ("some more often", looks(&mut |_, random| skewed(random)), 12.0, -0.5),
+        ("round and round twice as much", looks(&mut |at, _| at % (2 * BLOCKS)), 5.0, 38.0),
+        ("30 times each, in order", looks(&mut |at, _| in_order(at)), 4.0, -0.1),
+        (
+            "anywhere, then in order",
+            looks(&mut |at, random| if at < LOOKS / 2 { random.below(20 * BLOCKS) } else { in_order(at) }),
+            13.0,
+            -0.8,
+        ),
+        (
+            "what fits, another each time",
+            looks(&mut |at, random| ((at / 15_000) << 32) + random.below(BLOCKS / 10 * 8)),
+            26.0,
+            -1.0,
+        ),
+    ];
+    for (name, looks, most_added, more_found) in patterns {
+        let (found_of_all, _) = found_and_added(&cache_of_blocks(BLOCKS), &looks, false);
+        let (found, added) = found_and_added(&cache_of_blocks(BLOCKS), &looks, true);
+        assert!(added <= most_added, "{name}: {added:.1} % added");
+        assert!(found >= found_of_all + more_found, "{name}: {found:.1} % found, of all {found_of_all:.1}");
+    }
+}
+
+/// As long as nothing would have to leave for it.
+#[test]
+fn a_cache_with_room_admits_all() {
+    let cache = cache_of_blocks(2000);
+    let looks: Vec<u64> = (0..1900).collect();
+    assert_eq!(found_and_added(&cache, &looks, true), (0.0, 100.0));
+    assert_eq!(cache.entry_count(), 1900);
 }

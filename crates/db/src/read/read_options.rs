@@ -15,7 +15,8 @@ pub struct ReadOptions {
     pub snapshot: Option<Snapshot>,
     /// Check the checksum of every block that comes from a file. Default true.
     pub verify_checksums: bool,
-    /// Keep the data blocks that were read in the block cache. Default true; turn it off for large scans.
+    /// Keep the data blocks that were read in the block cache. Default true; turn it off for large scans. A cache that is full
+    /// turns blocks away that it has not seen lately, while hardly any of its own are found again before they have to leave.
     pub fill_cache: bool,
     /// How far down the read may go. Where it may not go further, it answers `Incomplete`.
     pub read_tier: ReadTier,

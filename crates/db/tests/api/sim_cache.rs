@@ -87,6 +87,28 @@ fn a_larger_cache_is_foreseen() {
     assert_eq!(run.simulated.hits() + run.simulated.misses(), 100);
 }
 
+/// Whatever it does, values and what is simulated are as before.
+#[test]
+fn a_cache_that_turns_blocks_away_is_not_noticed() {
+    let run = simulation(10_000, 1 << 20);
+    run.read_all(20);
+    assert_eq!(run.counts().0, 1900);
+    let keys: Vec<String> = (0..100).map(|key| format!("{key:03}")).collect();
+    let values = run.db.multi_get(&keys);
+    assert!(values.into_iter().all(|value| value.unwrap().unwrap().len() == 1000));
+    let entries: Vec<_> = run.db.iter().unwrap().entries().map(Result::unwrap).collect();
+    assert!(
+        entries
+            .iter()
+            .map(|(key, value)| (&**key, value.len()))
+            .eq(keys.iter().map(|key| (key.as_bytes(), 1000)))
+    );
+    assert_eq!((run.simulated.hits(), run.simulated.misses()), (2100, 100));
+    let (misses, added) = (Ticker::BlockCacheDataMiss, Ticker::BlockCacheDataAdd);
+    let (misses, added) = (run.statistics.ticker(misses), run.statistics.ticker(added));
+    assert!(added < misses / 2 && added > 200, "{added} of {misses} added");
+}
+
 #[test]
 fn a_cache_that_is_not_there_is_not_simulated() {
     let disk = Disk::new();

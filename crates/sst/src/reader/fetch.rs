@@ -5,7 +5,7 @@ use crate::block::Block;
 use crate::block_trace::{
     self, BlockCacheTraceRecord, BlockPlace, TableReaderCaller, TracedBlock, TracedCall,
 };
-use crate::cached_block::{BlockRef, CachedBlock};
+use crate::cached_block::{BlockCache, BlockRef, CachedBlock};
 use crate::filter_block::ParsedFilter;
 use crate::footer::Footer;
 use crate::handle::{BLOCK_TRAILER_LEN, BlockHandle};
@@ -357,7 +357,7 @@ impl BlockBasedReader {
         if self.statistics().is_some() {
             BlocksRead { meta: 0, data: 1 }.add();
         }
-        let block = self.keep_data_block(context, handle, self.parse_data_block(context, handle, raw)?)?;
+        let block = self.keep_data_block(context, handle, raw)?;
         if let BlockRef::Cached(cached) = &block {
             index.set_slot(at, cached.hint());
         }
@@ -481,8 +481,7 @@ impl BlockBasedReader {
     ) -> Option<BlockRef> {
         let handle = index.handle(at);
         let raw = self.persisted(BlockRole::Data, handle)?;
-        let block =
-            self.keep_data_block(context, handle, self.parse_data_block(context, handle, raw).ok()?).ok()?;
+        let block = self.keep_data_block(context, handle, raw).ok()?;
         if let BlockRef::Cached(cached) = &block {
             index.set_slot(at, cached.hint());
         }
@@ -662,17 +661,37 @@ impl BlockBasedReader {
         }
     }
 
+    /// The data block that `raw` is; in the cache from now on, if the reader wants that and the cache takes it in.
     pub(super) fn keep_data_block(
         &self,
         context: &ReadContext,
         handle: BlockHandle,
-        mut block: Block,
+        raw: Vec<u8>,
     ) -> Result<BlockRef> {
+        let turns_away = |cache: &Arc<BlockCache>| !cache.admits(&self.cache_key(handle), raw.len());
+        if context.fill_cache && self.cache.as_ref().is_some_and(turns_away) {
+            let once = ReadContext { fill_cache: false, ..*context };
+            return Ok(self.turned_away(context, handle, self.parse_data_block(&once, handle, raw)?));
+        }
+        let mut block = self.parse_data_block(context, handle, raw)?;
         if let Some(cache) = self.cache.as_ref().filter(|_| context.fill_cache) {
             block = block.moved_to(cache, self.cache_file_id); // What is read in order lies in order.
         }
         let charge = block.memory_usage();
         self.keep(context, handle, CachedBlock::Data(block), charge, Priority::Low, &DATA_TICKERS)
+    }
+
+    /// A data block that the reader would have kept and the cache does not take in. To traces, and to a simulated cache, that
+    /// makes no difference.
+    fn turned_away(&self, context: &ReadContext, handle: BlockHandle, block: Block) -> BlockRef {
+        let charge = block.memory_usage();
+        if self.is_traced() {
+            self.trace(context, &DATA_TICKERS, handle, false, charge as u64, block.restart_count());
+        }
+        if let Some(simulated) = &self.table.sim_cache {
+            simulated.add(self.cache_key(handle), charge, Priority::Low);
+        }
+        BlockRef::Owned(Arc::new(CachedBlock::Data(block)))
     }
 
     #[inline]
