@@ -105,6 +105,18 @@ pub fn groups(amounts: &Amounts) -> Vec<Group> {
             ("seek", "seek, then 10 next", "--work seek"),
             ("scanforward", "full scan forward", "--work scanforward"),
             ("scanreverse", "full scan in reverse", "--work scanreverse"),
+            ("pagecache-readrandom", "random reads, cache of 32 MiB", "--work readrandom --cache-mib 32"),
+            (
+                "pagecache-multiget",
+                "32 random reads at once, cache of 32 MiB",
+                "--work multiget --cache-mib 32",
+            ),
+            ("pagecache-seek", "seek, then 10 next, cache of 32 MiB", "--work seek --cache-mib 32"),
+            (
+                "pagecache-scanforward",
+                "full scan forward, cache of 32 MiB",
+                "--work scanforward --cache-mib 32",
+            ),
             ("readwhilewriting", "1 reader beside 1 writer", "--work readwhilewriting"),
             ("overwrite", "overwrite random records, 2 million times", "--work overwrite --writes 2000000"),
         ]),
