@@ -104,6 +104,15 @@ fn a_cache_that_turns_blocks_away_is_not_noticed() {
             .eq(keys.iter().map(|key| (key.as_bytes(), 1000)))
     );
     assert_eq!((run.simulated.hits(), run.simulated.misses()), (2100, 100));
+    // What comes for the first time now is turned away, and simulated all the same.
+    (100..200).for_each(|key| run.db.put(format!("{key:03}"), "v".repeat(1000)).unwrap());
+    run.db.flush().unwrap();
+    let added = run.statistics.ticker(Ticker::BlockCacheDataAdd);
+    let read_new = || (100..200).for_each(|key| assert!(run.db.get(format!("{key:03}")).unwrap().is_some()));
+    read_new();
+    assert!(run.statistics.ticker(Ticker::BlockCacheDataAdd) < added + 10);
+    read_new();
+    assert_eq!((run.simulated.hits(), run.simulated.misses()), (2200, 200));
     let (misses, added) = (Ticker::BlockCacheDataMiss, Ticker::BlockCacheDataAdd);
     let (misses, added) = (run.statistics.ticker(misses), run.statistics.ticker(added));
     assert!(added < misses / 2 && added > 200, "{added} of {misses} added");
