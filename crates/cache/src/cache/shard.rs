@@ -28,9 +28,9 @@ const PINNED_PER_VISIT: usize = 64;
 /// The small queue gets one part in so many.
 const SMALL_PART: usize = 10;
 
-/// By so many of them it is judged whether newcomers are worth their place.
+/// By the last so many newcomers it is judged whether the next are worth their place: they are if at least [`WORTH_IT`] of
+/// those were found in the small queue, or would have been.
 const JUDGED: u32 = 256;
-/// They are if of these at least so many were found in the small queue, or would have been.
 const WORTH_IT: u32 = 8;
 
 const SMALL: u8 = 0;

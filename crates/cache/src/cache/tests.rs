@@ -132,7 +132,7 @@ fn strict_limit_refuses_when_all_is_pinned() {
 
 #[test]
 fn large_and_small_entries_share_the_capacity() {
-    let cache = Cache::new(CacheOptions { capacity: 4 << 20, num_shard_bits: 1, ..CacheOptions::default() });
+    let cache = Cache::new(CacheOptions { capacity: 4 << 20, num_shard_bits: 3, ..CacheOptions::default() });
     for round in 0..if cfg!(miri) { 1 } else { 50 } {
         let filter = cache.insert(CacheKey(1, round), round, 1 << 20, Priority::High).unwrap();
         for block in 0..500 {

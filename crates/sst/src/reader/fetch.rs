@@ -472,7 +472,7 @@ impl BlockBasedReader {
         format.unpack_owned(role, handle.offset, block, self.decompressor(role)).ok()
     }
 
-    /// Data block `at` of `index` from the persistent cache; from now on it is in the block cache.
+    /// Data block `at` of `index` from the persistent cache; from now on in the block cache, if that takes it in.
     pub(super) fn persisted_data_block(
         &self,
         context: &ReadContext,
