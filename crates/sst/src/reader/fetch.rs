@@ -5,7 +5,7 @@ use crate::block::Block;
 use crate::block_trace::{
     self, BlockCacheTraceRecord, BlockPlace, TableReaderCaller, TracedBlock, TracedCall,
 };
-use crate::cached_block::{BlockCache, BlockRef, CachedBlock};
+use crate::cached_block::{BlockRef, CachedBlock};
 use crate::filter_block::ParsedFilter;
 use crate::footer::Footer;
 use crate::handle::{BLOCK_TRAILER_LEN, BlockHandle};
@@ -633,16 +633,10 @@ impl BlockBasedReader {
         priority: Priority,
         tickers: &RoleTickers,
     ) -> Result<BlockRef> {
-        if self.is_traced() {
-            let size = if context.fill_cache && self.cache.is_some() { charge } else { 0 };
-            self.trace(context, tickers, handle, false, size as u64, block.restart_count());
-        }
+        self.tell_of_new(context, handle, &block, charge, priority, tickers);
         match &self.cache {
             Some(cache) if context.fill_cache => {
                 let key = self.cache_key(handle);
-                if let Some(simulated) = &self.table.sim_cache {
-                    simulated.add(key, charge, priority);
-                }
                 let is_redundant = self.statistics().is_some() && cache.contains(&key);
                 match cache.insert(key, block, charge, priority) {
                     Ok(kept) => {
@@ -668,30 +662,41 @@ impl BlockBasedReader {
         handle: BlockHandle,
         raw: Vec<u8>,
     ) -> Result<BlockRef> {
-        let turns_away = |cache: &Arc<BlockCache>| !cache.admits(&self.cache_key(handle), raw.len());
-        if context.fill_cache && self.cache.as_ref().is_some_and(turns_away) {
+        let cache = self.cache.as_ref().filter(|_| context.fill_cache);
+        if cache.is_some_and(|cache| !cache.admits(&self.cache_key(handle), raw.len())) {
             let once = ReadContext { fill_cache: false, ..*context };
-            return Ok(self.turned_away(context, handle, self.parse_data_block(&once, handle, raw)?));
+            let block = CachedBlock::Data(self.parse_data_block(&once, handle, raw)?);
+            let charge = block.memory_usage();
+            self.tell_of_new(context, handle, &block, charge, Priority::Low, &DATA_TICKERS);
+            return Ok(BlockRef::Owned(Arc::new(block)));
         }
         let mut block = self.parse_data_block(context, handle, raw)?;
-        if let Some(cache) = self.cache.as_ref().filter(|_| context.fill_cache) {
+        if let Some(cache) = cache {
             block = block.moved_to(cache, self.cache_file_id); // What is read in order lies in order.
         }
         let charge = block.memory_usage();
         self.keep(context, handle, CachedBlock::Data(block), charge, Priority::Low, &DATA_TICKERS)
     }
 
-    /// A data block that the reader would have kept and the cache does not take in. To traces, and to a simulated cache, that
-    /// makes no difference.
-    fn turned_away(&self, context: &ReadContext, handle: BlockHandle, block: Block) -> BlockRef {
-        let charge = block.memory_usage();
+    /// Tells traces of a block that was not in the cache, and a simulated cache, if the reader wants it kept. Whether the cache
+    /// takes it in makes no difference to them.
+    fn tell_of_new(
+        &self,
+        context: &ReadContext,
+        handle: BlockHandle,
+        block: &CachedBlock,
+        charge: usize,
+        priority: Priority,
+        tickers: &RoleTickers,
+    ) {
+        let is_wanted = context.fill_cache && self.cache.is_some();
         if self.is_traced() {
-            self.trace(context, &DATA_TICKERS, handle, false, charge as u64, block.restart_count());
+            let size = if is_wanted { charge } else { 0 };
+            self.trace(context, tickers, handle, false, size as u64, block.restart_count());
         }
-        if let Some(simulated) = &self.table.sim_cache {
-            simulated.add(self.cache_key(handle), charge, Priority::Low);
+        if let Some(simulated) = self.table.sim_cache.as_ref().filter(|_| is_wanted) {
+            simulated.add(self.cache_key(handle), charge, priority);
         }
-        BlockRef::Owned(Arc::new(CachedBlock::Data(block)))
     }
 
     #[inline]
