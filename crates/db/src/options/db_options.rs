@@ -64,7 +64,7 @@ option_struct! {
         max_file_opening_threads: i32 = 16, Fixed, V7;
         /// Start writing back table files after each so many bytes. The larger, the longer reads wait behind a piece. 0 leaves it to
         /// the system, but for flushes, whose last sync writers may wait for: those start it after each MiB.
-        bytes_per_sync: u64 = 256 << 10, Mutable, V7;
+        bytes_per_sync: u64 = 1 << 20, Mutable, V7;
         /// The same for WALs.
         wal_bytes_per_sync: u64 = 0, Mutable, V7;
         /// Compactions read so many bytes of each table ahead; those of more than 16 tables that overlap share what 16 would. The

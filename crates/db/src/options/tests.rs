@@ -115,7 +115,7 @@ fn defaults_are_those_of_rocksdb_11() {
         ("create_if_missing", "true", "false"),
         ("periodic_compaction_seconds", "0", "18446744073709551614"),
         ("min_tombstones_for_range_conversion", "0", "1000"),
-        ("bytes_per_sync", "0", "262144"),
+        ("bytes_per_sync", "0", "1048576"),
         ("compaction_readahead_size", "2097152", "262144"),
         ("uncache_aggressiveness", "0", "10000"),
         ("blob_compression_opts", "", ""),
