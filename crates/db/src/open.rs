@@ -354,7 +354,7 @@ pub(crate) fn open(
     let (wal_file, recycled) = if read_only {
         (Box::new(NoFile(PathBuf::from("(read-only)"))) as Box<dyn ironstone_vfs::WritableFile>, false)
     } else {
-        let wal = create_wal(&env, &wal_dir, wal_number, None, &options)?;
+        let wal = create_wal(&env, &wal_dir, wal_number, None, 0, &options)?;
         (wal.file, wal.recycled)
     };
     let mut manifest = manifest;

@@ -60,6 +60,8 @@ pub struct WriteOptions {
     /// those of `sync_ahead`. Short files are not mapped, nor more than 64 at once. A file system that fails then ends the process (SIGBUS) where a write
     /// would be an error.
     pub mapped: bool,
+    /// About how long the file will be; 0 where nobody knows. With `mapped`, a file that will be long is mapped from its start.
+    pub expected_len: u64,
 }
 
 /// Reads a file front to back.

@@ -663,7 +663,7 @@ struct MemWritableFile {
 
 /// Memory is no faster for it; so much shows what a crash leaves.
 const MOST_SYNC_AHEAD: u64 = 4 << 10;
-/// So much is written after a file was made or synced before its end is as that of a mapped file.
+/// So much is written after a file was made or synced before its end is as that of a mapped file. One that will be twice as long is one from its start.
 const MAPPED_AFTER: u64 = 8 << 10;
 
 impl MemWritableFile {
@@ -678,7 +678,7 @@ impl MemWritableFile {
             end_of_zeros: 0,
             was_synced: false,
             mapped: options.mapped && start == 0 && fs.shared.tracked, // What cannot crash need not show what a crash leaves.
-            not_mapped_before: MAPPED_AFTER,
+            not_mapped_before: if options.expected_len > 2 * MAPPED_AFTER { 0 } else { MAPPED_AFTER },
             closed: false,
         }
     }

@@ -53,6 +53,7 @@ pub(crate) fn write_options(options: &DbOptions) -> WriteOptions {
         full_sync: options.use_fsync,
         sync_ahead: 0,
         mapped: false,
+        expected_len: 0,
     }
 }
 

@@ -645,6 +645,13 @@ impl CommitPipeline {
         (number, self.log.lock().wal_bytes)
     }
 
+    /// How much of that WAL was never synced.
+    pub(crate) fn unsynced_bytes_of_wal(&self) -> u64 {
+        let io = self.io.lock();
+        let log = self.log.lock();
+        log.wal_bytes.min(log.end - io.synced)
+    }
+
     /// Continues the log in `file`, and lets `switch` change where writes go at the same point of
     /// the order.
     ///

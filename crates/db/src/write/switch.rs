@@ -109,7 +109,8 @@ impl Engine {
             let reusable = state.recyclable.pop_front();
             (state.versions.new_file_number(), reusable)
         };
-        let wal = create_wal(&self.env, &self.wal_dir, number, reusable, &self.options())?;
+        let expected_len = self.pipeline.unsynced_bytes_of_wal();
+        let wal = create_wal(&self.env, &self.wal_dir, number, reusable, expected_len, &self.options())?;
         if self.pipeline.syncs_before_next() && self.pipeline.failure().is_none() {
             self.pipeline.sync_log()?; // So that little is left to sync when everybody has to wait for it.
         }
@@ -313,12 +314,14 @@ pub(crate) fn memtable_of(
 /// A few thousand synced writes; a crash leaves as many zeros at most.
 const WAL_SYNC_AHEAD: u64 = 1 << 20;
 
-/// Creates WAL `number`, over the bytes of an old one if there is one to reuse.
+/// Creates WAL `number`, over the bytes of an old one if there is one to reuse. It may be about so long before it is synced; 0 where nobody
+/// knows.
 pub(crate) fn create_wal(
     env: &Env,
     dir: &Path,
     number: FileNumber,
     reusable: Option<FileNumber>,
+    expected_len: u64,
     options: &crate::options::DbOptions,
 ) -> Result<NewWal> {
     let path = file_name::wal(dir, number);
@@ -327,6 +330,7 @@ pub(crate) fn create_wal(
         full_sync: options.use_fsync,
         sync_ahead: if options.allow_fallocate { WAL_SYNC_AHEAD } else { 0 },
         mapped: options.allow_fallocate,
+        expected_len,
         ..WriteOptions::default()
     };
     // Records always carry the log's number, not only where files are reused: after a power loss a file

@@ -2,7 +2,7 @@
 //!
 //! Zeros and what is written must not meet: whoever writes behind the end of his window takes back what he asked for first.
 
-use super::window::Window;
+use super::window::{LEN, Window};
 use ironstone_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use ironstone_base::sync::thread::{Builder, JoinHandle};
 use ironstone_base::sync::{Arc, Condvar, Mutex};
@@ -120,7 +120,7 @@ impl Request {
     }
 
     fn make_ready(&self, fd: &OwnedFd, at: u64) -> Result<Window, Errno> {
-        let mut window = Window::new(fd, at)?;
+        let mut window = Window::new(fd, at, LEN)?;
         while window.ready_end() < window.end() && !self.is_wanted.load(Ordering::Relaxed) {
             window.make_more_ready(fd)?;
         }
@@ -151,7 +151,6 @@ impl Drop for NextWindow {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use super::super::window::LEN;
     use super::*;
     use ironstone_base::sync::thread::yield_now;
     use rustix::fs::{Mode, OFlags, fstat, open};
@@ -163,7 +162,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let flags = OFlags::RDWR | OFlags::CREATE;
         let fd = Arc::new(open(dir.path().join("file"), flags, Mode::from_raw_mode(0o644)).unwrap());
-        if Window::new(&fd, 0).is_err() {
+        if Window::new(&fd, 0, LEN).is_err() {
             println!("SKIP: nothing is mapped on this file system");
             return;
         }

@@ -365,12 +365,26 @@ fn so_many_files_are_mapped_at_once() {
 #[cfg(target_os = "linux")]
 #[test]
 fn the_end_of_a_file_is_mapped_once_it_is_long() {
+    write_mapped_file(0);
+}
+
+/// The same of a file that is mapped from its start.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_end_of_a_file_that_will_be_long_is_mapped() {
+    write_mapped_file(64 << 20);
+}
+
+#[cfg(target_os = "linux")]
+fn write_mapped_file(expected_len: u64) {
     let dir = tempfile::tempdir().unwrap();
     let (fs, path) = (OsFileSystem::new(), dir.path().join("000001.log"));
-    let options = WriteOptions { mapped: true, bytes_per_sync: 256 << 10, ..WriteOptions::default() };
+    let options =
+        WriteOptions { mapped: true, expected_len, bytes_per_sync: 256 << 10, ..WriteOptions::default() };
     let mut file = fs.create(&path, options).unwrap();
     let (mut written, mut number) = (Vec::new(), 1u64);
     let (mut grew, mut since_sync, mut before) = ([0, 0], 0, 0);
+    let (mut grew_early, mut least) = (false, if expected_len == 0 { 1 << 20 } else { 0 });
     let reader = rustix::fs::open(&path, rustix::fs::OFlags::RDONLY, Mode::empty()).unwrap();
     while written.len() < 64 << 20 {
         number = number.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -397,7 +411,8 @@ fn the_end_of_a_file_is_mapped_once_it_is_long() {
         assert_eq!(size, written.len() as u64);
         assert!((size..=size + (2 << 20)).contains(&on_disk), "{size}, {on_disk}");
         if on_disk > size.max(before) {
-            assert!(since_sync > 1 << 20, "{since_sync} bytes after a sync");
+            assert!(since_sync > least, "{since_sync} bytes after a sync");
+            grew_early |= at < 1 << 20;
             grew[usize::from(small)] += 1;
         }
         before = on_disk;
@@ -407,7 +422,7 @@ fn the_end_of_a_file_is_mapped_once_it_is_long() {
         }
         if since_sync > 9 << 20 {
             file.sync().unwrap();
-            since_sync = 0;
+            (since_sync, least) = (0, 4 << 20);
             before = fs.size(&path).unwrap(); // It may have grown since the append.
         }
         if number >> 20 & if small { 0xffff } else { 0x7ff } == 5 {
@@ -426,6 +441,8 @@ fn the_end_of_a_file_is_mapped_once_it_is_long() {
     println!("grew ahead {} times of large appends and {} of small ones", grew[0], grew[1]);
     if grew == [0, 0] {
         println!("SKIP: nothing is mapped on this file system");
+    } else {
+        assert_eq!(grew_early, expected_len > 0);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Memory that the end of a growing file is mapped to: what is written there is in the file, without a system call.
 //!
 //! # Safety argument
-//! 1. The bytes are those of a [`Mapping`] of `LEN` bytes, which stay for as long as it does, and whose address nobody else knows.
+//! 1. The bytes are those of a [`Mapping`], which stay for as long as it does, and whose address nobody else knows.
 //! 2. Those up to `ready` may be written: the file reaches up to there before `ready` is moved on. Each store is checked against it.
 //! 3. Nobody holds a reference to the bytes; other descriptors of the file may read them at any time, as they may beside `pwrite`.
 //! 4. Whoever cuts the file meanwhile makes a store a SIGBUS, which ends the process, and so does a file system that fails, if the page was
@@ -18,6 +18,8 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 /// How much of a file is mapped at a time. It counts as memory of the process.
 pub(super) const LEN: u64 = 1 << 20;
+/// The same of the first of a file that is mapped from its start: its writer makes that ready himself.
+pub(super) const FIRST_LEN: u64 = 128 << 10;
 /// The file grows by so much in zeros while a write waits for it: the kernel makes large pages for it.
 const STEP: usize = 32 << 10;
 static ZEROS: [u8; CACHED_PIECE] = [0; CACHED_PIECE];
@@ -32,19 +34,19 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Maps the file, which is open for reading too and ends at `end`, from the page of `end` on. It has no bytes ahead yet.
-    pub(super) fn new(fd: &OwnedFd, end: u64) -> Result<Self, Errno> {
+    /// Maps `len` bytes of the file, which is open for reading too and ends at `end`, from the page of `end` on. It has no bytes ahead yet.
+    pub(super) fn new(fd: &OwnedFd, end: u64, len: u64) -> Result<Self, Errno> {
         if !sets_space_aside(fd) {
             return Err(Errno::OPNOTSUPP);
         }
         let at = page_floor(end);
-        let mapping = Mapping::new(fd.as_fd(), at, LEN as usize, ProtFlags::READ | ProtFlags::WRITE)?;
+        let mapping = Mapping::new(fd.as_fd(), at, len as usize, ProtFlags::READ | ProtFlags::WRITE)?;
         Ok(Self { mapping, at, ready: 0 })
     }
 
     /// Where what is mapped ends, at a page.
     pub(super) fn end(&self) -> u64 {
-        self.at + LEN
+        self.at + self.mapping.len() as u64
     }
 
     /// Up to where the file has bytes.
@@ -77,7 +79,7 @@ impl Window {
     /// Has the file grow behind `offset` by `step` bytes at a time until it reaches `needed`.
     fn grow(&mut self, fd: &OwnedFd, offset: u64, needed: u64, step: usize) -> Result<(), Errno> {
         while self.ready_end() < needed {
-            let (from, to) = (self.ready, (self.ready + step).min(LEN as usize));
+            let (from, to) = (self.ready, (self.ready + step).min(self.mapping.len()));
             let mut zeros_at = offset.max(self.ready_end());
             let end = self.at + to as u64;
             while zeros_at < end {

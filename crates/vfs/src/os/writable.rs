@@ -6,7 +6,7 @@
 use super::ahead::{Ahead, Leave, NextWindow};
 use super::aligned::{AlignedBuffer, PAGE, cached_piece, page_floor};
 use super::range_sync::start_write_back;
-use super::window::{LEN, Window};
+use super::window::{FIRST_LEN, LEN, Window};
 use crate::append_buffer::AppendBuffer;
 use crate::file::*;
 use crate::timer::{PerfCpuTimer, PerfTimer, stopwatch_nanos};
@@ -239,9 +239,11 @@ struct MappedEnd {
     leave: Option<Leave>,
     /// Nothing is mapped before the file is this long.
     not_before: u64,
+    /// Nothing is asked for ahead before it is this long.
+    alone_before: u64,
 }
 
-/// So much is written after a file was made before its end is mapped: small ones are not.
+/// So much is written after a file was made before its end is mapped: small ones are not. One that will be long is mapped from its start.
 const MAPPED_AFTER: u64 = 1 << 20;
 /// The same after it was synced, or cut: then the zeros, up to two windows that the next sync is asked to write as well, are little beside it.
 const MAPPED_AFTER_SYNC: u64 = 4 << 20;
@@ -251,6 +253,13 @@ const ALONE: u64 = 3 << 20;
 const MOST_STORED: usize = 32 << 10;
 
 impl MappedEnd {
+    /// Of an empty file that will be about as long as is said.
+    fn of_new(ahead: Arc<Ahead>, expected_len: u64) -> Self {
+        let not_before = if expected_len > MAPPED_AFTER + ALONE { 0 } else { MAPPED_AFTER };
+        let alone_before = if not_before == 0 { 0 } else { not_before + ALONE };
+        Self { ahead: Some(ahead), not_before, alone_before, ..Self::default() }
+    }
+
     /// Stores `data` at `offset`, where what was written ends. Answers whether it did; if not, `data` may be written there: no zeros come after it.
     #[inline]
     fn store(&mut self, target: &mut Target, data: &[u8], offset: u64) -> bool {
@@ -303,17 +312,18 @@ impl MappedEnd {
                 self.leave = self.leave.take().or_else(|| ahead.leave());
                 if self.leave.is_none() {
                     self.not_before = offset + MAPPED_AFTER; // Then it asks again.
+                    self.alone_before = self.not_before + ALONE;
                     return Ok(());
                 }
-                Window::new(fd, offset)?
+                let is_first = offset == 0; // Those of files that are mapped from their start.
+                Window::new(fd, offset, if is_first { FIRST_LEN } else { LEN })?
             }
         };
         target.allocated_end = target.allocated_end.max(window.end() + LEN); // Cut off when the file is closed.
         if stored && window.has_room(offset, len) {
             window.make_ready(fd, offset, len)?;
         }
-        let is_long = offset >= self.not_before.saturating_add(ALONE);
-        if is_long && offset + len as u64 <= window.end() {
+        if offset >= self.alone_before && offset + len as u64 <= window.end() {
             self.next = ahead.ask(fd, window.end(), past);
         }
         self.window = Some(window);
@@ -323,6 +333,7 @@ impl MappedEnd {
     /// Ends the mapping, and begins none until more has been written behind `offset`. Answers where the zeros end that it leaves.
     fn rest(&mut self, offset: u64) -> u64 {
         self.not_before = offset.saturating_add(MAPPED_AFTER_SYNC);
+        self.alone_before = self.not_before.saturating_add(ALONE);
         let next = self.next.take().and_then(|next| next.take()?.ok());
         let end_of_zeros = next.or(self.window.take()).map_or(0, |window| window.ready_end());
         self.leave = None;
@@ -350,8 +361,8 @@ impl OsWritableFile {
 
     /// Writes an empty file, which can be read through `fd` as well.
     pub(super) fn of_new(fd: OwnedFd, path: &Path, options: WriteOptions, ahead: &Arc<Ahead>) -> Self {
-        let ahead = options.mapped.then(|| ahead.clone());
-        let mapped = MappedEnd { ahead, not_before: MAPPED_AFTER, ..MappedEnd::default() };
+        let of_mapped = || MappedEnd::of_new(ahead.clone(), options.expected_len);
+        let mapped = options.mapped.then(of_mapped).unwrap_or_default();
         Self { mapped, ..Self::new(fd, path, options, 0) }
     }
 
