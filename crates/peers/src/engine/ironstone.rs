@@ -23,7 +23,10 @@ pub const KIND: Kind = Kind {
             "tables",
             "format 6, blocks of 4 KiB with hash index, full Bloom filters, filters and indexes outside the cache",
         ),
-        ("other", "`bytes_per_sync` 1 MiB (256 KiB until 30 November 2026) and `compaction_readahead_size` 256 KiB (defaults), dynamic level sizes"),
+        (
+            "other",
+            "`bytes_per_sync` 1 MiB (256 KiB until 30 November 2026) and `compaction_readahead_size` 256 KiB (defaults), dynamic level sizes",
+        ),
         ("unsynced write", "logged, handed to the operating system"),
         ("synced write", "`sync`: fdatasync of the log, shared by writers that wait"),
         ("read", "`get` of a pinned value; `multi_get`; one iterator per thread, `refresh` before every use"),
