@@ -321,7 +321,7 @@ fn counts_begin_anew_when_they_are_reset() {
     assert_eq!(part(&parts(&db, "cfstats"), "compaction.L0.CompCount"), 2.0);
     assert_eq!(part(&parts(&db, "dbstats"), "db.uptime"), 100.0);
     disk.fs.set_capacity(Some(0));
-    db.put("full", "v").unwrap_err();
+    db.put("full", "v".repeat(10_000)).unwrap_err(); // More than a log may have ahead.
     disk.fs.set_capacity(None);
     assert_eq!(number(&db, "background-errors"), 1);
     db.reset_stats();
