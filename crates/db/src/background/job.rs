@@ -51,9 +51,7 @@ pub(crate) fn write_options(options: &DbOptions) -> WriteOptions {
         buffer_bytes: options.writable_file_max_buffer_size,
         bytes_per_sync: options.bytes_per_sync,
         full_sync: options.use_fsync,
-        sync_ahead: 0,
-        mapped: false,
-        expected_len: 0,
+        ..WriteOptions::default()
     }
 }
 

@@ -237,10 +237,8 @@ struct MappedEnd {
     next: Option<NextWindow>,
     /// For both.
     leave: Option<Leave>,
-    /// Nothing is mapped before the file is this long.
+    /// Nothing is mapped before the file is this long. 0: it is mapped from its start, as one that will be long.
     not_before: u64,
-    /// Nothing is asked for ahead before it is this long.
-    alone_before: u64,
 }
 
 /// So much is written after a file was made before its end is mapped: small ones are not. One that will be long is mapped from its start.
@@ -256,8 +254,7 @@ impl MappedEnd {
     /// Of an empty file that will be about as long as is said.
     fn of_new(ahead: Arc<Ahead>, expected_len: u64) -> Self {
         let not_before = if expected_len > MAPPED_AFTER + ALONE { 0 } else { MAPPED_AFTER };
-        let alone_before = if not_before == 0 { 0 } else { not_before + ALONE };
-        Self { ahead: Some(ahead), not_before, alone_before, ..Self::default() }
+        Self { ahead: Some(ahead), not_before, ..Self::default() }
     }
 
     /// Stores `data` at `offset`, where what was written ends. Answers whether it did; if not, `data` may be written there: no zeros come after it.
@@ -312,7 +309,6 @@ impl MappedEnd {
                 self.leave = self.leave.take().or_else(|| ahead.leave());
                 if self.leave.is_none() {
                     self.not_before = offset + MAPPED_AFTER; // Then it asks again.
-                    self.alone_before = self.not_before + ALONE;
                     return Ok(());
                 }
                 let is_first = offset == 0; // Those of files that are mapped from their start.
@@ -323,7 +319,8 @@ impl MappedEnd {
         if stored && window.has_room(offset, len) {
             window.make_ready(fd, offset, len)?;
         }
-        if offset >= self.alone_before && offset + len as u64 <= window.end() {
+        let is_long = self.not_before == 0 || offset >= self.not_before.saturating_add(ALONE);
+        if is_long && offset + len as u64 <= window.end() {
             self.next = ahead.ask(fd, window.end(), past);
         }
         self.window = Some(window);
@@ -333,7 +330,6 @@ impl MappedEnd {
     /// Ends the mapping, and begins none until more has been written behind `offset`. Answers where the zeros end that it leaves.
     fn rest(&mut self, offset: u64) -> u64 {
         self.not_before = offset.saturating_add(MAPPED_AFTER_SYNC);
-        self.alone_before = self.not_before.saturating_add(ALONE);
         let next = self.next.take().and_then(|next| next.take()?.ok());
         let end_of_zeros = next.or(self.window.take()).map_or(0, |window| window.ready_end());
         self.leave = None;
