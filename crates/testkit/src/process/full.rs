@@ -11,6 +11,11 @@ use rand::{Rng, SeedableRng};
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 use std::io::Read;
 use std::path::Path;
+use std::time::Duration;
+
+const LOOKS: usize = 1_000;
+/// What the file system may keep for itself.
+const SLACK: u64 = 2 << 20;
 
 /// What it came to.
 #[derive(Clone, Copy, Default, Debug)]
@@ -31,12 +36,14 @@ pub fn run(dir: &Path, kind: &Kind, ends: u64, seed: u64) -> Result<Filled, Stri
         return Ok(Filled { unmountable: true, ..Filled::default() });
     };
     let (database, filler) = (mounted.point().join("db"), mounted.point().join("filler"));
+    let space = free(&mounted.point()).map_err(|error| error.to_string())?;
     let mut done = Filled::default();
     while done.ends < ends {
         let number = done.ends;
         let fail = |problem: String| format!("full disk {number} of seed {seed} on {}: {problem}", kind.name);
         let room = rng.random_range(4 << 20..60 << 20);
-        fill(&mounted.point(), &filler, room).map_err(|error| fail(format!("fill: {error}")))?;
+        let filled = await_free(&mounted.point(), space).and_then(|()| fill(&mounted.point(), &filler, room));
+        let filled = filled.map_err(|error| fail(format!("fill: {error}")))?;
         let none = [0; WRITERS];
         let mut child =
             start(&database, &none, Logs::Long, Syncs::None).map_err(|error| fail(error.to_string()))?;
@@ -47,7 +54,9 @@ pub fn run(dir: &Path, kind: &Kind, ends: u64, seed: u64) -> Result<Filled, Stri
         if !ended.success() {
             return Err(fail(format!("the process ended by {ended}")));
         }
+        let left = free(&mounted.point()).map_err(|error| fail(error.to_string()))?;
         std::fs::remove_file(&filler).map_err(|error| fail(error.to_string()))?;
+        await_free(&mounted.point(), left + filled).map_err(|error| fail(error.to_string()))?;
         let mut reported = none;
         take_reports(&bytes, &mut reported).map_err(fail)?;
         verify(&database, Logs::Long, &reported).map_err(fail)?;
@@ -59,12 +68,30 @@ pub fn run(dir: &Path, kind: &Kind, ends: u64, seed: u64) -> Result<Filled, Stri
     Ok(done)
 }
 
-/// Leaves `room` bytes at `point`.
+/// Leaves `room` bytes at `point`. How many it took.
 #[allow(clippy::disallowed_methods)]
-fn fill(point: &Path, filler: &Path, room: u64) -> std::io::Result<()> {
+fn fill(point: &Path, filler: &Path, room: u64) -> std::io::Result<u64> {
     let space = statvfs(point)?;
-    let free = space.f_bavail * space.f_frsize;
+    let len = (space.f_bavail * space.f_frsize).saturating_sub(room);
     let file = std::fs::File::create(filler)?;
-    fallocate(&file, FallocateFlags::empty(), 0, free.saturating_sub(room))?;
-    Ok(())
+    fallocate(&file, FallocateFlags::empty(), 0, len)?;
+    Ok(len)
+}
+
+/// With what is reserved for the superuser.
+fn free(point: &Path) -> std::io::Result<u64> {
+    let space = statvfs(point)?;
+    Ok(space.f_bfree * space.f_frsize)
+}
+
+/// Waits until about so many bytes are free: xfs gives back what a removed file had some time after.
+#[allow(clippy::disallowed_methods)]
+fn await_free(point: &Path, bytes: u64) -> std::io::Result<()> {
+    for _ in 0..LOOKS {
+        if free(point)? + SLACK >= bytes {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Err(std::io::Error::other(format!("{} bytes of {bytes} are free after ten seconds", free(point)?)))
 }
