@@ -13,7 +13,9 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
+/// How often it is looked whether space came back, each time after [`BETWEEN_LOOKS`]: ten seconds in all.
 const LOOKS: usize = 1_000;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 /// What the file system may keep for itself.
 const SLACK: u64 = 2 << 20;
 
@@ -35,14 +37,15 @@ pub fn run(dir: &Path, kind: &Kind, ends: u64, seed: u64) -> Result<Filled, Stri
     let Some(mounted) = Mounted::make(dir, *kind)? else {
         return Ok(Filled { unmountable: true, ..Filled::default() });
     };
-    let (database, filler) = (mounted.point().join("db"), mounted.point().join("filler"));
-    let space = free(&mounted.point()).map_err(|error| error.to_string())?;
+    let point = mounted.point();
+    let (database, filler) = (point.join("db"), point.join("filler"));
+    let space = free(&point).map_err(|error| error.to_string())?;
     let mut done = Filled::default();
     while done.ends < ends {
         let number = done.ends;
         let fail = |problem: String| format!("full disk {number} of seed {seed} on {}: {problem}", kind.name);
         let room = rng.random_range(4 << 20..60 << 20);
-        let filled = await_free(&mounted.point(), space).and_then(|()| fill(&mounted.point(), &filler, room));
+        let filled = await_free(&point, space).and_then(|()| fill(&point, &filler, room));
         let filled = filled.map_err(|error| fail(format!("fill: {error}")))?;
         let none = [0; WRITERS];
         let mut child =
@@ -54,9 +57,9 @@ pub fn run(dir: &Path, kind: &Kind, ends: u64, seed: u64) -> Result<Filled, Stri
         if !ended.success() {
             return Err(fail(format!("the process ended by {ended}")));
         }
-        let left = free(&mounted.point()).map_err(|error| fail(error.to_string()))?;
+        let left = free(&point).map_err(|error| fail(error.to_string()))?;
         std::fs::remove_file(&filler).map_err(|error| fail(error.to_string()))?;
-        await_free(&mounted.point(), left + filled).map_err(|error| fail(error.to_string()))?;
+        await_free(&point, left + filled).map_err(|error| fail(error.to_string()))?;
         let mut reported = none;
         take_reports(&bytes, &mut reported).map_err(fail)?;
         verify(&database, Logs::Long, &reported).map_err(fail)?;
@@ -78,7 +81,7 @@ fn fill(point: &Path, filler: &Path, room: u64) -> std::io::Result<u64> {
     Ok(len)
 }
 
-/// With what is reserved for the superuser.
+/// How many bytes are free, those that are reserved for the superuser among them: the child may write to them.
 fn free(point: &Path) -> std::io::Result<u64> {
     let space = statvfs(point)?;
     Ok(space.f_bfree * space.f_frsize)
@@ -91,7 +94,7 @@ fn await_free(point: &Path, bytes: u64) -> std::io::Result<()> {
         if free(point)? + SLACK >= bytes {
             return Ok(());
         }
-        std::thread::sleep(Duration::from_millis(10));
+        std::thread::sleep(BETWEEN_LOOKS);
     }
     Err(std::io::Error::other(format!("{} bytes of {bytes} are free after ten seconds", free(point)?)))
 }
