@@ -10,9 +10,9 @@
 //! what is in them. A piece of more than [`LARGE`] bytes gets a
 //! block of its own.
 //!
-//! Blocks of full size come from a [`BlockPool`] and go back there: memory that was never touched is
-//! dear (the system clears it, and under a hypervisor the host finds it first). Pages of a block that is
-//! not from there are asked for [`STEP`] bytes at a time, which costs less than meeting them one by one.
+//! Blocks of full size and those of large pieces come from a [`BlockPool`] and go back there: memory that was never touched is
+//! dear (the system clears it, and under a hypervisor the host finds it first). Pages of a full block that is
+//! not from there are asked for [`STEP`] bytes at a time, which costs less than meeting them one by one, those of a large piece all at once.
 //!
 //! # Safety argument
 //! 1. The offset in `cursor` only grows while its block number stays, and a block number is used
@@ -28,6 +28,7 @@ use crate::prefetch::{CACHE_LINE, prefetch_lines};
 use ironstone_base::sync::atomic::{AtomicI64, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 use ironstone_base::sync::{Arc, Mutex};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::ops::RangeInclusive;
 use std::ptr::NonNull;
 
 /// The unit of allocation, and the alignment of every piece.
@@ -38,6 +39,10 @@ const FIRST_BLOCK: usize = if cfg!(miri) { 1 << 10 } else { 4 << 10 };
 /// of the cursor until a new block resets it: 2^32 / 16 KiB of them, one per thread, never come.
 const SMALL: usize = 16 << 10;
 const LARGE: usize = BLOCK_SPAN / 2;
+/// The blocks of pieces larger than that are multiples of this, so that they fit others.
+const LARGE_UNIT: usize = BLOCK_SPAN / 32;
+/// Blocks of so many bytes go to the pool.
+const LEAST_POOLED: usize = LARGE + LARGE_UNIT;
 const FIRST_TABLE: usize = 32;
 /// Blocks of so many bytes are mappings of their own: many databases with small memtables give back what they flush.
 #[cfg(all(unix, not(miri)))]
@@ -105,13 +110,16 @@ pub(crate) struct Arena {
 #[derive(Default)]
 pub struct BlockPool {
     blocks: Mutex<PooledBlocks>,
-    /// How many blocks it keeps. Relaxed: only a bound.
+    /// How many bytes it keeps. Relaxed: only a bound.
     limit: AtomicUsize,
 }
 
 #[derive(Default)]
 struct PooledBlocks {
+    /// Those that came back last are at the end.
     free: Vec<Block>,
+    /// How many bytes these have.
+    bytes: usize,
     /// How many arenas have.
     lent: usize,
     /// Whether none is worth keeping once no arena has any.
@@ -119,9 +127,15 @@ struct PooledBlocks {
 }
 
 impl PooledBlocks {
-    /// What goes back to the system, if none is worth keeping.
-    fn take_unwanted(&mut self) -> Vec<Block> {
-        if self.unwanted && self.lent == 0 { std::mem::take(&mut self.free) } else { Vec::new() }
+    /// What goes back to the system: what there is no room for, or all if none is worth keeping.
+    fn take_unwanted(&mut self, limit: usize) -> Vec<Block> {
+        let limit = if self.unwanted && self.lent == 0 { 0 } else { limit };
+        let mut unwanted = 0;
+        while self.bytes > limit {
+            self.bytes -= self.free[unwanted].size;
+            unwanted += 1;
+        }
+        self.free.drain(..unwanted).collect()
     }
 }
 
@@ -139,7 +153,7 @@ impl BlockPool {
     }
     /// Memtables of this size will come and go.
     pub(crate) fn make_room_for(&self, write_buffer_size: usize) {
-        self.limit.fetch_max(write_buffer_size.div_ceil(BLOCK_SPAN), Relaxed);
+        self.limit.fetch_max(write_buffer_size.next_multiple_of(BLOCK_SPAN), Relaxed);
     }
     /// Gives all blocks back to the system as soon as no memtable has one, unless one takes another before.
     pub fn release_when_idle(&self) {
@@ -149,26 +163,27 @@ impl BlockPool {
     fn change(&self, change: impl FnOnce(&mut PooledBlocks)) {
         let mut blocks = self.blocks.lock();
         change(&mut blocks);
-        let unwanted = blocks.take_unwanted();
+        let unwanted = blocks.take_unwanted(self.limit.load(Relaxed));
         drop(blocks);
         drop(unwanted);
     }
-    /// A free block, if there is one; if not, the caller makes one.
-    fn take(&self) -> Option<Block> {
+    /// A free block of one of these sizes, if there is one; if not, the caller makes one.
+    fn take(&self, sizes: RangeInclusive<usize>) -> Option<Block> {
         let mut blocks = self.blocks.lock();
         blocks.lent += 1;
         blocks.unwanted = false;
-        blocks.free.pop()
+        let at = blocks.free.iter().rposition(|block| sizes.contains(&block.size))?;
+        let block = blocks.free.remove(at);
+        blocks.bytes -= block.size;
+        Some(block)
     }
     fn give(&self, given: impl Iterator<Item = Block>) {
-        for block in given.filter(|block| block.size == BLOCK_SPAN) {
+        for block in given.filter(Block::is_pooled) {
             block.let_go();
-            let mut block = Some(block); // What there is no room for goes here.
             self.change(|blocks| {
                 blocks.lent -= 1;
-                if blocks.free.len() < self.limit.load(Relaxed) {
-                    blocks.free.extend(block.take());
-                }
+                blocks.bytes += block.size;
+                blocks.free.push(block);
             });
         }
     }
@@ -242,7 +257,7 @@ impl Arena {
     fn allocate_slow(&self, size: usize) -> Piece {
         let mut blocks = self.blocks.lock();
         if size > LARGE {
-            let number = self.own_block(&mut blocks, size, 0);
+            let number = self.own_block(&mut blocks, size.next_multiple_of(LARGE_UNIT), 0);
             self.used_beyond_offset.fetch_add(size as i64, Relaxed);
             return self.piece(cursor_at(number, 0));
         }
@@ -295,12 +310,19 @@ impl Arena {
     /// Takes a block from the system and gives it a number; its first byte has offset `start`.
     fn own_block(&self, blocks: &mut Blocks, size: usize, start: usize) -> usize {
         let number = blocks.owned.len();
-        let pooled = if size == BLOCK_SPAN { blocks.pool.take() } else { None };
+        let pooled = match size {
+            BLOCK_SPAN => blocks.pool.take(size..=size),
+            LEAST_POOLED.. => blocks.pool.take(size..=size + size / 4),
+            _ => None,
+        };
         let block = pooled.unwrap_or_else(|| {
-            if size == BLOCK_SPAN {
-                self.untouched.store(number, Relaxed);
+            let block = Block::new(size, self.huge_pages);
+            match size {
+                BLOCK_SPAN => self.untouched.store(number, Relaxed),
+                LEAST_POOLED.. => populate(block.pointer, size), // For one piece, which takes all of it.
+                _ => {}
             }
-            Block::new(size, self.huge_pages)
+            block
         });
         if number == blocks.table().len() {
             self.table.store(blocks.grow_table(number * 2), Release);
@@ -460,6 +482,10 @@ impl Block {
 }
 
 impl Block {
+    fn is_pooled(&self) -> bool {
+        self.size >= LEAST_POOLED
+    }
+
     /// Lets the system take the pages back when it is short of memory. What they hold is not needed.
     fn let_go(&self) {
         #[cfg(all(target_os = "linux", not(miri)))]
@@ -588,6 +614,43 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn blocks_of_large_pieces_are_used_again_by_pieces_of_about_their_size() {
+        let pool = BlockPool::new();
+        pool.make_room_for(8 * BLOCK_SPAN);
+        let before = HELD.get();
+        let held = || HELD.get() - before;
+        let piece = |size| {
+            let arena = Arena::new(false, Arc::clone(&pool));
+            fill(&arena, size, 1);
+            assert!(arena.memory_usage() < size + GRANULE, "what the block has beyond the piece is not used");
+            arena
+        };
+        drop(piece(2 * BLOCK_SPAN));
+        let kept = held();
+        assert_eq!(kept, 2 * BLOCK_SPAN as i64, "all that is left of it");
+        for size in [2 * BLOCK_SPAN, 2 * BLOCK_SPAN - 1, 2 * BLOCK_SPAN - LARGE_UNIT] {
+            drop(piece(size));
+            assert_eq!(held(), kept, "{size} fit");
+        }
+        drop(piece(3 * LARGE));
+        assert_eq!(held(), kept + 3 * LARGE as i64, "a third more than it needs is too much");
+        let both = (piece(2 * BLOCK_SPAN), piece(2 * BLOCK_SPAN + 1));
+        assert!(
+            held() > kept + 3 * LARGE as i64 + 2 * BLOCK_SPAN as i64,
+            "one is taken, and is too small besides"
+        );
+        drop(both);
+        (0..8).for_each(|_| drop(piece(6 * BLOCK_SPAN)));
+        let spans = held() as f64 / BLOCK_SPAN as f64;
+        assert!((6.0..=8.0).contains(&spans), "the oldest make room: {spans}");
+        let again = held();
+        drop(piece(6 * BLOCK_SPAN));
+        assert_eq!(held(), again, "for what was used last");
+        pool.release_when_idle();
+        assert_eq!(held(), 0);
+    }
+
+    #[test]
     fn pages_of_new_full_blocks_are_asked_for_in_steps() {
         let pool = BlockPool::new();
         pool.make_room_for(2 * BLOCK_SPAN);
@@ -623,8 +686,8 @@ pub(crate) mod tests {
         assert_eq!(next_block(nearly_a_step), STEP, "what a piece needs");
         fill(&arena, nearly_a_step, 1);
         assert_eq!(populated(), STEP, "which comes to the end of the block");
-        fill(&arena, LARGE + 1, 1);
-        assert_eq!(populated(), 0);
+        fill(&Arena::new(false, BlockPool::new()), LARGE + 1, 1);
+        assert_eq!(populated(), LARGE + LARGE_UNIT, "a large piece has all of its block at once");
         drop(arena);
         let arena = Arena::new(false, pool);
         fill_up_to(&arena, 3 * BLOCK_SPAN); // Small blocks, which are a little more than one large, then two of the pool.
