@@ -13,6 +13,8 @@ use ironstone_base::{ColumnFamilyId, Corrupt, Error, Protection, Result, Sequenc
 
 /// Bytes in front of the first record.
 pub const HEADER_LEN: usize = 12;
+/// A batch that was emptied keeps no more memory than this.
+const MOST_KEPT: usize = 64 << 10;
 /// The longest key, and the longest value: lengths are 32 bits wide, and memtables add a few bytes.
 pub const MAX_SLICE_BYTES: usize = u32::MAX as usize - 16;
 
@@ -353,8 +355,10 @@ impl WriteBatch {
 
     /// Gives back memory that one large write took.
     pub(crate) fn shrink(&mut self) {
+        if self.rep.capacity() > MOST_KEPT {
+            self.rep = self.rep[..HEADER_LEN].to_vec();
+        }
         self.rep.truncate(HEADER_LEN);
-        self.rep.shrink_to(64 << 10);
     }
 
     /// Whether the batch can be written.
@@ -525,6 +529,20 @@ mod tests {
             records(&batch),
             [put, BatchRecord::Delete { cf, key: b"x" }, BatchRecord::LogData(b"blob")]
         );
+    }
+
+    #[test]
+    fn a_shrunk_batch_is_empty_and_keeps_little_memory() {
+        let mut batch = WriteBatch::new();
+        for (len, kept) in [(1000, true), (1 << 20, false), (10, true)] {
+            batch.put(b"k", vec![1; len]);
+            assert!(batch.rep.capacity() >= len);
+            batch.shrink();
+            assert_eq!(batch.rep.capacity() >= len, kept, "{len}");
+            assert!(batch.rep.capacity() <= MOST_KEPT);
+            batch.clear();
+            assert!(batch.iter().next().is_none() && batch.data().len() == HEADER_LEN);
+        }
     }
 
     #[test]
