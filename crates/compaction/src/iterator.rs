@@ -48,8 +48,12 @@ use std::collections::VecDeque;
 /// Which part of the sequence numbers an entry falls in: the number of snapshots that are older than it.
 type Stripe = usize;
 
-/// So many input entries pass between two calls of [`EntryRules::tick`].
+/// At most so many input entries pass between two calls of [`EntryRules::tick`], and fewer large ones.
 pub const TICK: u64 = 512;
+/// At most so many bytes of keys and values pass between two, and one more entry.
+const TICK_BYTES: usize = 256 << 10;
+/// An entry counts as so many bytes more than it has.
+const TICK_ENTRY: usize = TICK_BYTES / TICK as usize;
 
 /// The rules that depend on the database and not on the format: where compaction filters come in. Calls are
 /// monomorphic; [`PlainRules`] costs nothing.
@@ -70,9 +74,9 @@ pub trait EntryRules {
     fn has_filter(&self) -> bool {
         false
     }
-    /// Called once for every [`TICK`] entries of the input; an error ends the iteration with it.
+    /// Called after each [`TICK`] entries of the input or fewer, `_entries` since the last time; an error ends the iteration with it.
     #[inline]
-    fn tick(&mut self) -> Result<()> {
+    fn tick(&mut self, _entries: u64) -> Result<()> {
         Ok(())
     }
 }
@@ -247,6 +251,10 @@ pub struct CompactionIterator<'a, I, R = PlainRules> {
     merged: VecDeque<(InternalKeyBuf, Vec<u8>)>,
     operands: Operands,
     input_records: u64,
+    /// How many of them [`EntryRules::tick`] was told of.
+    ticked_records: u64,
+    /// Bytes that passed since then, [`TICK_ENTRY`] for each entry included.
+    since_tick: usize,
     input_bytes: u64,
     counts: DropCounts,
 }
@@ -274,6 +282,8 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
             merged: VecDeque::new(),
             operands: Operands::default(),
             input_records: 0,
+            ticked_records: 0,
+            since_tick: 0,
             input_bytes: 0,
             counts: DropCounts::default(),
         };
@@ -352,14 +362,24 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
     #[inline]
     fn advance(&mut self) -> Result<()> {
         self.input_records += 1;
+        let bytes = self.input.key().as_bytes().len() + self.input.value().len();
         if self.options.statistics.is_some() {
-            self.input_bytes += (self.input.key().as_bytes().len() + self.input.value().len()) as u64;
+            self.input_bytes += bytes as u64;
         }
-        if self.input_records.is_multiple_of(TICK) {
-            self.rules.tick()?;
+        self.since_tick += TICK_ENTRY + bytes;
+        if self.since_tick >= TICK_BYTES {
+            self.tick()?;
         }
         self.input_valid = self.input.next()?;
         Ok(())
+    }
+
+    #[cold]
+    fn tick(&mut self) -> Result<()> {
+        self.since_tick = 0;
+        let entries = self.input_records - self.ticked_records;
+        self.ticked_records = self.input_records;
+        self.rules.tick(entries)
     }
 
     #[inline]
@@ -519,7 +539,7 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
     #[cold]
     fn skip_until(&mut self, until: &[u8]) -> Result<bool> {
         self.counts.skipped_ranges += 1;
-        self.rules.tick()?;
+        self.tick()?;
         let target = InternalKeyBuf::for_seek(until, SequenceNumber::MAX);
         self.input_valid = self.input.seek(target.as_key())?;
         Ok(false)

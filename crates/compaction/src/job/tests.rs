@@ -655,6 +655,30 @@ fn a_cancelled_job_stops_soon_and_leaves_nothing() {
 }
 
 #[test]
+fn a_job_tells_how_far_it_is_however_large_its_entries_are() {
+    for (count, len) in [(20_000, 10), (400, 10_000), (100, 100_000)] {
+        let mut store = Store::new();
+        let value = "v".repeat(len);
+        let entries =
+            (1..=count).map(|number| entry(&format!("{number:05}"), number, ValueType::Value, &value));
+        let input = store.flush_input(vec![entries.collect()]);
+        let progress = Arc::new(CompactionProgress::default());
+        progress.expect(count);
+        let done = Mutex::new(vec![0.0]);
+        let tick = || {
+            done.lock().push(progress.done());
+            Ok(())
+        };
+        let context = JobContext { cancelled: &tick, progress: Some(&progress), ..store.context() };
+        run_flush(input, &context).unwrap();
+        let done = done.into_inner();
+        let steps: Vec<f64> = done.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(steps.len() >= 12 && steps.iter().all(|step| *step > 0.0 && *step < 0.1), "{len}: {done:?}");
+        assert!(done[done.len() - 1] > 0.9, "{len}: {done:?}");
+    }
+}
+
+#[test]
 fn the_rate_limiter_hears_of_every_byte() {
     #[derive(Default)]
     struct Count(Mutex<Vec<(u64, IoPriority)>>);

@@ -1,7 +1,7 @@
 //! What a flush or a part of a compaction looks after while entries pass.
 
 use crate::filter::{CompactionFilter, FilterDecision, PartFilter};
-use crate::iterator::{EntryRules, TICK};
+use crate::iterator::EntryRules;
 use crate::job::{JobContext, subcompaction};
 use ironstone_base::statistics::{StatsLevel, Ticker};
 use ironstone_base::sync::atomic::{AtomicBool, Ordering};
@@ -34,9 +34,9 @@ impl<'a> Watch<'a> {
 }
 
 impl EntryRules for Watch<'_> {
-    fn tick(&mut self) -> Result<()> {
+    fn tick(&mut self, entries: u64) -> Result<()> {
         if let Some(progress) = self.context.progress {
-            progress.add_read(TICK);
+            progress.add_read(entries);
         }
         if self.failed.is_some_and(|failed| failed.load(Ordering::Relaxed)) {
             return Err(subcompaction::stopped());
