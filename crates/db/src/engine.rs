@@ -22,7 +22,10 @@ use crate::thread_list::{Operation, ThreadList, ThreadState};
 use crate::thread_pool::Seat;
 use crate::trace::{BlockCacheTracing, IoTracing, Tracing};
 use crate::write::commit::{CommitPipeline, EarlierWrites, LogLevel};
-use crate::write::controller::{Debt, StallState, WriteController, nanos_left};
+use crate::write::controller::{
+    Debt, LEAST_BESIDE_FLUSH, StallState, WriteController, nanos_left, part_beside_flush,
+};
+use crate::write::fill_rate::FillRate;
 use crate::write::stalls::{DatabaseStalls, StallClock};
 use crate::write::wal_lock::WalLocks;
 use crate::write_buffer_manager::{MemTableMemory, WriteBufferManager};
@@ -216,6 +219,8 @@ pub(crate) struct Family {
     pub(crate) flush_requested: bool,
     /// How much its writers are held up, as far as listeners were told.
     pub(crate) stall: StallClock,
+    /// How fast its writers are where no flush slows them down.
+    pub(crate) filling: FillRate,
     pub(crate) running: RunningCompactions,
     /// How many of those are compactions, and not files that are ingested.
     pub(crate) compacting: usize,
@@ -253,6 +258,7 @@ impl Family {
             flushing: None,
             flush_requested: false,
             stall: StallClock::default(),
+            filling: FillRate::default(),
             exclusive_waits: 0,
             pending_bytes: 0,
             suggested: BTreeSet::new(),
@@ -300,8 +306,14 @@ impl Family {
         self.draining.take_if(|draining| draining.id == id);
     }
 
-    /// What writers may have to wait for.
-    fn stall_state(&self, version: &Version, style: CompactionStyle, now: u64) -> StallState {
+    /// What writers may have to wait for, who may fill so much of a memtable `beside_flush`.
+    fn stall_state(
+        &self,
+        version: &Version,
+        style: CompactionStyle,
+        now: u64,
+        beside_flush: f64,
+    ) -> StallState {
         let (files, bytes) = (version.files(0).len() as u64, version.level_bytes(0));
         let left =
             |draining: &Draining| nanos_left(now.saturating_sub(draining.since), draining.progress.done());
@@ -309,6 +321,7 @@ impl Family {
             unflushed_memtables: self.imm.len(),
             active_fill: self.mem.fill(),
             flush_done: self.flushing.as_ref().map_or(0.0, |flushing| flushing.progress.done()),
+            beside_flush,
             level0_files: stall_runs(version, style),
             level0_file_bytes: bytes / files.max(1),
             draining_nanos: self.draining.as_ref().and_then(left),
@@ -316,12 +329,23 @@ impl Family {
         }
     }
 
+    /// How much of a memtable writers may fill while another is flushed, by how fast they are.
+    fn part_beside_flush(&mut self, controller: &WriteController, now: u64) -> f64 {
+        let waiting = self.imm.back().map(|imm| imm.memtable.table());
+        let full = waiting.map(|table| table.memory_usage());
+        self.filling.note(now, self.mem.table().memory_usage(), full);
+        let writers_to_flush = controller.to_flushes(self.filling.bytes_per_second());
+        let record_bytes =
+            waiting.map_or(0.0, |table| table.memory_usage() as f64 / table.num_entries().max(1) as f64);
+        part_beside_flush(writers_to_flush, record_bytes)
+    }
+
     /// Whether a flush now would hold up writers, which it would not later.
     pub(crate) fn flush_would_stall(&self, versions: &VersionSet) -> bool {
         let Some(column_family) = versions.column_family(self.data.id) else { return false };
         let settings = self.data.settings();
-        // How long a compaction still takes makes no difference: it is asked whether writers would have to wait at all.
-        let now = self.stall_state(&column_family.current, settings.compaction.style, 0);
+        // How long a compaction still takes makes no difference, nor how fast anybody is: it is asked whether writers would have to wait at all.
+        let now = self.stall_state(&column_family.current, settings.compaction.style, 0, LEAST_BESIDE_FLUSH);
         let has_writes = !self.mem.is_untouched();
         (has_writes || !self.imm.is_empty())
             && settings.options.stall_limits().flush_would_stall(now, has_writes)
@@ -510,7 +534,8 @@ impl Engine {
                 true => LevelShape::new(version, compaction).pending_compaction_bytes(version, compaction),
                 false => 0,
             };
-            let now = family.stall_state(version, compaction.style, time);
+            let beside_flush = family.part_beside_flush(&self.controller, time);
+            let now = family.stall_state(version, compaction.style, time, beside_flush);
             let limits = settings.options.stall_limits();
             let behind: Vec<_> = limits.debts(family.data.id, now).collect();
             self.note_stall(&family.data, &mut family.stall, &family.running, now, &behind);

@@ -2,6 +2,7 @@
 
 pub(crate) mod commit;
 pub(crate) mod controller;
+pub(crate) mod fill_rate;
 pub(crate) mod predecessor;
 pub(crate) mod publish;
 pub(crate) mod stalls;

@@ -10,6 +10,7 @@
 //! and do not stand still where the last memtable ends.
 
 use crate::listener::WriteStallCause;
+use crate::write::fill_rate::smoothed;
 use crate::write::stalls::Waits;
 use ironstone_base::perf::PerfMetric;
 use ironstone_base::statistics::{Histogram, Ticker};
@@ -25,6 +26,25 @@ use std::time::Duration;
 const SLACK_NANOS: u64 = 5_000_000;
 /// The longest single sleep: the rate is looked at again after it, since the flush or compaction that is paid for may have ended.
 const MAX_SLEEP_NANOS: u64 = 1_000_000;
+
+/// By what factor the rate of writers changes with the debt of memtables from 0 to a half, or from there to 1.
+const MEMTABLE_RANGE: f64 = 4096.0;
+/// Writers fill at least so much of a memtable while another is flushed. Then the two are never both full, and there is room left for a sync that
+/// takes long.
+pub(crate) const LEAST_BESIDE_FLUSH: f64 = 0.21;
+/// At most they may be so much ahead of the flush: with more they hit the end of the memtable at once.
+const MOST_BESIDE_FLUSH: f64 = 1.5;
+/// Records of so many bytes and more are large.
+const LARGE_RECORD: f64 = 4096.0;
+
+/// How much of a memtable writers may fill while another is flushed, if by themselves they are so many times as fast as the flush, and write records of
+/// `record_bytes`. Those that are much slower than it fill little anyway. Those that are as fast would stand still for half of the time if writing and
+/// flushing took turns, and may be ahead of it until the memtable is full, which is a memtable more at the peak. So it is for large records,
+/// whose rate is what memory and disk take, and ever less for smaller ones.
+pub(crate) fn part_beside_flush(writers_to_flush: f64, record_bytes: f64) -> f64 {
+    let more = 3.0 * (writers_to_flush - 0.6).max(0.0) * (record_bytes / LARGE_RECORD).min(1.0);
+    (LEAST_BESIDE_FLUSH + more).min(MOST_BESIDE_FLUSH)
+}
 
 /// How far one column family is behind.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +80,8 @@ pub(crate) struct StallState {
     pub(crate) active_fill: f64,
     /// How far the flush of those that wait has come, of 1.
     pub(crate) flush_done: f64,
+    /// How much of it writers may fill while a flush takes one out of memory, of 1.
+    pub(crate) beside_flush: f64,
     pub(crate) level0_files: usize,
     /// Of such a file, on average.
     pub(crate) level0_file_bytes: u64,
@@ -101,10 +123,12 @@ impl StallLimits {
         } else if state.unflushed_memtables > 0
             && state.unflushed_memtables + 1 >= self.max_write_buffer_number
         {
-            // Writers that fill a fifth of the memtable while the flush reads all entries of the last one get a fifth of its rate:
-            // the two memtables are never both full, and there is room left for a sync that takes long. Those ahead of that get
-            // half as much for each 16th of the memtable, since they would hit its end and stand still, those behind it more.
-            Some((0.597 + 0.667 * (state.active_fill - 0.21 * state.flush_done)).clamp(0.433, 0.99))
+            // Writers get that part of the flush's rate with which they fill as much as they may meanwhile. Those ahead of that get ever less,
+            // since they would hit the end of the memtable and stand still, those behind it more.
+            let (part, ahead) =
+                (state.beside_flush, state.active_fill - state.beside_flush * state.flush_done);
+            let even = 0.5 - part.ln() / (2.0 * MEMTABLE_RANGE.ln());
+            Some((even + 0.667 * ahead).clamp(0.433, 0.99))
         } else {
             None
         };
@@ -189,9 +213,8 @@ struct Drain(Mutex<f64>);
 
 impl Drain {
     fn note(&self, bytes: u64, nanos: u64) {
-        let sample = bytes as f64 * 1e9 / nanos.max(1) as f64;
         let mut rate = self.0.lock();
-        *rate = if *rate == 0.0 { sample } else { 0.7 * *rate + 0.3 * sample };
+        *rate = smoothed(*rate, bytes, nanos);
     }
     fn rate(&self) -> f64 {
         *self.0.lock()
@@ -236,6 +259,12 @@ impl WriteController {
         self.flushed.note(bytes, nanos);
     }
 
+    /// How many times as fast as flushes writers are that fill memtables at `rate`; 0 while neither is known.
+    pub(crate) fn to_flushes(&self, rate: f64) -> f64 {
+        let flushed = self.flushed.rate();
+        if flushed > 0.0 { rate / flushed } else { 0.0 }
+    }
+
     /// Says whether the WAL is locked, from the next [`set_debts`](Self::set_debts) on.
     pub(crate) fn set_locked(&self, locked: bool) {
         self.locked.store(locked, Ordering::Relaxed);
@@ -275,7 +304,7 @@ impl WriteController {
         let (drain, range) = match debt.cause {
             // Before the first flush nobody knows how fast that is.
             WriteStallCause::MemtableLimit => {
-                (Some(self.flushed.rate()).filter(|rate| *rate > 0.0)?, 4096.0_f64)
+                (Some(self.flushed.rate()).filter(|rate| *rate > 0.0)?, MEMTABLE_RANGE)
             }
             _ => (self.compacted.rate(), 4.0),
         };
@@ -438,6 +467,7 @@ mod tests {
                     unflushed_memtables: 0,
                     active_fill: 0.0,
                     flush_done: 0.0,
+                    beside_flush: LEAST_BESIDE_FLUSH,
                     level0_files,
                     level0_file_bytes: 0,
                     draining_nanos: None,
@@ -472,6 +502,7 @@ mod tests {
                 unflushed_memtables,
                 active_fill,
                 flush_done,
+                beside_flush: LEAST_BESIDE_FLUSH,
                 level0_files: 0,
                 level0_file_bytes: 0,
                 draining_nanos: None,
@@ -489,8 +520,8 @@ mod tests {
             assert!(!stopped);
             rate >> 20
         };
-        assert_eq!(rate(0.0, 0.0), 59, "a fifth of the flush's");
-        assert_eq!(rate(0.21, 1.0), 59, "as far as the flush");
+        assert_eq!(rate(0.0, 0.0), 62, "a fifth of the flush's");
+        assert_eq!(rate(0.21, 1.0), 62, "as far as the flush");
         assert!((17..23).contains(&rate(0.1, 0.0)), "ahead");
         assert!(rate(0.1, 0.8) > 100, "behind");
         assert!(rate(0.0, 0.9) > 400, "far behind");
@@ -499,6 +530,30 @@ mod tests {
         assert!(controller.state().1 >= 64 << 10, "but no standstill");
         controller.set_debts(debt(3, 0.0, 0.0));
         assert!(controller.state().0);
+        // Writers that are nearly as fast as flushes fill more meanwhile, those that are faster are not slowed down before the end.
+        let rate_beside = |part, fill, done| {
+            let state = StallState {
+                unflushed_memtables: 2,
+                active_fill: fill,
+                flush_done: done,
+                beside_flush: part,
+                level0_files: 0,
+                level0_file_bytes: 0,
+                draining_nanos: None,
+                pending_bytes: 0,
+            };
+            controller.set_debts(limits.debts(ColumnFamilyId::DEFAULT, state).next());
+            controller.state().1 >> 20
+        };
+        let half = part_beside_flush(0.7, 1e6);
+        assert!((0.45..0.55).contains(&half) && part_beside_flush(0.5, 1e6) == LEAST_BESIDE_FLUSH);
+        assert!(part_beside_flush(9.0, 100.0) > LEAST_BESIDE_FLUSH && part_beside_flush(1.0, 100.0) < 0.25);
+        assert_eq!(rate_beside(half, 0.0, 0.0), (300.0 * half) as u64, "half of the flush's");
+        assert_eq!(rate_beside(half, half, 1.0), (300.0 * half) as u64, "as far as it");
+        assert!(rate_beside(half, 1.0, 1.0) < 2, "nearly full");
+        assert_eq!(rate_beside(part_beside_flush(9.0, 4096.0), 0.0, 0.0), 450);
+        assert!(rate_beside(part_beside_flush(9.0, 4096.0), 1.0, 0.7) > 300, "to the end of the memtable");
+        assert!(rate_beside(part_beside_flush(9.0, 4096.0), 1.0, 0.0) < 2, "unless the flush has not begun");
         // The slowest counts, not the largest debt.
         let level0 = Debt {
             of: ColumnFamilyId(3),
@@ -515,6 +570,7 @@ mod tests {
             unflushed_memtables: 0,
             active_fill: 1.0,
             flush_done: 0.0,
+            beside_flush: LEAST_BESIDE_FLUSH,
             level0_files: 0,
             level0_file_bytes: 0,
             draining_nanos: None,
@@ -551,6 +607,7 @@ mod tests {
             unflushed_memtables,
             active_fill,
             flush_done: 0.0,
+            beside_flush: LEAST_BESIDE_FLUSH,
             level0_files,
             level0_file_bytes: 50 << 20,
             draining_nanos: seconds.map(|seconds| seconds * 1_000_000_000),
@@ -587,6 +644,7 @@ mod tests {
                 unflushed_memtables: 0,
                 active_fill: fill,
                 flush_done: 0.0,
+                beside_flush: LEAST_BESIDE_FLUSH,
                 level0_files: files,
                 level0_file_bytes: FILE as u64,
                 draining_nanos: nanos_left((seconds * 1e9) as u64, f64::min(seconds / 19.0, 1.0)),
@@ -659,6 +717,7 @@ mod tests {
                 unflushed_memtables,
                 active_fill: 0.0,
                 flush_done: 0.0,
+                beside_flush: LEAST_BESIDE_FLUSH,
                 level0_files,
                 level0_file_bytes: 0,
                 draining_nanos: None,
@@ -677,6 +736,7 @@ mod tests {
             unflushed_memtables,
             active_fill: 0.0,
             flush_done: 0.0,
+            beside_flush: LEAST_BESIDE_FLUSH,
             level0_files,
             level0_file_bytes: 0,
             draining_nanos: None,
