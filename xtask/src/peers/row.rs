@@ -58,6 +58,10 @@ pub struct Amounts {
 
 /// Value sizes and readers of the matrix.
 pub const VALUE_BYTES: [u64; 6] = [24, 96, 384, 768, 2000, 4000];
+/// KiB of values larger than the matrix has.
+const LARGE_VALUES_KIB: [u64; 3] = [16, 128, 1024];
+/// About how many megabytes of those there are.
+const LARGE_VALUES_MB: u64 = 1300;
 /// How many threads read.
 pub const READERS: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// The database of the limited rows is so many times its memory.
@@ -217,6 +221,26 @@ pub fn groups(amounts: &Amounts) -> Vec<Group> {
             ),
         ]),
     ];
+    for kib in LARGE_VALUES_KIB {
+        let values = format!("--records {} --value-bytes {}", LARGE_VALUES_MB * 1000 / kib, kib << 10);
+        groups.push(cached(&[(
+            &format!("fillseq-{kib}k"),
+            &format!("fill in key order, values of {kib} KiB"),
+            &format!("--work fillseq {values}"),
+        )]));
+        groups.push(cached(&[
+            (
+                &format!("fill-{kib}k"),
+                &format!("fill in random order, values of {kib} KiB"),
+                &format!("--work fillrandom {values}"),
+            ),
+            (
+                &format!("read-{kib}k"),
+                &format!("random reads, 1 thread, values of {kib} KiB"),
+                &format!("--work readrandom {values}"),
+            ),
+        ]));
+    }
     groups.extend(VALUE_BYTES.map(|value_bytes| matrix(amounts, value_bytes)));
     groups.push(limited(amounts));
     groups.extend(VALUE_BYTES.map(|value_bytes| cold_matrix(amounts, value_bytes)));
