@@ -224,18 +224,18 @@ pub fn groups(amounts: &Amounts) -> Vec<Group> {
     for kib in LARGE_VALUES_KIB {
         let values = format!("--records {} --value-bytes {}", LARGE_VALUES_MB * 1000 / kib, kib << 10);
         groups.push(cached(&[(
-            &format!("fillseq-{kib}k"),
+            &format!("values-{kib}k-fillseq"),
             &format!("fill in key order, values of {kib} KiB"),
             &format!("--work fillseq {values}"),
         )]));
         groups.push(cached(&[
             (
-                &format!("fill-{kib}k"),
+                &format!("values-{kib}k-fill"),
                 &format!("fill in random order, values of {kib} KiB"),
                 &format!("--work fillrandom {values}"),
             ),
             (
-                &format!("read-{kib}k"),
+                &format!("values-{kib}k-read"),
                 &format!("random reads, 1 thread, values of {kib} KiB"),
                 &format!("--work readrandom {values}"),
             ),
