@@ -50,10 +50,8 @@ type Stripe = usize;
 
 /// At most so many input entries pass between two calls of [`EntryRules::tick`], and fewer large ones.
 pub const TICK: u64 = 512;
-/// At most so many bytes of keys and values pass between two, and one more entry.
-const TICK_BYTES: usize = 256 << 10;
-/// An entry counts as so many bytes more than it has.
-const TICK_ENTRY: usize = TICK_BYTES / TICK as usize;
+/// About so many bytes of keys and values pass between two, if entries are as large as the one before.
+const TICK_BYTES: u64 = 256 << 10;
 
 /// The rules that depend on the database and not on the format: where compaction filters come in. Calls are
 /// monomorphic; [`PlainRules`] costs nothing.
@@ -253,8 +251,8 @@ pub struct CompactionIterator<'a, I, R = PlainRules> {
     input_records: u64,
     /// How many of them [`EntryRules::tick`] was told of.
     ticked_records: u64,
-    /// Bytes that passed since then, [`TICK_ENTRY`] for each entry included.
-    since_tick: usize,
+    /// How many there are when it is told again.
+    next_tick: u64,
     input_bytes: u64,
     counts: DropCounts,
 }
@@ -283,7 +281,7 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
             operands: Operands::default(),
             input_records: 0,
             ticked_records: 0,
-            since_tick: 0,
+            next_tick: 0,
             input_bytes: 0,
             counts: DropCounts::default(),
         };
@@ -362,21 +360,26 @@ impl<'a, I: InternalIterator, R: EntryRules> CompactionIterator<'a, I, R> {
     #[inline]
     fn advance(&mut self) -> Result<()> {
         self.input_records += 1;
-        let bytes = self.input.key().as_bytes().len() + self.input.value().len();
         if self.options.statistics.is_some() {
-            self.input_bytes += bytes as u64;
+            self.input_bytes += self.entry_bytes();
         }
-        self.since_tick += TICK_ENTRY + bytes;
-        if self.since_tick >= TICK_BYTES {
+        if self.input_records >= self.next_tick {
             self.tick()?;
         }
         self.input_valid = self.input.next()?;
         Ok(())
     }
 
+    /// Bytes of the key and the value that the input stands on.
+    fn entry_bytes(&self) -> u64 {
+        (self.input.key().as_bytes().len() + self.input.value().len()) as u64
+    }
+
     #[cold]
     fn tick(&mut self) -> Result<()> {
-        self.since_tick = 0;
+        let bytes = if self.input_valid { self.entry_bytes() } else { 0 };
+        let of_this_size = TICK_BYTES / (TICK_BYTES / TICK).max(bytes);
+        self.next_tick = self.input_records + of_this_size.max(1);
         let entries = self.input_records - self.ticked_records;
         self.ticked_records = self.input_records;
         self.rules.tick(entries)
