@@ -50,7 +50,7 @@ type Stripe = usize;
 
 /// At most so many input entries pass between two calls of [`EntryRules::tick`], and fewer large ones.
 pub const TICK: u64 = 512;
-/// About so many bytes of keys and values pass between two, if entries are as large as the one before.
+/// And about so many bytes of keys and values, if entries are as large as the one that a tick meets.
 const TICK_BYTES: u64 = 256 << 10;
 
 /// The rules that depend on the database and not on the format: where compaction filters come in. Calls are

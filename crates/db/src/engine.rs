@@ -329,14 +329,13 @@ impl Family {
         }
     }
 
-    /// How much of a memtable writers may fill while another is flushed, by how fast they are.
+    /// Learns how fast writers are, and answers how much of a memtable they may fill while another is flushed.
     fn part_beside_flush(&mut self, controller: &WriteController, now: u64) -> f64 {
         let waiting = self.imm.back().map(|imm| imm.memtable.table());
-        let full = waiting.map(|table| table.memory_usage());
-        self.filling.note(now, self.mem.table().memory_usage(), full);
+        let waiting = waiting.map(|table| (table.memory_usage(), table.num_entries()));
+        self.filling.note(now, self.mem.table().memory_usage(), waiting.map(|(bytes, _)| bytes));
         let writers_to_flush = controller.to_flushes(self.filling.bytes_per_second());
-        let record_bytes =
-            waiting.map_or(0.0, |table| table.memory_usage() as f64 / table.num_entries().max(1) as f64);
+        let record_bytes = waiting.map_or(0.0, |(bytes, records)| bytes as f64 / records.max(1) as f64);
         part_beside_flush(writers_to_flush, record_bytes)
     }
 

@@ -357,8 +357,9 @@ impl WriteBatch {
     pub(crate) fn shrink(&mut self) {
         if self.rep.capacity() > MOST_KEPT {
             self.rep = self.rep[..HEADER_LEN].to_vec();
+        } else {
+            self.rep.truncate(HEADER_LEN);
         }
-        self.rep.truncate(HEADER_LEN);
     }
 
     /// Whether the batch can be written.

@@ -58,12 +58,12 @@ pub struct Amounts {
 
 /// Value sizes and readers of the matrix.
 pub const VALUE_BYTES: [u64; 6] = [24, 96, 384, 768, 2000, 4000];
+/// How many threads read.
+pub const READERS: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// KiB of values larger than the matrix has.
 const LARGE_VALUES_KIB: [u64; 3] = [16, 128, 1024];
 /// About how many megabytes of those there are.
 const LARGE_VALUES_MB: u64 = 1300;
-/// How many threads read.
-pub const READERS: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// The database of the limited rows is so many times its memory.
 const TIMES_MEMORY: u64 = 5;
 const RECORD_BYTES: u64 = 116;

@@ -459,22 +459,19 @@ mod tests {
         compactions_disabled: false,
     };
 
+    const CALM: StallState = StallState {
+        unflushed_memtables: 0,
+        active_fill: 0.0,
+        flush_done: 0.0,
+        beside_flush: LEAST_BESIDE_FLUSH,
+        level0_files: 0,
+        level0_file_bytes: 0,
+        draining_nanos: None,
+        pending_bytes: 0,
+    };
+
     fn debt(level0_files: usize) -> Option<Debt> {
-        LIMITS
-            .debts(
-                ColumnFamilyId::DEFAULT,
-                StallState {
-                    unflushed_memtables: 0,
-                    active_fill: 0.0,
-                    flush_done: 0.0,
-                    beside_flush: LEAST_BESIDE_FLUSH,
-                    level0_files,
-                    level0_file_bytes: 0,
-                    draining_nanos: None,
-                    pending_bytes: 0,
-                },
-            )
-            .next()
+        LIMITS.debts(ColumnFamilyId::DEFAULT, StallState { level0_files, ..CALM }).next()
     }
 
     #[test]
@@ -498,16 +495,7 @@ mod tests {
     fn the_last_memtable_fills_as_fast_as_the_flush_lets_it() {
         let limits = StallLimits { max_write_buffer_number: 3, ..LIMITS };
         let debt = |unflushed_memtables, active_fill, flush_done| {
-            let state = StallState {
-                unflushed_memtables,
-                active_fill,
-                flush_done,
-                beside_flush: LEAST_BESIDE_FLUSH,
-                level0_files: 0,
-                level0_file_bytes: 0,
-                draining_nanos: None,
-                pending_bytes: 0,
-            };
+            let state = StallState { unflushed_memtables, active_fill, flush_done, ..CALM };
             limits.debts(ColumnFamilyId::DEFAULT, state).next()
         };
         let controller = WriteController::new(1 << 20, None);
@@ -537,10 +525,7 @@ mod tests {
                 active_fill: fill,
                 flush_done: done,
                 beside_flush: part,
-                level0_files: 0,
-                level0_file_bytes: 0,
-                draining_nanos: None,
-                pending_bytes: 0,
+                ..CALM
             };
             controller.set_debts(limits.debts(ColumnFamilyId::DEFAULT, state).next());
             controller.state().1 >> 20
@@ -566,16 +551,7 @@ mod tests {
         assert_eq!(controller.cause(), Some(WriteStallCause::L0FileCountLimit));
         // Nobody waits for a flush that does not run.
         let limits = StallLimits { max_write_buffer_number: 1, ..LIMITS };
-        let state = StallState {
-            unflushed_memtables: 0,
-            active_fill: 1.0,
-            flush_done: 0.0,
-            beside_flush: LEAST_BESIDE_FLUSH,
-            level0_files: 0,
-            level0_file_bytes: 0,
-            draining_nanos: None,
-            pending_bytes: 0,
-        };
+        let state = StallState { active_fill: 1.0, ..CALM };
         assert!(limits.debts(ColumnFamilyId::DEFAULT, state).next().is_none());
     }
 
@@ -606,12 +582,10 @@ mod tests {
         let state = |level0_files, unflushed_memtables, active_fill, seconds: Option<u64>| StallState {
             unflushed_memtables,
             active_fill,
-            flush_done: 0.0,
-            beside_flush: LEAST_BESIDE_FLUSH,
             level0_files,
             level0_file_bytes: 50 << 20,
             draining_nanos: seconds.map(|seconds| seconds * 1_000_000_000),
-            pending_bytes: 0,
+            ..CALM
         };
         let controller = WriteController::new(1 << 20, None);
         controller.note_compacted(100 << 20, 1_000_000_000);
@@ -641,14 +615,11 @@ mod tests {
         let (mut files, mut fill, mut seconds) = (20, 0.0, 0.0);
         while seconds < 19.5 {
             let state = StallState {
-                unflushed_memtables: 0,
                 active_fill: fill,
-                flush_done: 0.0,
-                beside_flush: LEAST_BESIDE_FLUSH,
                 level0_files: files,
                 level0_file_bytes: FILE as u64,
                 draining_nanos: nanos_left((seconds * 1e9) as u64, f64::min(seconds / 19.0, 1.0)),
-                pending_bytes: 0,
+                ..CALM
             };
             controller.set_debts(LIMITS.debts(ColumnFamilyId::DEFAULT, state));
             let (stopped, rate) = controller.state();
@@ -713,16 +684,7 @@ mod tests {
     #[test]
     fn compaction_presses_before_writers_are_slowed_but_not_for_memtables() {
         let pressing = |unflushed_memtables, level0_files, pending_bytes| {
-            LIMITS.is_pressing(StallState {
-                unflushed_memtables,
-                active_fill: 0.0,
-                flush_done: 0.0,
-                beside_flush: LEAST_BESIDE_FLUSH,
-                level0_files,
-                level0_file_bytes: 0,
-                draining_nanos: None,
-                pending_bytes,
-            })
+            LIMITS.is_pressing(StallState { unflushed_memtables, level0_files, pending_bytes, ..CALM })
         };
         assert!(!pressing(1, 7, 15 << 30));
         assert!(pressing(1, 8, 0), "a quarter of the way from the trigger to slowing");
@@ -732,16 +694,8 @@ mod tests {
 
     #[test]
     fn a_flush_waits_for_room_only_where_somebody_makes_it() {
-        let state = |unflushed_memtables, level0_files| StallState {
-            unflushed_memtables,
-            active_fill: 0.0,
-            flush_done: 0.0,
-            beside_flush: LEAST_BESIDE_FLUSH,
-            level0_files,
-            level0_file_bytes: 0,
-            draining_nanos: None,
-            pending_bytes: 0,
-        };
+        let state =
+            |unflushed_memtables, level0_files| StallState { unflushed_memtables, level0_files, ..CALM };
         assert!(!LIMITS.flush_would_stall(state(0, 18), true), "the twentieth file would");
         assert!(LIMITS.flush_would_stall(state(0, 19), true));
         assert!(!LIMITS.flush_would_stall(state(1, 0), false));
