@@ -62,6 +62,10 @@ pub struct WriteOptions {
     pub mapped: bool,
     /// About how long the file will be; 0 where nobody knows. With `mapped`, a file that will be long is mapped from its start.
     pub expected_len: u64,
+    /// Reserve space behind the end of a file that grows, as much again as was written and 64 MiB at most, where the file system gains by that:
+    /// it looks for room once and not with each write. [`WritableFile::sync`] and [`WritableFile::close`] give back what is left; a crash before that leaves
+    /// it behind the end. Not for files that are synced again and again, nor with `sync_ahead` or `mapped`.
+    pub reserve: bool,
 }
 
 /// Reads a file front to back.

@@ -51,6 +51,7 @@ pub(crate) fn write_options(options: &DbOptions) -> WriteOptions {
         buffer_bytes: options.writable_file_max_buffer_size,
         bytes_per_sync: options.bytes_per_sync,
         full_sync: options.use_fsync,
+        reserve: options.allow_fallocate,
         ..WriteOptions::default()
     }
 }

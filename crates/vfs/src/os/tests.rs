@@ -28,6 +28,48 @@ fn reserved_space_is_given_back_at_close() {
 }
 
 #[test]
+fn a_file_that_grows_reserves_space_until_it_is_synced() {
+    const MIB: usize = 1 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let (fs, path) = (OsFileSystem::new(), dir.path().join("000001.sst"));
+    let mib_of = |path: &Path| blocks(path) as usize / (MIB / 512);
+    for direct in [false, true] {
+        let options =
+            WriteOptions { direct, reserve: true, buffer_bytes: MIB / 4, ..WriteOptions::default() };
+        let Ok(mut file) = fs.create(&path, options) else { continue };
+        let mut written = Vec::new();
+        let mut append = |file: &mut Box<dyn WritableFile>, mib: usize| {
+            let data: Vec<u8> = (0..mib * MIB).map(|at| (at ^ at >> 11 ^ mib) as u8).collect();
+            file.append(&data).unwrap();
+            file.flush().unwrap();
+            written.extend_from_slice(&data);
+            assert_eq!(
+                fs.size(&path).unwrap(),
+                written.len() as u64,
+                "what is reserved is no part of the file"
+            );
+        };
+        append(&mut file, 1);
+        assert!(mib_of(&path) <= 1, "small files reserve nothing");
+        append(&mut file, 5);
+        if mib_of(&path) < 8 {
+            println!("SKIP: this file system gains nothing by it");
+            return;
+        }
+        assert!(mib_of(&path) <= 2 * 6);
+        file.sync().unwrap();
+        assert_eq!(mib_of(&path), 6, "given back");
+        append(&mut file, 3);
+        assert!(mib_of(&path) >= 12, "and reserved again");
+        file.append(b"end").unwrap();
+        file.close().unwrap();
+        assert_eq!(mib_of(&path), 9);
+        written.extend_from_slice(b"end");
+        assert!(fs.read_all(&path).unwrap() == written, "direct {direct}");
+    }
+}
+
+#[test]
 fn a_file_that_gave_its_buffer_back_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let (fs, path) = (OsFileSystem::new(), dir.path().join("000001.sst"));

@@ -21,6 +21,11 @@ use std::path::{Path, PathBuf};
 /// A direct write carries at least this much, unless it is the last.
 const MIN_DIRECT_BUFFER: usize = 64 << 10;
 
+/// Of files that stay smaller than that no space is reserved.
+const RESERVED_AFTER: u64 = 1 << 20;
+/// So much is reserved ahead at most.
+const MOST_RESERVED: u64 = 64 << 20;
+
 /// What both ways of writing need: the descriptor, and what is known about the file behind it.
 struct Target {
     /// `None` once closed.
@@ -35,6 +40,8 @@ struct Target {
     broken: bool,
     /// Where the space ends that was reserved by `allocate`.
     allocated_end: u64,
+    /// Where the space ends that was reserved for what comes next.
+    reserved_end: u64,
     /// Up to where write-back was started.
     write_back_started: u64,
     /// What of that nobody has asked for yet.
@@ -50,6 +57,7 @@ impl Target {
             dirty: true,
             broken: false,
             allocated_end: 0,
+            reserved_end: RESERVED_AFTER,
             write_back_started: page_floor(start),
             range_sync: None,
         }
@@ -75,6 +83,9 @@ impl Target {
 
     /// Writes all of `data` at `offset`.
     fn write_at(&mut self, mut data: &[u8], mut offset: u64) -> Result<()> {
+        if self.options.reserve && offset + data.len() as u64 > self.reserved_end {
+            self.reserve(offset, data.len())?;
+        }
         let _timers = (PerfTimer::io(IoMetric::WriteNanos), PerfCpuTimer::io(IoMetric::CpuWriteNanos));
         self.dirty = true;
         while !data.is_empty() {
@@ -153,6 +164,26 @@ impl Target {
         self.fallocate(FallocateFlags::KEEP_SIZE, offset, len).map(drop)
     }
 
+    /// Reserves space for `len` bytes at `offset`, where the file ends, and for what may come after them.
+    #[cold]
+    fn reserve(&mut self, offset: u64, len: usize) -> Result<()> {
+        let _timer = PerfTimer::io(IoMetric::PrepareWriteNanos);
+        let ahead = len as u64 + offset.min(MOST_RESERVED);
+        self.options.reserve =
+            gains_by_reserving(self.fd()?) && self.fallocate(FallocateFlags::KEEP_SIZE, offset, ahead)?;
+        self.reserved_end = offset + ahead;
+        Ok(())
+    }
+
+    /// Gives back what was reserved behind `end`, before a sync that may be the last: it makes the file's size durable as well.
+    fn release_reserved(&mut self, end: u64) -> Result<()> {
+        if self.reserved_end > RESERVED_AFTER {
+            self.release_slack(end)?;
+            self.reserved_end = end.max(RESERVED_AFTER);
+        }
+        Ok(())
+    }
+
     /// Adds `sync_ahead` bytes that read as zeros behind `end`, and says whether the file system does that.
     fn extend(&mut self, end: u64) -> Result<bool> {
         self.fd()?;
@@ -209,6 +240,12 @@ impl Target {
     fn close(&mut self) {
         self.fd = None;
     }
+}
+
+/// Whether writes to space that was reserved cost less than others on the file system of `fd`.
+fn gains_by_reserving(fd: &OwnedFd) -> bool {
+    const EXT: u64 = 0xef53;
+    rustix::fs::fstatfs(fd).is_ok_and(|stat| stat.f_type as u64 == EXT)
 }
 
 /// Appends through the page cache.
@@ -406,6 +443,7 @@ impl WritableFile for OsWritableFile {
 
     fn sync(&mut self) -> Result<()> {
         self.flush()?;
+        self.target.release_reserved(self.written.max(self.end_of_old))?;
         self.end_mapping();
         self.grow_ahead()?;
         self.target.sync()
@@ -549,6 +587,7 @@ impl WritableFile for DirectWritableFile {
 
     fn sync(&mut self) -> Result<()> {
         self.flush()?;
+        self.target.release_reserved(self.size())?;
         self.target.sync()
     }
 
