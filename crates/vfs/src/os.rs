@@ -342,5 +342,13 @@ fn length(stat: &Stat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or(0)
 }
 
+/// What `statfs` calls ext2, ext3 and ext4.
+const EXT: u64 = 0xef53;
+
+/// Which file system a file is on, in the numbers of the system's `statfs`.
+fn file_system_type(fd: &OwnedFd) -> Option<u64> {
+    rustix::fs::fstatfs(fd).ok().map(|stat| stat.f_type as u64)
+}
+
 #[cfg(test)]
 mod tests;

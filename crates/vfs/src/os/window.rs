@@ -11,6 +11,7 @@
 
 use super::aligned::{CACHED_PIECE, cached_piece, page_floor};
 use super::mapping::Mapping;
+use super::{EXT, file_system_type};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::{Errno, pwrite, retry_on_intr};
 use rustix::mm::{Advice, ProtFlags, madvise};
@@ -124,8 +125,7 @@ impl Window {
 /// Whether a full disk is an error of the zeros on the file system of `fd`: space for a page is set aside when a system call first writes it. Others
 /// may ask for space again at each store, for which there is no error but a signal.
 fn sets_space_aside(fd: &OwnedFd) -> bool {
-    const EXT: u64 = 0xef53;
     const XFS: u64 = 0x5846_5342;
     const TMPFS: u64 = 0x0102_1994;
-    rustix::fs::fstatfs(fd).is_ok_and(|stat| [EXT, XFS, TMPFS].contains(&(stat.f_type as u64)))
+    file_system_type(fd).is_some_and(|found| [EXT, XFS, TMPFS].contains(&found))
 }

@@ -7,6 +7,7 @@ use super::ahead::{Ahead, Leave, NextWindow};
 use super::aligned::{AlignedBuffer, PAGE, cached_piece, page_floor};
 use super::range_sync::start_write_back;
 use super::window::{FIRST_LEN, LEN, Window};
+use super::{EXT, file_system_type};
 use crate::append_buffer::AppendBuffer;
 use crate::file::*;
 use crate::timer::{PerfCpuTimer, PerfTimer, stopwatch_nanos};
@@ -38,10 +39,8 @@ struct Target {
     /// kernel may have dropped the pages and marked them clean: the next sync would succeed, and
     /// the data would be gone. After a failed write the caller cannot know what is in the file.
     broken: bool,
-    /// Where the space ends that was reserved by `allocate`.
+    /// Where the space ends that was reserved.
     allocated_end: u64,
-    /// Where the space ends that was reserved for what comes next.
-    reserved_end: u64,
     /// Up to where write-back was started.
     write_back_started: u64,
     /// What of that nobody has asked for yet.
@@ -57,7 +56,6 @@ impl Target {
             dirty: true,
             broken: false,
             allocated_end: 0,
-            reserved_end: RESERVED_AFTER,
             write_back_started: page_floor(start),
             range_sync: None,
         }
@@ -83,7 +81,7 @@ impl Target {
 
     /// Writes all of `data` at `offset`.
     fn write_at(&mut self, mut data: &[u8], mut offset: u64) -> Result<()> {
-        if self.options.reserve && offset + data.len() as u64 > self.reserved_end {
+        if self.options.reserve && offset + data.len() as u64 > self.allocated_end.max(RESERVED_AFTER) {
             self.reserve(offset, data.len())?;
         }
         let _timers = (PerfTimer::io(IoMetric::WriteNanos), PerfCpuTimer::io(IoMetric::CpuWriteNanos));
@@ -169,19 +167,15 @@ impl Target {
     fn reserve(&mut self, offset: u64, len: usize) -> Result<()> {
         let _timer = PerfTimer::io(IoMetric::PrepareWriteNanos);
         let ahead = len as u64 + offset.min(MOST_RESERVED);
-        self.options.reserve =
-            gains_by_reserving(self.fd()?) && self.fallocate(FallocateFlags::KEEP_SIZE, offset, ahead)?;
-        self.reserved_end = offset + ahead;
+        // Writes to space that was reserved cost less than others there.
+        let gains = file_system_type(self.fd()?) == Some(EXT);
+        self.options.reserve = gains && self.fallocate(FallocateFlags::KEEP_SIZE, offset, ahead)?;
         Ok(())
     }
 
-    /// Gives back what was reserved behind `end`, before a sync that may be the last: it makes the file's size durable as well.
+    /// Gives back what was reserved behind `end` as the file grew, before a sync that may be the last: it makes that durable as well.
     fn release_reserved(&mut self, end: u64) -> Result<()> {
-        if self.reserved_end > RESERVED_AFTER {
-            self.release_slack(end)?;
-            self.reserved_end = end.max(RESERVED_AFTER);
-        }
-        Ok(())
+        if self.options.reserve { self.release_slack(end) } else { Ok(()) }
     }
 
     /// Adds `sync_ahead` bytes that read as zeros behind `end`, and says whether the file system does that.
@@ -240,12 +234,6 @@ impl Target {
     fn close(&mut self) {
         self.fd = None;
     }
-}
-
-/// Whether writes to space that was reserved cost less than others on the file system of `fd`.
-fn gains_by_reserving(fd: &OwnedFd) -> bool {
-    const EXT: u64 = 0xef53;
-    rustix::fs::fstatfs(fd).is_ok_and(|stat| stat.f_type as u64 == EXT)
 }
 
 /// Appends through the page cache.
