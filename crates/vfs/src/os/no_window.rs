@@ -4,12 +4,13 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
 pub(super) const LEN: u64 = 0;
+pub(super) const FIRST_LEN: u64 = 0;
 
 /// There is none.
 pub(super) enum Window {}
 
 impl Window {
-    pub(super) fn new(_: &OwnedFd, _: u64) -> Result<Self, Errno> {
+    pub(super) fn new(_: &OwnedFd, _: u64, _: u64) -> Result<Self, Errno> {
         Err(Errno::NOSYS)
     }
     pub(super) fn ready_end(&self) -> u64 {
