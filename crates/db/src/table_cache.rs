@@ -419,8 +419,8 @@ impl TableSlot {
 
     /// As [`TableReader::likely_block`], if the table is open.
     #[inline]
-    pub(crate) fn likely_block(&self, target: InternalKey<'_>) -> Option<LikelyBlock> {
-        self.if_open(|reader| reader.likely_block(target))?
+    pub(crate) fn likely_block(&self, target: InternalKey<'_>, with_bytes: bool) -> Option<LikelyBlock> {
+        self.if_open(|reader| reader.likely_block(target, with_bytes))?
     }
 
     /// Has `look` look at the table as it is open, if it is.

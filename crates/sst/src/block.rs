@@ -67,6 +67,9 @@ pub struct Block {
 // The block cache has one for every few KiB of blocks, each in so many lines of the processor's cache.
 const _: () = assert!(size_of::<Block>() <= 2 * 64);
 
+/// A block of a few entries, all of which a search asks for at once, is shorter.
+const LARGE: usize = 1024;
+
 /// What is seldom asked for.
 #[derive(Default)]
 struct Extras {
@@ -209,6 +212,10 @@ impl Block {
     /// Whether there is no entry.
     pub fn is_empty(&self) -> bool {
         self.entries_end == 0
+    }
+    /// Whether it is one large entry or two, so that a search begins at its first line, or in its middle.
+    pub(crate) fn is_of_large_entries(&self) -> bool {
+        self.hints.len() <= 1 && self.bytes.len() > LARGE
     }
     /// How many restart points there are.
     pub fn restart_count(&self) -> u32 {

@@ -138,6 +138,9 @@ impl BlockWarmer {
             simulated.add(key, charge, self.warm.priority);
         }
         let kept = self.cache.insert(key, block, charge, self.warm.priority);
+        if let Ok(kept) = &kept {
+            kept.set_bytes(kept.first_wanted());
+        }
         self.has_kept = true;
         if let Some(statistics) = &self.table.statistics {
             match kept {

@@ -35,6 +35,12 @@ impl CachedBlock {
             Self::Filter(filter) => filter.memory_usage(),
         }
     }
+    /// The bytes that whoever finds it in the cache looks at first, if it does not tell which of them: of a data block with one
+    /// or two entries, which are large.
+    pub(crate) fn first_wanted(&self) -> Option<&[u8]> {
+        let Self::Data(block) = self else { return None };
+        block.is_of_large_entries().then(|| block.bytes())
+    }
     /// How many restart points a data block has.
     pub(crate) fn restart_count(&self) -> u32 {
         if let Self::Data(block) = self { block.restart_count() } else { 0 }

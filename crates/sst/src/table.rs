@@ -319,11 +319,12 @@ impl TableReader {
         self.get_likely(context, target.into(), None)
     }
     /// The block that has `target`'s key if the table has it, for [`get_likely`](Self::get_likely). Its place in the cache is asked for, so that
-    /// it is there when the filters of this table and of others were looked at. `None` where the table cannot tell at once.
+    /// it is there when the filters of this table and of others were looked at, and if `with_bytes` what of the block is looked at
+    /// first, if the cache knows. `None` where the table cannot tell at once.
     #[inline]
-    pub fn likely_block(&self, target: InternalKey<'_>) -> Option<LikelyBlock> {
+    pub fn likely_block(&self, target: InternalKey<'_>, with_bytes: bool) -> Option<LikelyBlock> {
         match &self.format {
-            Format::BlockBased(table) => table.likely_block(target),
+            Format::BlockBased(table) => table.likely_block(target, with_bytes),
             Format::Flat(_) => None,
         }
     }

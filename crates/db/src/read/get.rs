@@ -76,6 +76,7 @@ const SURE: u8 = 7;
 impl Lately {
     fn look_ahead(self) -> LookAhead {
         match self.found {
+            _ if self.in_last == SURE => LookAhead::WithBytes,
             _ if self.in_last > SURE / 2 => LookAhead::BeforeFilters,
             true => LookAhead::BeforeLastFilter,
             false => LookAhead::Never,
@@ -91,6 +92,8 @@ impl Lately {
 /// When the block of the last table that would have the key is looked for, so that its memory comes while filters are looked at.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LookAhead {
+    /// As the next, and what of the block is looked at first as well.
+    WithBytes,
     /// Before those of all tables: it is likely there, and not in a newer one.
     BeforeFilters,
     /// If none of the newer tables has the key.
@@ -321,13 +324,14 @@ impl SuperVersion {
         let target = PointTarget::from(target.as_key());
         candidates.iter().for_each(|slot| slot.prefetch(target.hash));
         let mut block_of_last = match (look_ahead, candidates.last()) {
-            (LookAhead::BeforeFilters, Some(slot)) => slot.likely_block(target.key),
+            (LookAhead::WithBytes, Some(slot)) => slot.likely_block(target.key, true),
+            (LookAhead::BeforeFilters, Some(slot)) => slot.likely_block(target.key, false),
             _ => None,
         };
         for (place, &slot) in candidates.iter().enumerate() {
             let is_last = place + 1 == candidates.len();
             if is_last && look_ahead == LookAhead::BeforeLastFilter {
-                block_of_last = slot.likely_block(target.key);
+                block_of_last = slot.likely_block(target.key, true);
             }
             let likely = block_of_last.filter(|_| is_last);
             let candidate = Candidate { slot, target, is_last, likely };

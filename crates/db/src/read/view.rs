@@ -43,7 +43,7 @@ impl SuperVersion {
         let prefix = seek.and_then(|seek| seek.asked_for(target.user_key())).map(KeyHash::of);
         let ask = |table: &TableSlot| match prefix {
             Some(prefix) => table.prefetch(prefix),
-            None => _ = table.likely_block(target),
+            None => _ = table.likely_block(target, true),
         };
         for (number, level) in self.levels.iter().enumerate().filter(|(_, level)| !level.tables.is_empty()) {
             if number == 0 {

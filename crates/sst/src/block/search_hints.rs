@@ -113,6 +113,11 @@ impl SearchHints {
         })
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.parts().1.len()
+    }
+
     #[inline]
     fn parts(&self) -> (&Common, &[u64]) {
         match self {

@@ -339,6 +339,7 @@ fn searches_in_blocks_of_large_entries_begin_at_the_entry() {
                 builder.add_internal(value_key(key).as_bytes(), key.len(), &vec![7; value_bytes]);
             }
             let block = Block::for_cache(builder.finish().clone(), &UserComparator::Bytewise).unwrap();
+            assert_eq!(block.is_of_large_entries(), entries <= 2);
             for (at, key) in keys.iter().enumerate() {
                 let (beginning, until) = block.begin_search(key);
                 let Lookup::Found { value_at, value_len, .. } = found_in(&block, key) else { panic!() };

@@ -238,9 +238,7 @@ impl BlockBasedReader {
     /// Data block `at` of `index`.
     #[inline]
     pub(super) fn data_block(&self, context: &ReadContext, index: &FlatIndex, at: usize) -> Result<BlockRef> {
-        if let Some(cache) = &self.cache {
-            cache.prefetch(index.slot(at)); // Its hints too: taking the reference waits for the first line.
-        }
+        self.prefetch_block(index, at, true); // Its hints too: taking the reference waits for the first line.
         match self.cached_data_block(context, index, at) {
             Some(block) => self.checked(block, index, at),
             None => self.load_data_block(context, index, at, None),
@@ -261,11 +259,15 @@ impl BlockBasedReader {
         Some(BlockRef::Cached(block))
     }
 
-    /// Asks for the whole of the cache's entry for data block `at`, for who will search the block.
+    /// Asks for the whole of the cache's entry for data block `at`, for who will search the block, and if `with_bytes` for what
+    /// is looked at first of those.
     #[inline]
-    pub(crate) fn prefetch_block(&self, index: &FlatIndex, at: usize) {
+    pub(crate) fn prefetch_block(&self, index: &FlatIndex, at: usize, with_bytes: bool) {
         if let Some(cache) = &self.cache {
-            cache.prefetch(index.slot(at));
+            match with_bytes {
+                true => cache.prefetch_with_bytes(index.slot(at), || index.handle(at).size as usize),
+                false => cache.prefetch(index.slot(at)),
+            }
         }
     }
 
@@ -640,6 +642,7 @@ impl BlockBasedReader {
                 let is_redundant = self.statistics().is_some() && cache.contains(&key);
                 match cache.insert(key, block, charge, priority) {
                     Ok(kept) => {
+                        kept.set_bytes(kept.first_wanted());
                         if let Some(statistics) = self.statistics() {
                             count_add(statistics, tickers, charge, is_redundant);
                         }

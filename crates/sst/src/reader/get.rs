@@ -37,16 +37,16 @@ impl BlockBasedReader {
     }
 
     /// The block that has `target`'s key if the table has it. Where the cache had it last is asked for, to be had when
-    /// filters were looked at. `None` where that takes more than a look at an index in memory.
+    /// filters were looked at, and if `with_bytes` the bytes that are looked at first. `None` where that takes more than a look at an index in memory.
     #[inline]
-    pub fn likely_block(&self, target: InternalKey<'_>) -> Option<LikelyBlock> {
-        let (index, cache) = (self.resident_index()?, self.cache.as_ref()?);
-        if self.is_protected {
+    pub fn likely_block(&self, target: InternalKey<'_>, with_bytes: bool) -> Option<LikelyBlock> {
+        let index = self.resident_index()?;
+        if self.is_protected || self.cache.is_none() {
             return None; // Whoever uses a block's place checks it, and answers for what is wrong with it.
         }
         let at = index.find(&self.order.user, target);
         if at < index.len() {
-            cache.prefetch(index.slot(at));
+            self.prefetch_block(index, at, with_bytes);
         }
         Some(LikelyBlock(at))
     }

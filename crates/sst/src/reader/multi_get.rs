@@ -105,9 +105,7 @@ impl BlockBasedReader {
         get.state = match self.filter_lets_pass(context, get.target) {
             Ok(true) => match self.find_block_timed(index, get.target()) {
                 Ok(at) if at < index.len() => {
-                    if let Some(cache) = &self.cache {
-                        cache.prefetch(index.slot(at));
-                    }
+                    self.prefetch_block(index, at, true);
                     State::At(at)
                 }
                 Ok(_) => State::Absent,

@@ -6,7 +6,7 @@ use crate::*;
 use ironstone_base::statistics::Ticker;
 use ironstone_base::sync::Arc;
 use ironstone_base::*;
-use ironstone_cache::{Cache, CacheOptions};
+use ironstone_cache::{Cache, CacheOptions, Priority};
 use ironstone_iter::InternalIterator;
 use ironstone_vfs::{FileSystem, WriteOptions};
 use std::path::Path;
@@ -41,6 +41,45 @@ fn the_block_cache_tier_reads_only_what_is_cached() {
     assert_eq!(*reader.get(&cached_only, key).unwrap().unwrap().value, *b"value 500");
     assert_eq!(statistics.ticker(Ticker::BlockCacheDataHit), 1);
     assert_eq!(statistics.ticker(Ticker::BlockCacheDataAdd), 1);
+}
+
+#[test]
+fn the_cache_knows_where_the_bytes_of_large_entries_are() {
+    for (value_bytes, is_large) in [(100, false), (3000, true)] {
+        for warm in [false, true] {
+            let cache = Cache::new(CacheOptions::default());
+            let table = Arc::new(TableOptions {
+                block_cache: Some(Arc::clone(&cache)),
+                cache_index_and_filter_blocks: true,
+                ..TableOptions::default()
+            });
+            let mut entries = numbered(400);
+            entries.iter_mut().for_each(|(_, value)| value.resize(value_bytes, 7));
+            let mut options = BuildOptions::new(Arc::clone(&table));
+            if warm {
+                options.warm_cache = Some(WarmCache { priority: Priority::Low, demand: None });
+                (options.db_session_id, options.file_number) = ("SESSION".to_owned(), FileNumber(7));
+            }
+            let fs = new_fs();
+            build(&fs, &options, &entries);
+            let reader = open(&fs, &table).unwrap();
+            for (key, value) in entries.iter().step_by(if warm { 400 } else { 40 }) {
+                let found = reader.get(&ReadContext::default(), key.as_key()).unwrap().unwrap();
+                assert_eq!(*found.value, **value);
+            }
+            let mut blocks = Vec::new();
+            cache.for_each(|key, block, _| blocks.push((*key, matches!(block, CachedBlock::Data(_)))));
+            assert!(blocks.iter().filter(|(_, is_data)| *is_data).count() > 2);
+            for (key, is_data) in blocks {
+                let mut is_known = false;
+                cache.prefetch_with_bytes(cache.get(&key).unwrap().hint(), || {
+                    is_known = true;
+                    value_bytes
+                });
+                assert_eq!(is_known, is_data && is_large, "{value_bytes} bytes, warm: {warm}");
+            }
+        }
+    }
 }
 
 #[test]
