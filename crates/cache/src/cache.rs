@@ -201,6 +201,13 @@ impl<V: Send + Sync + 'static> Cache<V> {
         &shared.shards[(hash >> 58) as usize & shared.shard_mask]
     }
 
+    /// The shard of `hint`, and the number of the node there.
+    #[inline]
+    fn place(&self, hint: SlotHint) -> Option<(&shard::Shard<V>, u32)> {
+        let (shard, number) = hint.place()?;
+        Some((self.shared.get().shards.get(shard)?, number))
+    }
+
     /// The entry of `key`, pinned. Takes no lock.
     #[inline]
     pub fn get(&self, key: &CacheKey) -> Option<Handle<V>> {
@@ -212,9 +219,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
     /// As [`Cache::get`], looking at `hint` first: one from a handle of the same key makes it cheaper.
     #[inline]
     pub fn get_at(&self, hint: SlotHint, key: &CacheKey) -> Option<Handle<V>> {
-        if let Some((shard, number)) = hint.place()
-            && let Some(shard) = self.shared.get().shards.get(shard)
-        {
+        if let Some((shard, number)) = self.place(hint) {
             // SAFETY: behind `&self` (2).
             if let Some(node) = unsafe { shard.get_at(number, key) } {
                 return Some(Handle(node));
@@ -227,9 +232,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
     /// of it, the sooner the better.
     #[inline]
     pub fn prefetch(&self, hint: SlotHint) {
-        if let Some((shard, number)) = hint.place()
-            && let Some(shard) = self.shared.get().shards.get(shard)
-        {
+        if let Some((shard, number)) = self.place(hint) {
             shard.prefetch(number);
         }
     }
@@ -238,9 +241,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
     /// are](Handle::set_bytes).
     #[inline]
     pub fn prefetch_with_bytes(&self, hint: SlotHint, len: impl FnOnce() -> usize) {
-        if let Some((shard, number)) = hint.place()
-            && let Some(shard) = self.shared.get().shards.get(shard)
-        {
+        if let Some((shard, number)) = self.place(hint) {
             shard.prefetch_bytes(number, len);
             shard.prefetch(number);
         }

@@ -155,7 +155,7 @@ impl BlockBasedIter {
         self.block = None;
         let _timer = PerfTimer::start(PerfMetric::NewTableBlockIterNanos);
         if SEARCH {
-            self.reader.prefetch_block(index, at, true);
+            self.reader.prefetch_block(index, at);
         }
         let block = self.reader.data_block_ahead(&self.options.read, index, at, &mut self.readahead)?;
         if let Some(demand) = &self.options.demand {

@@ -356,11 +356,12 @@ fn size(chunk: usize) -> usize {
     FIRST_CHUNK << (chunk / ALIKE).saturating_sub(1)
 }
 
-/// Of a chunk, and where in it the places of its nodes' bytes begin.
-fn layout<V>(chunk: usize) -> (Layout, usize) {
+/// Nodes, and right behind the last one the places of their bytes, which ask for less alignment.
+fn layout<V>(chunk: usize) -> Layout {
     let nodes = Layout::array::<Node<V>>(size(chunk));
     let places = Layout::array::<AtomicPtr<u8>>(size(chunk));
-    nodes.and_then(|nodes| nodes.extend(places?)).expect("a chunk is far below isize::MAX")
+    let (both, _) = nodes.and_then(|nodes| nodes.extend(places?)).expect("a chunk is far below isize::MAX");
+    both
 }
 
 impl<V> Arena<V> {
@@ -378,20 +379,21 @@ impl<V> Arena<V> {
         Some(unsafe { start.add(at) })
     }
 
-    /// Where the bytes of a node begin, if any node has some.
+    /// Where the bytes of a node begin, if that was said.
     #[inline]
-    pub fn bytes(&self, number: u32) -> Option<*const u8> {
+    pub fn bytes(&self, number: u32) -> Option<NonNull<u8>> {
         // Relaxed here and below: a hint, and nobody looks at what it points to.
         let place = self.has_bytes.load(Ordering::Relaxed).then(|| self.place_of_bytes(number))??;
-        Some(place.load(Ordering::Relaxed))
+        NonNull::new(place.load(Ordering::Relaxed))
     }
 
-    /// Says where they begin.
+    /// Says where they begin; null: that is not known.
     pub fn set_bytes(&self, number: u32, bytes: *const u8) {
-        if !bytes.is_null() {
-            self.has_bytes.store(true, Ordering::Relaxed);
-        } else if !self.has_bytes.load(Ordering::Relaxed) {
-            return;
+        if !self.has_bytes.load(Ordering::Relaxed) {
+            if bytes.is_null() {
+                return;
+            }
+            self.has_bytes.store(true, Ordering::Relaxed); // Once: readers have its line.
         }
         if let Some(place) = self.place_of_bytes(number) {
             place.store(bytes.cast_mut(), Ordering::Relaxed);
@@ -402,15 +404,15 @@ impl<V> Arena<V> {
     fn place_of_bytes(&self, number: u32) -> Option<&AtomicPtr<u8>> {
         let (chunk, at) = place(number as usize);
         let start = NonNull::new(self.chunks.get(chunk)?.load(Ordering::Acquire))?; // Pairs with `grow`.
-        // SAFETY: the chunk is allocated (3) by its layout, so there are as many places there as nodes; all zeros are one.
-        Some(unsafe { start.byte_add(layout::<V>(chunk).1).cast::<AtomicPtr<u8>>().add(at).as_ref() })
+        // SAFETY: the chunk is allocated (3) by its layout: behind its nodes are as many places, and all zeros are one.
+        Some(unsafe { start.add(size(chunk)).cast::<AtomicPtr<u8>>().add(at).as_ref() })
     }
 
     /// Makes the node of `number` usable: the one after all others so far. Under the shard's lock.
     pub fn grow(&self, number: u32, shard: &Shard<V>) -> NonNull<Node<V>> {
         let (chunk, at) = place(number as usize);
         if at == 0 {
-            let start = self.zeroed(layout::<V>(chunk).0).cast::<Node<V>>().as_ptr();
+            let start = self.zeroed(layout::<V>(chunk)).cast::<Node<V>>().as_ptr();
             self.chunks[chunk].store(start, Ordering::Release); // Zeros are FREE nodes: pairs with `get`.
         }
         let node = self.get(number).expect("the chunk was allocated with its first node");
@@ -449,7 +451,7 @@ impl<V> Drop for Arena<V> {
             if !start.is_null() && !is_piece() {
                 // SAFETY: allocated in `grow` with this layout; no node holds an entry any more, for each
                 // entry is anchored or in a cache that lives.
-                unsafe { dealloc(start.cast(), layout::<V>(chunk).0) };
+                unsafe { dealloc(start.cast(), layout::<V>(chunk)) };
             }
         }
     }
@@ -463,8 +465,7 @@ mod tests {
     fn each_node_has_a_place_for_where_its_bytes_are() {
         let arena = Arena::<u64>::new(None);
         for chunk in 0..6 {
-            arena.chunks[chunk]
-                .store(arena.zeroed(layout::<u64>(chunk).0).cast().as_ptr(), Ordering::Release);
+            arena.chunks[chunk].store(arena.zeroed(layout::<u64>(chunk)).cast().as_ptr(), Ordering::Release);
         }
         let (all, address) =
             (6 * FIRST_CHUNK as u32, |number: u32| std::ptr::without_provenance(number as usize + 1));
@@ -474,7 +475,7 @@ mod tests {
         arena.set_bytes(5, std::ptr::null());
         for number in 0..all {
             let expected = if number == 5 { std::ptr::null() } else { address(number) };
-            assert_eq!(arena.bytes(number), Some(expected));
+            assert_eq!(arena.bytes(number), NonNull::new(expected.cast_mut()));
             let node = arena.get(number).unwrap();
             // SAFETY: the node is free, and nobody else's.
             assert_eq!(unsafe { node.as_ref() }.word(), 0, "places are not in nodes");

@@ -351,8 +351,8 @@ impl<V> Shard<V> {
     /// Asks for both ends of the `len` bytes of a node, if it is known where they are.
     #[inline]
     pub fn prefetch_bytes(&self, number: u32, len: impl FnOnce() -> usize) {
-        if let Some(bytes) = self.arena.bytes(number).filter(|bytes| !bytes.is_null()) {
-            [0, 64, len()].into_iter().for_each(|at| fetch_line(bytes.wrapping_add(at)));
+        if let Some(bytes) = self.arena.bytes(number) {
+            [0, 64, len()].into_iter().for_each(|at| fetch_line(bytes.as_ptr().wrapping_add(at)));
         }
     }
 

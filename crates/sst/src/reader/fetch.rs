@@ -238,7 +238,7 @@ impl BlockBasedReader {
     /// Data block `at` of `index`.
     #[inline]
     pub(super) fn data_block(&self, context: &ReadContext, index: &FlatIndex, at: usize) -> Result<BlockRef> {
-        self.prefetch_block(index, at, true); // Its hints too: taking the reference waits for the first line.
+        self.prefetch_block(index, at); // Its hints too: taking the reference waits for the first line.
         match self.cached_data_block(context, index, at) {
             Some(block) => self.checked(block, index, at),
             None => self.load_data_block(context, index, at, None),
@@ -259,15 +259,12 @@ impl BlockBasedReader {
         Some(BlockRef::Cached(block))
     }
 
-    /// Asks for the whole of the cache's entry for data block `at`, for who will search the block, and if `with_bytes` for what
-    /// is looked at first of those.
+    /// Asks for the whole of the cache's entry for data block `at`, for who will search the block, and for what is looked at
+    /// first of its bytes.
     #[inline]
-    pub(crate) fn prefetch_block(&self, index: &FlatIndex, at: usize, with_bytes: bool) {
+    pub(crate) fn prefetch_block(&self, index: &FlatIndex, at: usize) {
         if let Some(cache) = &self.cache {
-            match with_bytes {
-                true => cache.prefetch_with_bytes(index.slot(at), || index.handle(at).size as usize),
-                false => cache.prefetch(index.slot(at)),
-            }
+            cache.prefetch_with_bytes(index.slot(at), || index.handle(at).size as usize);
         }
     }
 
@@ -640,9 +637,8 @@ impl BlockBasedReader {
             Some(cache) if context.fill_cache => {
                 let key = self.cache_key(handle);
                 let is_redundant = self.statistics().is_some() && cache.contains(&key);
-                match cache.insert(key, block, charge, priority) {
+                match block.insert_into(cache, key, charge, priority) {
                     Ok(kept) => {
-                        kept.set_bytes(kept.first_wanted());
                         if let Some(statistics) = self.statistics() {
                             count_add(statistics, tickers, charge, is_redundant);
                         }

@@ -40,13 +40,16 @@ impl BlockBasedReader {
     /// filters were looked at, and if `with_bytes` the bytes that are looked at first. `None` where that takes more than a look at an index in memory.
     #[inline]
     pub fn likely_block(&self, target: InternalKey<'_>, with_bytes: bool) -> Option<LikelyBlock> {
-        let index = self.resident_index()?;
-        if self.is_protected || self.cache.is_none() {
+        let (index, cache) = (self.resident_index()?, self.cache.as_ref()?);
+        if self.is_protected {
             return None; // Whoever uses a block's place checks it, and answers for what is wrong with it.
         }
         let at = index.find(&self.order.user, target);
         if at < index.len() {
-            self.prefetch_block(index, at, with_bytes);
+            match with_bytes {
+                true => self.prefetch_block(index, at),
+                false => cache.prefetch(index.slot(at)),
+            }
         }
         Some(LikelyBlock(at))
     }

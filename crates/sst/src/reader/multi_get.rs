@@ -105,7 +105,7 @@ impl BlockBasedReader {
         get.state = match self.filter_lets_pass(context, get.target) {
             Ok(true) => match self.find_block_timed(index, get.target()) {
                 Ok(at) if at < index.len() => {
-                    self.prefetch_block(index, at, true);
+                    self.prefetch_block(index, at);
                     State::At(at)
                 }
                 Ok(_) => State::Absent,
