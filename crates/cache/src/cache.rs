@@ -149,7 +149,7 @@ pub struct Cache<V: Send + Sync + 'static> {
 
 impl<V: Send + Sync + 'static> Cache<V> {
     /// What an entry is charged on top of what its inserter says.
-    pub const CHARGE_PER_ENTRY: usize = size_of::<Node<V>>() + size_of::<*const u8>() + 16;
+    pub const CHARGE_PER_ENTRY: usize = size_of::<Node<V>>() + 16;
 
     /// An empty cache.
     pub fn new(options: CacheOptions) -> Arc<Self> {
@@ -233,16 +233,6 @@ impl<V: Send + Sync + 'static> Cache<V> {
     #[inline]
     pub fn prefetch(&self, hint: SlotHint) {
         if let Some((shard, number)) = self.place(hint) {
-            shard.prefetch(number);
-        }
-    }
-
-    /// The same, and asks for both ends of that entry's bytes, of which there are about `len`, if [it was said where they
-    /// are](Handle::set_bytes).
-    #[inline]
-    pub fn prefetch_with_bytes(&self, hint: SlotHint, len: impl FnOnce() -> usize) {
-        if let Some((shard, number)) = self.place(hint) {
-            shard.prefetch_bytes(number, len);
             shard.prefetch(number);
         }
     }
@@ -498,12 +488,6 @@ impl<V: Send + Sync + 'static> Handle<V> {
     /// who holds this too; beyond a few the number means no more.
     pub fn retire(&self) -> u64 {
         self.node().forget_finds()
-    }
-    /// Says which bytes whoever finds the entry will look at first, wherever in them: they are asked for together with the
-    /// entry. `None`: the entry tells where to look.
-    pub fn set_bytes(&self, bytes: Option<&[u8]>) {
-        let start = bytes.map_or(std::ptr::null(), <[u8]>::as_ptr);
-        self.node().shard().set_bytes(self.node().number(), start);
     }
     /// For finding the entry again with [`Cache::get_at`].
     pub fn hint(&self) -> SlotHint {

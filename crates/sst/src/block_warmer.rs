@@ -137,7 +137,7 @@ impl BlockWarmer {
         if let Some(simulated) = &self.table.sim_cache {
             simulated.add(key, charge, self.warm.priority);
         }
-        let kept = block.insert_into(&self.cache, key, charge, self.warm.priority);
+        let kept = self.cache.insert(key, block, charge, self.warm.priority);
         self.has_kept = true;
         if let Some(statistics) = &self.table.statistics {
             match kept {

@@ -3,9 +3,8 @@
 use crate::block::Block;
 use crate::filter_block::ParsedFilter;
 use crate::index::FlatIndex;
-use ironstone_base::Result;
 use ironstone_base::sync::Arc;
-use ironstone_cache::{Cache, CacheKey, Handle, Priority};
+use ironstone_cache::{Cache, Handle};
 use ironstone_vfs::FileBytes;
 use std::fmt;
 use std::ops::Deref;
@@ -36,19 +35,12 @@ impl CachedBlock {
             Self::Filter(filter) => filter.memory_usage(),
         }
     }
-    /// Adds it to `cache`, as [`Cache::insert`] does, and says where its bytes are if whoever finds it looks at them first: those
-    /// of a data block with one or two entries, which are large.
-    pub(crate) fn insert_into(
-        self,
-        cache: &BlockCache,
-        key: CacheKey,
-        charge: usize,
-        priority: Priority,
-    ) -> Result<Handle<Self>> {
-        let kept = cache.insert(key, self, charge, priority)?;
-        let large = if let Self::Data(block) = &*kept { Some(block) } else { None };
-        kept.set_bytes(large.filter(|block| block.is_of_large_entries()).map(Block::bytes));
-        Ok(kept)
+    /// The bytes that whoever looks for a key looks at first: those of a data block with one or two entries, which are large. Of
+    /// others the search hints come first.
+    #[inline]
+    pub(crate) fn bytes_first(&self) -> Option<&[u8]> {
+        let large = if let Self::Data(block) = self { Some(block) } else { None };
+        large.filter(|block| block.is_of_large_entries()).map(Block::bytes)
     }
     /// How many restart points a data block has.
     pub(crate) fn restart_count(&self) -> u32 {

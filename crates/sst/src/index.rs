@@ -8,6 +8,7 @@
 //!              32 that are left come from memory at once
 //! tails        what is left of the separators, end to end: often nothing, and then there is no list of their ends
 //! places       for each block its handle and where the cache had it last, in 8 bytes
+//! bytes        where in memory the blocks begin that have large entries: none unless there is such a block in the cache
 //! bases        where the first of a few blocks begins: as many as begin within 64 KiB
 //! ```
 //! Orders that we do not know have whole separators as tails, and nothing else.
@@ -16,19 +17,21 @@ mod decode;
 
 use crate::block::{Block, compare_start};
 use crate::handle::BlockHandle;
-use crate::prefetch::prefetch;
+use crate::prefetch::{prefetch, prefetch_line};
 use decode::{Entries, Survey};
 use ironstone_base::comparator::big_endian_prefix;
 use ironstone_base::internal_key::TRAILER_LEN;
 use ironstone_base::perf::{self, PerfMetric};
 use ironstone_base::protection::PROTECTION_LEN;
 use ironstone_base::protection::planted::{self, Place as Planted};
-use ironstone_base::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use ironstone_base::sync::OnceLock;
+use ironstone_base::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed};
 use ironstone_base::{Corrupt, InternalKey, Protection, UserComparator, ValueType};
 use ironstone_cache::SlotHint;
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::hint::select_unpredictable;
+use std::ptr;
 
 /// So many prefixes have one sample: four lines of the processor's cache.
 const RUN: usize = 32;
@@ -58,6 +61,9 @@ pub struct FlatIndex {
     tail_ends: Vec<u32>,
     has_short_keys: bool,
     places: Vec<Place>,
+    /// Where the bytes of blocks begin that are looked at first, one for each block, from when the first of these was found. As
+    /// the slots, guesses: who asks for what is not there any more has asked in vain.
+    bytes: OnceLock<Box<[AtomicPtr<u8>]>>,
     /// The offsets of the first of each `1 << base_shift` blocks.
     bases: Vec<u64>,
     base_shift: u32,
@@ -183,6 +189,7 @@ impl FlatIndex {
             tail_ends,
             has_short_keys,
             places,
+            bytes: OnceLock::new(),
             bases,
             base_shift,
             large_sizes,
@@ -281,12 +288,49 @@ impl FlatIndex {
     pub fn slot(&self, at: usize) -> SlotHint {
         SlotHint::from_bits(self.places[at].slot.load(Relaxed))
     }
-    /// Notes where the cache has block `at`.
+    /// Notes where the cache has block `at`, and where the bytes are that are [looked at
+    /// first](crate::CachedBlock::bytes_first), if any are.
     #[inline]
-    pub fn set_slot(&self, at: usize, hint: SlotHint) {
-        if self.places[at].slot.load(Relaxed) != hint.to_bits() {
-            self.places[at].slot.store(hint.to_bits(), Relaxed);
+    pub(crate) fn note_place<'a>(
+        &self,
+        at: usize,
+        hint: SlotHint,
+        bytes_first: impl FnOnce() -> Option<&'a [u8]>,
+    ) {
+        let slot = &self.places[at].slot;
+        let is_new = slot.load(Relaxed) != hint.to_bits();
+        if is_new {
+            slot.store(hint.to_bits(), Relaxed);
         }
+        if is_new || self.bytes.get().is_some() {
+            self.note_bytes(at, bytes_first());
+        }
+    }
+    #[inline]
+    fn note_bytes(&self, at: usize, bytes: Option<&[u8]>) {
+        let start = bytes.map_or(ptr::null(), <[u8]>::as_ptr).cast_mut();
+        let kept = match self.bytes.get() {
+            None if start.is_null() => return,
+            None => self.bytes.get_or_init(|| self.places.iter().map(|_| AtomicPtr::default()).collect()),
+            Some(kept) => kept,
+        };
+        if kept[at].load(Relaxed) != start {
+            kept[at].store(start, Relaxed);
+        }
+    }
+    /// Asks for what is looked at first of the bytes of block `at`, both ends of them, if it is known where they are.
+    #[inline]
+    pub(crate) fn prefetch_bytes(&self, at: usize) {
+        if let Some(start) = self.bytes_of(at) {
+            let len = self.handle(at).size as usize;
+            [0, 64, len].into_iter().for_each(|at| prefetch_line(start.wrapping_add(at)));
+        }
+    }
+    /// Where the bytes of block `at` are that are looked at first, if that is known.
+    #[inline]
+    pub(crate) fn bytes_of(&self, at: usize) -> Option<*const u8> {
+        let start = self.bytes.get()?[at].load(Relaxed).cast_const();
+        (!start.is_null()).then_some(start)
     }
     /// About how many bytes this takes in memory.
     pub fn memory_usage(&self) -> usize {
@@ -298,6 +342,7 @@ impl FlatIndex {
             + self.tails.capacity()
             + (self.tail_ends.capacity() + self.large_sizes.capacity()) * 4
             + self.places.capacity() * size_of::<Place>()
+            + self.bytes.get().map_or(0, |bytes| size_of_val(&**bytes))
             + self.checksums.capacity()
             + first_keys.map_or(0, |keys| keys.ends.capacity() * 4 + keys.bytes.capacity())
     }
@@ -348,6 +393,9 @@ impl FlatIndex {
                 prefetch(run, size_of_val(run));
                 if let Some(places) = self.places.get(start..start + RUN) {
                     prefetch(places, size_of_val(places));
+                }
+                if let Some(bytes) = self.bytes.get().and_then(|bytes| bytes.get(start..start + RUN)) {
+                    prefetch(bytes, size_of_val(bytes));
                 }
                 start + lower_bound(run, wanted)
             }

@@ -9,12 +9,20 @@
 /// Asks for the cache lines of the first `most` bytes of `items` all at once, so that reading them one after another waits once.
 #[inline(always)]
 pub(crate) fn prefetch<T>(items: &[T], most: usize) {
-    #[cfg(target_arch = "x86_64")]
     for at in (0..most).step_by(64) {
+        prefetch_line(items.as_ptr().cast::<u8>().wrapping_add(at));
+    }
+}
+
+/// Asks for the cache line at an address, which may be any.
+#[inline(always)]
+pub(crate) fn prefetch_line(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: no effect but on speed, also behind the end of the items (1), and available (2).
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(items.as_ptr().cast::<i8>().wrapping_add(at)) };
+        // SAFETY: no effect but on speed, whatever is there (1), and available (2).
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (items, most);
+    let _ = at;
 }

@@ -35,7 +35,7 @@ use super::CacheKey;
 use super::shard::Shard;
 use super::shared::{Anchored, Shared};
 use crate::block_memory::{BlockMemory, Piece};
-use ironstone_base::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use ironstone_base::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use ironstone_base::sync::plain;
 use ironstone_base::sync::{Arc, Mutex};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
@@ -331,13 +331,8 @@ const ALIKE: usize = 4;
 const CHUNKS: usize = 100; // As many as nodes whose number is a u32 take.
 
 /// The nodes of one shard: four chunks of 64 nodes, four of 64 again, four of 128, of 256, ...
-///
-/// Behind the nodes of a chunk each has a word that says where the bytes begin that its value will be asked for. These words
-/// are close together, so that who is about to look at a node can ask for its bytes at the same time. They are hints.
 pub struct Arena<V> {
     chunks: [AtomicPtr<Node<V>>; CHUNKS],
-    /// Some node has such bytes.
-    has_bytes: AtomicBool,
     memory: Option<Arc<BlockMemory>>,
     /// The chunks that are in `memory`; the others are on the heap.
     pieces: Mutex<Vec<Piece>>,
@@ -356,18 +351,14 @@ fn size(chunk: usize) -> usize {
     FIRST_CHUNK << (chunk / ALIKE).saturating_sub(1)
 }
 
-/// Nodes, and right behind the last one the places of their bytes, which ask for less alignment.
 fn layout<V>(chunk: usize) -> Layout {
-    let nodes = Layout::array::<Node<V>>(size(chunk));
-    let places = Layout::array::<AtomicPtr<u8>>(size(chunk));
-    let (both, _) = nodes.and_then(|nodes| nodes.extend(places?)).expect("a chunk is far below isize::MAX");
-    both
+    Layout::array::<Node<V>>(size(chunk)).expect("a chunk is far below isize::MAX")
 }
 
 impl<V> Arena<V> {
     pub fn new(memory: Option<Arc<BlockMemory>>) -> Self {
         let chunks = std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut()));
-        Self { chunks, has_bytes: AtomicBool::new(false), memory, pieces: Mutex::default() }
+        Self { chunks, memory, pieces: Mutex::default() }
     }
 
     /// The node of that number, if there is one; it may be FREE.
@@ -377,35 +368,6 @@ impl<V> Arena<V> {
         let start = NonNull::new(self.chunks.get(chunk)?.load(Ordering::Acquire))?; // Pairs with `grow`.
         // SAFETY: `place` gives a place inside of the chunk (checked by a test), which is allocated (3).
         Some(unsafe { start.add(at) })
-    }
-
-    /// Where the bytes of a node begin, if that was said.
-    #[inline]
-    pub fn bytes(&self, number: u32) -> Option<NonNull<u8>> {
-        // Relaxed here and below: a hint, and nobody looks at what it points to.
-        let place = self.has_bytes.load(Ordering::Relaxed).then(|| self.place_of_bytes(number))??;
-        NonNull::new(place.load(Ordering::Relaxed))
-    }
-
-    /// Says where they begin; null: that is not known.
-    pub fn set_bytes(&self, number: u32, bytes: *const u8) {
-        if !self.has_bytes.load(Ordering::Relaxed) {
-            if bytes.is_null() {
-                return;
-            }
-            self.has_bytes.store(true, Ordering::Relaxed); // Once: readers have its line.
-        }
-        if let Some(place) = self.place_of_bytes(number) {
-            place.store(bytes.cast_mut(), Ordering::Relaxed);
-        }
-    }
-
-    #[inline]
-    fn place_of_bytes(&self, number: u32) -> Option<&AtomicPtr<u8>> {
-        let (chunk, at) = place(number as usize);
-        let start = NonNull::new(self.chunks.get(chunk)?.load(Ordering::Acquire))?; // Pairs with `grow`.
-        // SAFETY: the chunk is allocated (3) by its layout: behind its nodes are as many places, and all zeros are one.
-        Some(unsafe { start.add(size(chunk)).cast::<AtomicPtr<u8>>().add(at).as_ref() })
     }
 
     /// Makes the node of `number` usable: the one after all others so far. Under the shard's lock.
@@ -460,28 +422,6 @@ impl<V> Drop for Arena<V> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn each_node_has_a_place_for_where_its_bytes_are() {
-        let arena = Arena::<u64>::new(None);
-        for chunk in 0..6 {
-            arena.chunks[chunk].store(arena.zeroed(layout::<u64>(chunk)).cast().as_ptr(), Ordering::Release);
-        }
-        let (all, address) =
-            (6 * FIRST_CHUNK as u32, |number: u32| std::ptr::without_provenance(number as usize + 1));
-        arena.set_bytes(7, std::ptr::null());
-        assert_eq!(arena.bytes(7), None, "nobody has said where any are");
-        (0..all).for_each(|number| arena.set_bytes(number, address(number)));
-        arena.set_bytes(5, std::ptr::null());
-        for number in 0..all {
-            let expected = if number == 5 { std::ptr::null() } else { address(number) };
-            assert_eq!(arena.bytes(number), NonNull::new(expected.cast_mut()));
-            let node = arena.get(number).unwrap();
-            // SAFETY: the node is free, and nobody else's.
-            assert_eq!(unsafe { node.as_ref() }.word(), 0, "places are not in nodes");
-        }
-        assert_eq!(arena.bytes(all), None);
-    }
 
     #[test]
     fn places_fill_chunks_without_gaps() {

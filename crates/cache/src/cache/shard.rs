@@ -12,9 +12,7 @@
 use super::CacheKey;
 use super::Priority;
 use super::index::{Index, Line, PackedIndex};
-use super::node::{
-    Arena, FOUND_MAX, Node, Removed, fetch, fetch_all, fetch_line, found, is_visible, references,
-};
+use super::node::{Arena, FOUND_MAX, Node, Removed, fetch, fetch_all, found, is_visible, references};
 use super::shared::Shared;
 use crate::block_memory::BlockMemory;
 use ironstone_base::sync::atomic::{AtomicPtr, Ordering};
@@ -348,25 +346,12 @@ impl<V> Shard<V> {
         self.arena.get(number).filter(|node| unsafe { node.as_ref().acquire(key) })
     }
 
-    /// Asks for both ends of the `len` bytes of a node, if it is known where they are.
-    #[inline]
-    pub fn prefetch_bytes(&self, number: u32, len: impl FnOnce() -> usize) {
-        if let Some(bytes) = self.arena.bytes(number) {
-            [0, 64, len()].into_iter().for_each(|at| fetch_line(bytes.as_ptr().wrapping_add(at)));
-        }
-    }
-
     /// Asks for the memory of a node that is about to be looked at.
     #[inline]
     pub fn prefetch(&self, number: u32) {
         if let Some(node) = self.arena.get(number) {
             fetch_all(node.as_ptr());
         }
-    }
-
-    /// Says where the bytes of a node are.
-    pub fn set_bytes(&self, number: u32, bytes: *const u8) {
-        self.arena.set_bytes(number, bytes);
     }
 
     /// Adds an entry with one reference, taking the place of what has that key. The charge is already

@@ -201,25 +201,6 @@ fn capacity_changes_at_once() {
 }
 
 #[test]
-fn bytes_are_asked_for_where_the_entry_has_some() {
-    let cache = cache_for(10, false);
-    let asks = |hint: SlotHint| {
-        let mut asked = false;
-        cache.prefetch_with_bytes(hint, || {
-            asked = true;
-            4000
-        });
-        asked
-    };
-    let (one, other) = (put(&cache, 1), put(&cache, 2));
-    assert!(!asks(one.hint()));
-    one.set_bytes(Some(&[7; 100]));
-    assert!(asks(one.hint()) && !asks(other.hint()) && !asks(SlotHint::NONE));
-    one.set_bytes(None); // As for an entry that comes to the same place.
-    assert!(!asks(one.hint()));
-}
-
-#[test]
 fn hints_find_the_entry_or_nothing_wrong() {
     let cache = cache_for(10, false);
     let hint = put(&cache, 1).hint();

@@ -117,8 +117,31 @@ fn an_index_takes_little_memory() {
     }
 }
 
+#[test]
+fn places_of_bytes_are_those_of_the_block_noted_last() {
+    let (index, [one, other]) = (index_of_numbered(100, 4 << 10), [[7u8; 8], [8; 8]]);
+    let before = index.memory_usage();
+    let note = |at, slot, bytes: Option<&[u8; 8]>| {
+        index.note_place(at, SlotHint::from_bits(slot), || bytes.map(|bytes| &bytes[..]));
+    };
+    note(3, 1, None);
+    assert_eq!((index.bytes_of(3), index.memory_usage()), (None, before), "no block has any");
+    note(50, 2, Some(&one));
+    assert_eq!((index.bytes_of(50), index.bytes_of(49)), (Some(one.as_ptr()), None));
+    assert_eq!(index.memory_usage(), before + 100 * 8);
+    note(50, 2, Some(&other));
+    assert_eq!(index.bytes_of(50), Some(other.as_ptr()), "it came to the same entry of the cache again");
+    note(50, 2, None);
+    assert_eq!(index.bytes_of(50), None);
+    (0..100).for_each(|at| index.prefetch_bytes(at));
+}
+
 /// The memory of an index of so many blocks, whose keys are numbers.
 fn bytes_of_numbered(count: u64, block_size: u64) -> u64 {
+    index_of_numbered(count, block_size).memory_usage() as u64
+}
+
+fn index_of_numbered(count: u64, block_size: u64) -> FlatIndex {
     let mut block = IndexBlockBuilder::new(1, true, false);
     for number in 0..count {
         let key = InternalKeyBuf::new(
@@ -130,10 +153,8 @@ fn bytes_of_numbered(count: u64, block_size: u64) -> u64 {
         block.add(key.as_bytes(), &IndexValue { handle, first_key: &[] }, false).unwrap();
     }
     let format = IndexFormat { user_keys: true, delta_values: true, first_keys: false };
-    let index =
-        FlatIndex::decode(&Block::new(block.finish()).unwrap(), format, &UserComparator::Bytewise, DATA_END)
-            .unwrap();
-    index.memory_usage() as u64
+    FlatIndex::decode(&Block::new(block.finish()).unwrap(), format, &UserComparator::Bytewise, DATA_END)
+        .unwrap()
 }
 
 #[test]

@@ -254,7 +254,7 @@ impl BlockBasedReader {
         at: usize,
     ) -> Option<BlockRef> {
         let block = self.cache.as_ref()?.get_at(index.slot(at), &self.cache_key(index.handle(at)))?;
-        index.set_slot(at, block.hint());
+        index.note_place(at, block.hint(), || block.bytes_first());
         self.count_hit(context, &DATA_TICKERS, index.handle(at), &block);
         Some(BlockRef::Cached(block))
     }
@@ -264,7 +264,8 @@ impl BlockBasedReader {
     #[inline]
     pub(crate) fn prefetch_block(&self, index: &FlatIndex, at: usize) {
         if let Some(cache) = &self.cache {
-            cache.prefetch_with_bytes(index.slot(at), || index.handle(at).size as usize);
+            cache.prefetch(index.slot(at));
+            index.prefetch_bytes(at);
         }
     }
 
@@ -358,7 +359,7 @@ impl BlockBasedReader {
         }
         let block = self.keep_data_block(context, handle, raw)?;
         if let BlockRef::Cached(cached) = &block {
-            index.set_slot(at, cached.hint());
+            index.note_place(at, cached.hint(), || cached.bytes_first());
         }
         self.checked(block, index, at)
     }
@@ -482,7 +483,7 @@ impl BlockBasedReader {
         let raw = self.persisted(BlockRole::Data, handle)?;
         let block = self.keep_data_block(context, handle, raw).ok()?;
         if let BlockRef::Cached(cached) = &block {
-            index.set_slot(at, cached.hint());
+            index.note_place(at, cached.hint(), || cached.bytes_first());
         }
         Some(block)
     }
@@ -637,7 +638,7 @@ impl BlockBasedReader {
             Some(cache) if context.fill_cache => {
                 let key = self.cache_key(handle);
                 let is_redundant = self.statistics().is_some() && cache.contains(&key);
-                match block.insert_into(cache, key, charge, priority) {
+                match cache.insert(key, block, charge, priority) {
                     Ok(kept) => {
                         if let Some(statistics) = self.statistics() {
                             count_add(statistics, tickers, charge, is_redundant);

@@ -235,7 +235,7 @@ impl BlockBasedReader {
         let raw = self.unpack_read(context, BlockRole::Data, handle, stored)?;
         let block = self.keep_data_block(context, handle, raw)?;
         if let BlockRef::Cached(cached) = &block {
-            index.set_slot(at, cached.hint());
+            index.note_place(at, cached.hint(), || cached.bytes_first());
         }
         Ok(block)
     }

@@ -44,13 +44,13 @@ fn the_block_cache_tier_reads_only_what_is_cached() {
 }
 
 #[test]
-fn the_cache_knows_where_the_bytes_of_large_entries_are() {
+fn the_index_knows_where_the_bytes_of_large_entries_are() {
     for (value_bytes, is_large) in [(100, false), (3000, true)] {
-        for warm in [false, true] {
+        for (in_cache, warm) in [(false, false), (false, true), (true, false)] {
             let cache = Cache::new(CacheOptions::default());
             let table = Arc::new(TableOptions {
                 block_cache: Some(Arc::clone(&cache)),
-                cache_index_and_filter_blocks: true,
+                cache_index_and_filter_blocks: in_cache,
                 ..TableOptions::default()
             });
             let mut entries = numbered(400);
@@ -63,20 +63,35 @@ fn the_cache_knows_where_the_bytes_of_large_entries_are() {
             let fs = new_fs();
             build(&fs, &options, &entries);
             let reader = open(&fs, &table).unwrap();
-            for (key, value) in entries.iter().step_by(if warm { 400 } else { 40 }) {
-                let found = reader.get(&ReadContext::default(), key.as_key()).unwrap().unwrap();
-                assert_eq!(*found.value, **value);
-            }
-            let mut blocks = Vec::new();
-            cache.for_each(|key, block, _| blocks.push((*key, matches!(block, CachedBlock::Data(_)))));
-            assert!(blocks.iter().filter(|(_, is_data)| *is_data).count() > 2);
-            for (key, is_data) in blocks {
-                let mut is_known = false;
-                cache.prefetch_with_bytes(cache.get(&key).unwrap().hint(), || {
-                    is_known = true;
-                    value_bytes
-                });
-                assert_eq!(is_known, is_data && is_large, "{value_bytes} bytes, warm: {warm}");
+            let wanted: Vec<_> = entries.iter().step_by(40).map(|(key, _)| key).collect();
+            let read = || {
+                let get = |key: &&InternalKeyBuf| reader.get(&ReadContext::default(), key.as_key());
+                wanted.iter().map(|key| get(key).unwrap().unwrap().value).collect::<Vec<_>>()
+            };
+            let check = |values: &[PinnedBytes], index: &crate::index::FlatIndex| {
+                for (key, value) in wanted.iter().zip(values) {
+                    let known = index.bytes_of(index.find(&UserComparator::Bytewise, key.as_key()));
+                    let before = known.map(|start| value.as_ptr().addr().wrapping_sub(start.addr()));
+                    assert_eq!(before.is_some(), is_large, "{value_bytes} bytes, warm: {warm}");
+                    assert!(before.is_none_or(|before| before < 4096), "they are before the value");
+                }
+            };
+            let check_all = |values: &[PinnedBytes]| match reader.block_based().unwrap().resident_index() {
+                Some(index) => check(values, index),
+                None => cache.for_each(|_, block, _| {
+                    if let CachedBlock::Index(index) = block {
+                        check(values, index);
+                    }
+                }),
+            };
+            let values = read();
+            check_all(&values);
+            if !in_cache {
+                cache.set_capacity(0); // What was read stays where it is, and the blocks come to another place.
+                cache.set_capacity(1 << 20);
+                let again = read();
+                assert!(values.iter().zip(&again).all(|(one, other)| one.as_ptr() != other.as_ptr()));
+                check_all(&again);
             }
         }
     }
