@@ -15,6 +15,8 @@ mod simulated;
 #[cfg(not(feature = "loom"))]
 mod swap;
 
+/// Keeps what threads write apart from what others read: alone on its lines of the processor's cache.
+pub use crossbeam_utils::CachePadded;
 #[cfg(feature = "loom")]
 pub use modelled::*;
 #[cfg(not(any(feature = "simulation", feature = "loom")))]

@@ -6,7 +6,7 @@ use crate::inplace_callback::{InplaceCallback, UpdateStatus};
 use crate::options::ColumnFamilyOptions;
 use crate::write_buffer_manager::{Charge, STEP};
 use ironstone_base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use ironstone_base::sync::{Arc, Mutex, OnceLock};
+use ironstone_base::sync::{Arc, CachePadded, Mutex, OnceLock};
 use ironstone_base::{ColumnFamilyId, Error, FileNumber, Protection, Result, SequenceNumber, ValueType};
 use ironstone_memtable::MemTable;
 use ironstone_sst::TableFormat;
@@ -38,7 +38,7 @@ pub(crate) struct DbMemTable {
     grown: AtomicBool,
     /// How many point reads did not find their key in it and went on, about. Relaxed: a hint for the next memtable. The
     /// simulator's atomics would be a place to switch threads, at a moment that a thread's reads before this simulation decide.
-    missed: std::sync::atomic::AtomicU64,
+    missed: CachePadded<std::sync::atomic::AtomicU64>,
     /// Whatever older memtables and tables of the column family hold has at most this sequence number; the largest
     /// number until that is known. Under the log lock, so Relaxed.
     older_end: AtomicU64,

@@ -26,7 +26,7 @@
 
 use crate::prefetch::{CACHE_LINE, prefetch_lines};
 use ironstone_base::sync::atomic::{AtomicI64, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
-use ironstone_base::sync::{Arc, Mutex};
+use ironstone_base::sync::{Arc, CachePadded, Mutex};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ops::RangeInclusive;
 use std::ptr::NonNull;
@@ -92,7 +92,8 @@ impl Piece {
 }
 
 pub(crate) struct Arena {
-    cursor: AtomicU64,
+    /// Apart from what readers look at, since each write changes it.
+    cursor: CachePadded<AtomicU64>,
     /// First slot of the newest block table. Grows by replacement; old tables stay readable.
     table: AtomicPtr<AtomicPtr<u8>>,
     /// Bytes used, less the offset in `cursor`. Changes when a block is left.
@@ -219,7 +220,7 @@ impl Arena {
             Blocks { owned: Vec::new(), tables: Vec::new(), next_size: FIRST_BLOCK, total: 0, pool };
         let table = AtomicPtr::new(blocks.grow_table(FIRST_TABLE));
         let arena = Self {
-            cursor: AtomicU64::new(0),
+            cursor: AtomicU64::new(0).into(),
             table,
             used_beyond_offset: AtomicI64::new(0),
             untouched: AtomicUsize::new(usize::MAX),

@@ -32,6 +32,7 @@ use crate::arena::{Arena, PieceIndex};
 use crate::entry::{Entry, EntryKey, encoded_len, newest_first, shared_len};
 use crate::prefetch::prefetch;
 use ironstone_base::UserComparator;
+use ironstone_base::sync::CachePadded;
 use ironstone_base::sync::atomic::{
     AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
@@ -48,11 +49,18 @@ pub(crate) struct RadixTree {
     /// A node of the largest kind at level 0: never full, never replaced.
     root: NonNull<u8>,
     root_name: Child,
+    order: ByteOrder,
+    /// Apart from what readers look at.
+    of_writers: CachePadded<OfWriters>,
+}
+
+/// What only writers look at, who change it all the time.
+#[derive(Default)]
+struct OfWriters {
     /// Half a cache line of `nodes` that waits for the next small node; 0 if there is none.
     spare_half: AtomicU32,
     /// A [`LastWrite`]. Released after node and entry are in the tree, for others to start from.
     last_write: AtomicU64,
-    order: ByteOrder,
 }
 
 // SAFETY: everything behind `root` is in the arenas and changes by atomic operations only (1, 2).
@@ -163,8 +171,8 @@ impl RadixTree {
         // SAFETY: a piece of the right size (3).
         unsafe { Node::create(root.pointer, LARGEST, shape) };
         let root_name = Child::node(root.index());
-        let (spare_half, last_write) = (AtomicU32::new(0), AtomicU64::new(0));
-        Some(Self { entries, nodes, root: root.pointer, root_name, spare_half, last_write, order })
+        let of_writers = CachePadded::default();
+        Some(Self { entries, nodes, root: root.pointer, root_name, order, of_writers })
     }
 
     pub fn memory_usage(&self) -> usize {
@@ -204,7 +212,7 @@ impl RadixTree {
         let piece = self.entries.allocate(len);
         // Fresh memory is far away; it comes while the tree is searched.
         prefetch(piece.pointer, len);
-        let last = LastWrite::from_bits(self.last_write.load(Acquire));
+        let last = LastWrite::from_bits(self.of_writers.last_write.load(Acquire));
         let mut found = self.find_place(key, self.likely_start(key, last));
         // SAFETY: the piece is ours alone and large enough.
         unsafe { Entry::write(piece.pointer, key, value) };
@@ -217,7 +225,7 @@ impl RadixTree {
             if let Some(node) = holder {
                 let again = place.at.name == last.node;
                 if !(again && last.again && node == last.node) {
-                    self.last_write.store(LastWrite { node, entry, again }.to_bits(), Release);
+                    self.of_writers.last_write.store(LastWrite { node, entry, again }.to_bits(), Release);
                 }
                 return true;
             }
@@ -374,16 +382,16 @@ impl RadixTree {
     /// Room for a node of the smallest kind.
     fn allocate_small_node(&self) -> PieceIndex {
         let half = node::size_of_kind(SMALLEST);
-        if self.spare_half.load(Relaxed) != 0 {
+        if self.of_writers.spare_half.load(Relaxed) != 0 {
             // Acquire: the block that the half is in was introduced before the store below.
-            let spare = self.spare_half.swap(0, Acquire);
+            let spare = self.of_writers.spare_half.swap(0, Acquire);
             if spare != 0 {
                 return PieceIndex(spare);
             }
         }
         let index = self.nodes.allocate(2 * half).index();
         // A half that another writer left meanwhile is lost to the arena.
-        self.spare_half.store(index.plus(half).0, Release);
+        self.of_writers.spare_half.store(index.plus(half).0, Release);
         index
     }
 

@@ -20,8 +20,8 @@ use ironstone_base::perf::{self, PerfMetric};
 use ironstone_base::prefix_seek::Direction;
 use ironstone_base::protection::planted::{self, Place};
 use ironstone_base::protection::{Protection, changed_in_memory};
-use ironstone_base::sync::MutexGuard;
 use ironstone_base::sync::atomic::{AtomicU64, Ordering::*};
+use ironstone_base::sync::{CachePadded, MutexGuard};
 use ironstone_base::{
     Error, FragmentedTombstones, InternalKeyComparator, PrefixSeek, RangeTombstone, Result, UserComparator,
 };
@@ -138,7 +138,8 @@ impl Default for MemTableOptions {
 pub struct MemTable {
     order: Order,
     comparator: InternalKeyComparator,
-    counters: Counters,
+    /// Apart from the rest, which readers look at.
+    counters: CachePadded<Counters>,
     /// Holds the keys of all entries; range tombstones are beside it.
     bloom: Option<Bloom>,
     range_tombstones: RangeTombstones,
@@ -266,7 +267,7 @@ impl MemTable {
         Self {
             order,
             comparator,
-            counters: Counters::default(),
+            counters: CachePadded::default(),
             bloom: options.bloom.as_ref().and_then(Bloom::new),
             range_tombstones: RangeTombstones::default(),
             protection_bytes: usize::from(options.protection_bytes),
