@@ -23,8 +23,9 @@ pub(crate) fn prefetch_lines(pointer: *const u8, lines: usize) {
     }
 }
 
+/// Asks for the cache line at an address, which may be any.
 #[inline]
-fn prefetch_line(address: *const u8) {
+pub(crate) fn prefetch_line(address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
