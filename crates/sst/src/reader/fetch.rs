@@ -357,10 +357,7 @@ impl BlockBasedReader {
         if self.statistics().is_some() {
             BlocksRead { meta: 0, data: 1 }.add();
         }
-        let block = self.keep_data_block(context, handle, raw)?;
-        if let BlockRef::Cached(cached) = &block {
-            index.note_place(at, cached.hint(), || cached.bytes_first());
-        }
+        let block = self.keep_data_block(context, index, at, raw)?;
         self.checked(block, index, at)
     }
 
@@ -479,13 +476,8 @@ impl BlockBasedReader {
         index: &FlatIndex,
         at: usize,
     ) -> Option<BlockRef> {
-        let handle = index.handle(at);
-        let raw = self.persisted(BlockRole::Data, handle)?;
-        let block = self.keep_data_block(context, handle, raw).ok()?;
-        if let BlockRef::Cached(cached) = &block {
-            index.note_place(at, cached.hint(), || cached.bytes_first());
-        }
-        Some(block)
+        let raw = self.persisted(BlockRole::Data, index.handle(at))?;
+        self.keep_data_block(context, index, at, raw).ok()
     }
 
     pub(super) fn read_ahead(
@@ -655,13 +647,15 @@ impl BlockBasedReader {
         }
     }
 
-    /// The data block that `raw` is; in the cache from now on, if the reader wants that and the cache takes it in.
+    /// Data block `at` of `index`, which `raw` is; in the cache from now on, if the reader wants that and the cache takes it in.
     pub(super) fn keep_data_block(
         &self,
         context: &ReadContext,
-        handle: BlockHandle,
+        index: &FlatIndex,
+        at: usize,
         raw: Vec<u8>,
     ) -> Result<BlockRef> {
+        let handle = index.handle(at);
         let cache = self.cache.as_ref().filter(|_| context.fill_cache);
         if cache.is_some_and(|cache| !cache.admits(&self.cache_key(handle), raw.len())) {
             let once = ReadContext { fill_cache: false, ..*context };
@@ -675,7 +669,12 @@ impl BlockBasedReader {
             block = block.moved_to(cache, self.cache_file_id); // What is read in order lies in order.
         }
         let charge = block.memory_usage();
-        self.keep(context, handle, CachedBlock::Data(block), charge, Priority::Low, &DATA_TICKERS)
+        let block =
+            self.keep(context, handle, CachedBlock::Data(block), charge, Priority::Low, &DATA_TICKERS)?;
+        if let BlockRef::Cached(cached) = &block {
+            index.note_place(at, cached.hint(), || cached.bytes_first());
+        }
+        Ok(block)
     }
 
     /// Tells traces of a block that was not in the cache, and a simulated cache, if the reader wants it kept. Whether the cache

@@ -233,11 +233,7 @@ impl BlockBasedReader {
             ));
         }
         let raw = self.unpack_read(context, BlockRole::Data, handle, stored)?;
-        let block = self.keep_data_block(context, handle, raw)?;
-        if let BlockRef::Cached(cached) = &block {
-            index.note_place(at, cached.hint(), || cached.bytes_first());
-        }
-        Ok(block)
+        self.keep_data_block(context, index, at, raw)
     }
 }
 
