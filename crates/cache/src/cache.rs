@@ -29,6 +29,7 @@ use ironstone_base::sync::Arc;
 use ironstone_base::sync::atomic::Ordering;
 use ironstone_base::{Code, Error, Result, SubCode};
 use node::Node;
+pub use node::prefetch_line;
 use shard::Dropped;
 use shared::{Anchored, MAX_SHARDS, Shared};
 use std::borrow::Cow;

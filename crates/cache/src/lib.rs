@@ -10,4 +10,4 @@ mod cache;
 
 pub use block_memory::BlockBytes;
 pub use budget::{ChargeTarget, MemoryBudget, MemoryRole, Reservation};
-pub use cache::{Cache, CacheKey, CacheOptions, Handle, Priority, SlotHint};
+pub use cache::{Cache, CacheKey, CacheOptions, Handle, Priority, SlotHint, prefetch_line};

@@ -17,7 +17,7 @@ mod decode;
 
 use crate::block::{Block, compare_start};
 use crate::handle::BlockHandle;
-use crate::prefetch::{prefetch, prefetch_line};
+use crate::prefetch::prefetch;
 use decode::{Entries, Survey};
 use ironstone_base::comparator::big_endian_prefix;
 use ironstone_base::internal_key::TRAILER_LEN;
@@ -27,7 +27,7 @@ use ironstone_base::protection::planted::{self, Place as Planted};
 use ironstone_base::sync::OnceLock;
 use ironstone_base::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed};
 use ironstone_base::{Corrupt, InternalKey, Protection, UserComparator, ValueType};
-use ironstone_cache::SlotHint;
+use ironstone_cache::{SlotHint, prefetch_line};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::hint::select_unpredictable;

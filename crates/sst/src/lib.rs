@@ -3,7 +3,7 @@
 //! [`TableBuilder`] takes entries in order and writes a file; [`TableReader`] opens one, answers point
 //! reads with values that stay in their block ([`PinnedBytes`]), and hands out [`TableIter`]s.
 //! Format reference: docs/format/sst.md.
-#![deny(unsafe_code)] // But for one instruction, in `prefetch.rs`.
+#![forbid(unsafe_code)]
 
 pub mod block;
 pub mod block_builder;

@@ -15,7 +15,7 @@
 //!    as long as the `Shard`: outgrown ones are kept, since a reader may still look at them.
 //! 2. The number of a line is masked by the count of lines, which is kept beside the pointer to them.
 
-use super::node::{Node, fetch_line};
+use super::node::{Node, prefetch_line};
 use ironstone_base::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -177,7 +177,7 @@ impl<V> Index<V> {
 
     /// Asks for the memory where a node of that hash is, most likely.
     pub fn fetch(&self, hash: u64) {
-        fetch_line(self.line(hash));
+        prefetch_line(self.line(hash));
     }
 
     /// Adds a node; there is room. Under the shard's lock.

@@ -90,9 +90,9 @@ pub struct Node<V> {
 }
 const _: () = assert!(std::mem::offset_of!(Node<u8>, value) < 64);
 
-/// Asks for the cache line at an address, which may be any: it is a hint.
+/// Asks the processor for the cache line at an address, which may be any: it is a hint, and nothing is read.
 #[inline]
-pub fn fetch_line<T>(at: *const T) {
+pub fn prefetch_line<T>(at: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: prefetching has no effect that a program can see, and does not fault.
     unsafe {
@@ -103,14 +103,14 @@ pub fn fetch_line<T>(at: *const T) {
 
 /// Asks for all of a node but its value.
 pub fn fetch<V>(node: *const Node<V>) {
-    fetch_line(node);
+    prefetch_line(node);
 }
 
 /// Asks for the whole of a node.
 #[inline]
 pub fn fetch_all<V>(node: *const Node<V>) {
     for at in (0..size_of::<Node<V>>()).step_by(64) {
-        fetch_line(node.wrapping_byte_add(at));
+        prefetch_line(node.wrapping_byte_add(at));
     }
 }
 
