@@ -42,9 +42,9 @@ enum Use {
     Other,
 }
 
-/// Read at a time where the system reads ahead: a compaction of many files needs no more of each in
-/// memory of its own.
-const CHUNK: usize = 256 << 10;
+/// Read at a time where the system reads ahead: a compaction of many files needs no more of each in memory of its own, and what it
+/// has of all of them is to stay in the processor's cache until it is merged.
+const CHUNK: usize = 64 << 10;
 /// So much of the next block the processor is asked for.
 const MOST_PREFETCHED: usize = 8 << 10;
 /// Between two blocks that follow each other there is less: those that keep to pages have a gap before the next one.

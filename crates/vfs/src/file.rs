@@ -45,7 +45,7 @@ pub enum Access {
 pub struct WriteOptions {
     /// Bypass the page cache (`O_DIRECT`).
     pub direct: bool,
-    /// Bytes gathered before a write reaches the operating system; 0 writes at once. Files on the disk gather 256 KiB at most on the
+    /// Bytes gathered before a write reaches the operating system; 0 writes at once. Files on the disk gather 128 KiB at most on the
     /// way to the page cache.
     pub buffer_bytes: usize,
     /// Start writing back in the background after each so many bytes; 0 leaves it to the kernel.

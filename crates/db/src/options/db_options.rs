@@ -46,7 +46,7 @@ option_struct! {
         /// Recovery writes memtables to tables, too, once they take what `write_buffer_manager` gives, whatever `avoid_flush_during_recovery`
         /// says.
         enforce_write_buffer_manager_during_recovery: bool = true, Fixed, Later;
-        /// Bytes gathered before a write to a table file reaches the operating system: through the page cache 256 KiB at most, with direct
+        /// Bytes gathered before a write to a table file reaches the operating system: through the page cache 128 KiB at most, with direct
         /// I/O and in file systems of your own all of it.
         writable_file_max_buffer_size: usize = 1 << 20, Mutable, V7;
         /// Bytes per second that writes start from when they have to be slowed down; 0: 16 MiB.

@@ -4,7 +4,7 @@
 //! bytes are in the file.
 
 use super::ahead::{Ahead, Leave, NextWindow};
-use super::aligned::{AlignedBuffer, PAGE, cached_piece, page_floor};
+use super::aligned::{AlignedBuffer, CACHED_PIECE, PAGE, cached_piece, page_floor};
 use super::range_sync::start_write_back;
 use super::window::{FIRST_LEN, LEN, Window};
 use super::{EXT, file_system_type};
@@ -363,8 +363,8 @@ impl MappedEnd {
 }
 
 /// Bytes that are gathered at most before they go to the page cache, which gathers them for the disk: with more, writing is not
-/// faster.
-const MOST_BUFFERED: usize = 256 << 10;
+/// faster, and what was gathered leaves the processor's cache.
+const MOST_BUFFERED: usize = CACHED_PIECE;
 
 impl OsWritableFile {
     /// Writes from `start` on.
