@@ -10,7 +10,8 @@ use page::Set;
 use row::Amounts;
 use runner::{Driver, ENGINES};
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const USAGE: &str = "\
@@ -79,6 +80,7 @@ fn measure(plan: &Plan) -> Result<(), String> {
     if !left_out.is_empty() {
         println!("not built: {}", left_out.join(", "));
     }
+    let _alone = alone_in(&plan.dir)?;
     plan.set.store_engines(&driver.engines())?;
     if plan.full_page_cache {
         driver.page_cache = Some(FullPageCache::new(&plan.dir)?);
@@ -94,6 +96,18 @@ fn measure(plan: &Plan) -> Result<(), String> {
         })?;
     }
     Ok(())
+}
+
+/// Keeps other runs out of `dir` while the answer is held: each would remove the databases of the other, and both would measure them.
+fn alone_in(dir: &Path) -> Result<File, String> {
+    let path = dir.with_extension("lock");
+    let of = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let file = std::fs::create_dir_all(dir).and_then(|()| File::create(&path)).map_err(|error| of(&error))?;
+    file.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => of(&"another run of `cargo xtask peers` has its databases there (--dir)"),
+        TryLockError::Error(error) => of(&error),
+    })?;
+    Ok(file)
 }
 
 fn seconds_since_1970() -> u64 {
@@ -160,5 +174,21 @@ impl Plan {
             return Err(format!("{stranger}: no engine of that name\n{USAGE}"));
         }
         Ok(plan)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_run_has_a_directory() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("databases");
+        let first = alone_in(&dir).unwrap();
+        let refusal = alone_in(&dir).unwrap_err();
+        assert!(refusal.contains("databases.lock") && refusal.contains("another run"), "{refusal}");
+        drop(first);
+        assert!(alone_in(&dir).is_ok());
     }
 }
