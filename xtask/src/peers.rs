@@ -51,7 +51,7 @@ struct Plan {
     page_only: bool,
 }
 
-/// Runs what `arguments` ask for and writes docs/benchmarks/peers.md.
+/// Runs what `arguments` ask for and writes the page of the set.
 pub fn run(arguments: &[String]) -> Result<(), String> {
     let plan = Plan::parse(arguments)?;
     if !plan.page_only {

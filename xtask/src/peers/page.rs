@@ -1,6 +1,6 @@
-//! Keeps the records, and makes docs/benchmarks/peers.md and its charts from them.
+//! Keeps the records, and makes a page of docs/benchmarks and its charts from them.
 
-use super::chart::{self, Line};
+use super::chart::{self, Axes, Line};
 use super::row::{COLD_MATRIX, Group, MATRIX, Part, READERS, Row, VALUE_BYTES, matrix_name};
 use super::runner::ENGINES;
 use serde_json::{Value, json};
@@ -11,6 +11,7 @@ const DOCS: &str = "docs/benchmarks";
 /// Where records have their rate, and that with settling.
 const RATE: &str = "/ops_per_second";
 const SETTLED: &str = "/extra/settled_ops_per_second";
+const WRITES: &str = "/extra/writes_per_second";
 /// What the others are compared with.
 const REFERENCE: &str = "rocksdb";
 
@@ -158,7 +159,7 @@ fn number(value: Option<f64>) -> String {
 const EXTRAS: [(&str, &str); 5] = [
     ("/extra/settled_ops_per_second", "settled, ops/s"),
     ("/extra/megabytes_per_second", "MB/s"),
-    ("/extra/writes_per_second", "writes/s"),
+    (WRITES, "writes/s"),
     ("/extra/longest_stop_seconds", "longest stop, s"),
     ("/extra/files", "files"),
 ];
@@ -244,12 +245,26 @@ fn summary(rows: &[(&Row, Value)], path: &str) -> String {
     text
 }
 
+/// What is drawn over the number of readers: the file's name, the title, the unit, and where records have it.
+const OVER_READERS: [(&str, &str, &str, &str); 5] = [
+    ("reads", "reads per second", "operations per second", RATE),
+    ("writes", "writes per second", "operations per second", WRITES),
+    ("p999", "P99.9 of the reads", "microseconds", "/latency_us/p999"),
+    ("cpu", "processor time of an operation", "microseconds", "/cpu_us_per_op"),
+    ("memory", "peak memory", "MiB", "/peak_rss_mib"),
+];
+/// What is drawn of the loads over the size of values, in bytes of the records that were given.
+const OVER_SIZES: [(&str, &str, &str); 2] = [
+    ("write-amplification", "bytes written for each byte loaded", "/written_mib"),
+    ("space-amplification", "bytes on the disk for each byte loaded", "/disk_mib"),
+];
+
 /// Rates of readers and the writer over the number of readers, one value size a line, of the rows whose names begin with
 /// `matrix`.
 fn matrix_tables(set: &Set, matrix: &str) -> Result<String, String> {
     let mut text = String::new();
+    let mut loads = Vec::new();
     for value_bytes in VALUE_BYTES {
-        let mut lines: Vec<[Line; 2]> = Vec::new();
         let mut files = Vec::new();
         for readers in READERS {
             if let Some(file) = read(&set.file_of(&matrix_name(matrix, value_bytes, Some(readers))))? {
@@ -280,29 +295,60 @@ fn matrix_tables(set: &Set, matrix: &str) -> Result<String, String> {
             ];
             write!(text, "| {} | {} |", result.engine, fields.map(number).join(" | "))
                 .expect("a string takes all");
-            let (mut reads, mut writes) = (Vec::new(), Vec::new());
-            for (readers, file) in &files {
+            for (_, file) in &files {
                 let results = results_of(file, result.engine);
-                let at = |path: &str| results.as_ref().and_then(|result| result.median(path));
-                let (read, write) = (at("/ops_per_second"), at("/extra/writes_per_second"));
-                write!(text, " {} | {} |", number(read), number(write)).expect("a string takes all");
-                reads.extend(read.map(|rate| (*readers, rate)));
-                writes.extend(write.map(|rate| (*readers, rate)));
+                let at = |path: &str| number(results.as_ref().and_then(|result| result.median(path)));
+                write!(text, " {} | {} |", at(RATE), at(WRITES)).expect("a string takes all");
             }
             text += "\n";
-            let name = result.engine.to_owned();
-            lines.push([Line { name: name.clone(), points: reads }, Line { name, points: writes }]);
         }
-        for (index, what) in ["reads", "writes"].iter().enumerate() {
-            let lines: Vec<&Line> = lines.iter().map(|pair| &pair[index]).collect();
-            let name = format!("{matrix}-{value_bytes}-{what}.svg");
-            let title = format!("{what} per second, values of {value_bytes} bytes, one writer");
-            chart::over_readers(&set.directory().join(&name), &title, &lines)?;
-            writeln!(text, "\n![{title}]({}/{name})", set.name).expect("a string takes all");
+        for (what, title, unit, path) in OVER_READERS {
+            let title = format!("{title}, values of {value_bytes} bytes, one writer");
+            let axes = Axes { title: &title, x: "readers", y: unit };
+            text += &drawn(
+                set,
+                &format!("{matrix}-{value_bytes}-{what}"),
+                &axes,
+                &lines_of(&files, path, |_| 1.0),
+            )?;
         }
         text += "\n";
+        loads.push((value_bytes, load));
     }
-    Ok(text)
+    if !loads.is_empty() {
+        text += "### What loading writes and keeps\n";
+    }
+    for (what, title, path) in OVER_SIZES {
+        let axes = Axes { title, x: "bytes of a value", y: "bytes" };
+        let loaded_mib =
+            |(value_bytes, records): (u64, f64)| (16 + value_bytes) as f64 * records / 1_048_576.0;
+        let lines = lines_of(&loads, path, loaded_mib);
+        text += &drawn(set, &format!("{matrix}-{what}"), &axes, &lines)?;
+    }
+    Ok(text + "\n")
+}
+
+/// Draws a chart, unless there is nothing to draw, and answers what shows it on the page.
+fn drawn(set: &Set, name: &str, axes: &Axes<'_>, lines: &[Line]) -> Result<String, String> {
+    if lines.is_empty() {
+        return Ok(String::new());
+    }
+    chart::lines(&set.directory().join(format!("{name}.svg")), axes, lines)?;
+    Ok(format!("\n![{}]({}/{name}.svg)\n", axes.title, set.name))
+}
+
+/// Each engine's medians of `path` over what stands beside the files, in units of `unit`, which is told that and the number of records.
+fn lines_of(files: &[(u64, Value)], path: &str, unit: impl Fn((u64, f64)) -> f64) -> Vec<Line> {
+    let points = |engine: &str| {
+        let point = |(x, file): &(u64, Value)| {
+            let result = results_of(file, engine)?;
+            let records = result.median("/records").unwrap_or(1.0);
+            Some((*x, result.median(path)? / unit((*x, records))))
+        };
+        files.iter().filter_map(point).collect()
+    };
+    let lines = ENGINES.iter().map(|engine| Line { name: (*engine).to_owned(), points: points(engine) });
+    lines.filter(|line| !line.points.is_empty()).collect()
 }
 
 fn results_of<'a>(file: &'a Value, engine: &str) -> Option<Outcome<'a>> {
