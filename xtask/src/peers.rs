@@ -69,6 +69,7 @@ fn measure(plan: &Plan) -> Result<(), String> {
     if groups.is_empty() {
         return Err(format!("there is no row {}", plan.works.join(" or ")));
     }
+    let _alone = alone_in(&plan.dir)?; // Before drivers are built, which takes minutes.
     let mut driver = match &*plan.drivers {
         [] => Driver::build(&plan.engines)?,
         built => Driver::open(built.to_vec())?,
@@ -80,7 +81,6 @@ fn measure(plan: &Plan) -> Result<(), String> {
     if !left_out.is_empty() {
         println!("not built: {}", left_out.join(", "));
     }
-    let _alone = alone_in(&plan.dir)?;
     plan.set.store_engines(&driver.engines())?;
     if plan.full_page_cache {
         driver.page_cache = Some(FullPageCache::new(&plan.dir)?);

@@ -20,16 +20,17 @@ pub struct Line {
 
 const SIZE: (u32, u32) = (760, 420);
 
-/// Writes an SVG file; both axes are logarithmic. Nothing if there is no point.
-pub fn lines(path: &Path, axes: &Axes<'_>, lines: &[Line]) -> Result<(), String> {
+/// Writes an SVG file; both axes are logarithmic. Answers false and writes nothing if there is no point.
+pub fn lines(path: &Path, axes: &Axes<'_>, lines: &[Line]) -> Result<bool, String> {
     let points = || lines.iter().flat_map(|line| line.points.iter().copied()).filter(|(_, y)| *y > 0.0);
     let (Some(first), Some(last)) = (points().map(|(x, _)| x).min(), points().map(|(x, _)| x).max()) else {
-        return Ok(());
+        return Ok(false);
     };
     let least = points().map(|(_, y)| y).fold(f64::INFINITY, f64::min) / 1.5;
     let most = points().map(|(_, y)| y).fold(0.0, f64::max) * 1.5;
     draw(path, axes, lines, (first as f64, last.max(first + 1) as f64), (least, most))
-        .map_err(|error| format!("{}: {error}", path.display()))
+        .map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(true)
 }
 
 fn draw(
@@ -86,7 +87,7 @@ mod tests {
         };
         let (ours, theirs) = (line("ironstone", 1e5), line("rocksdb", 5e4));
         let axes = Axes { title: "reads", x: "readers", y: "operations per second" };
-        super::lines(&path, &axes, &[ours, theirs]).unwrap();
+        assert!(super::lines(&path, &axes, &[ours, theirs]).unwrap());
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         assert!(
@@ -96,7 +97,7 @@ mod tests {
                 && text.contains("readers")
         );
         let empty = Line { name: "none".to_owned(), points: Vec::new() };
-        super::lines(&path, &axes, &[empty]).unwrap();
+        assert!(!super::lines(&path, &axes, &[empty]).unwrap());
         assert!(!path.exists());
     }
 }

@@ -102,6 +102,10 @@ impl Outcome<'_> {
     fn median(&self, path: &str) -> Option<f64> {
         median(&self.values(path))
     }
+    /// A field in MiB, shared out among the records of the database.
+    fn bytes_per_record(&self, path: &str) -> Option<f64> {
+        Some(self.median(path)? * 1_048_576.0 / self.median("/records").unwrap_or(1.0))
+    }
 }
 
 fn results(file: &Value) -> Vec<Outcome<'_>> {
@@ -186,8 +190,8 @@ fn table(row: &Row, file: &Value) -> String {
             let path = format!("/latency_us/{name}");
             if scans { "-".to_owned() } else { number(result.median(&path)) }
         };
-        let rate = number(result.median("/ops_per_second"));
-        write!(text, "| {} | {rate} | {} |", result.engine, ratio_text(result, reference, "/ops_per_second"))
+        let rate = number(result.median(RATE));
+        write!(text, "| {} | {rate} | {} |", result.engine, ratio_text(result, reference, RATE))
             .expect("a string takes all");
         for (path, _) in &extras {
             write!(text, " {} | {} |", number(result.median(path)), ratio_text(result, reference, path))
@@ -282,15 +286,13 @@ fn matrix_tables(set: &Set, matrix: &str) -> Result<String, String> {
         });
         writeln!(text, "\n|---|{}", "---:|".repeat(5 + 2 * files.len())).expect("a string takes all");
         for result in results(&load) {
-            let records = result.median("/records").unwrap_or(1.0);
             let seconds =
                 result.median("/seconds").zip(result.median("/extra/settle_seconds")).map(|(a, b)| a + b);
-            let written = result.median("/written_mib").map(|mib| mib * 1_048_576.0 / records);
             let fields = [
                 seconds,
                 result.median("/cpu_user_seconds"),
                 result.median("/cpu_system_seconds"),
-                written,
+                result.bytes_per_record("/written_mib"),
                 result.median("/disk_mib"),
             ];
             write!(text, "| {} | {} |", result.engine, fields.map(number).join(" | "))
@@ -305,12 +307,8 @@ fn matrix_tables(set: &Set, matrix: &str) -> Result<String, String> {
         for (what, title, unit, path) in OVER_READERS {
             let title = format!("{title}, values of {value_bytes} bytes, one writer");
             let axes = Axes { title: &title, x: "readers", y: unit };
-            text += &drawn(
-                set,
-                &format!("{matrix}-{value_bytes}-{what}"),
-                &axes,
-                &lines_of(&files, path, |_| 1.0),
-            )?;
+            let lines = lines_of(&files, |_, result| result.median(path));
+            text += &drawn(set, &format!("{matrix}-{value_bytes}-{what}"), &axes, &lines)?;
         }
         text += "\n";
         loads.push((value_bytes, load));
@@ -320,9 +318,9 @@ fn matrix_tables(set: &Set, matrix: &str) -> Result<String, String> {
     }
     for (what, title, path) in OVER_SIZES {
         let axes = Axes { title, x: "bytes of a value", y: "bytes" };
-        let loaded_mib =
-            |(value_bytes, records): (u64, f64)| (16 + value_bytes) as f64 * records / 1_048_576.0;
-        let lines = lines_of(&loads, path, loaded_mib);
+        let lines = lines_of(&loads, |value_bytes, result| {
+            Some(result.bytes_per_record(path)? / (16 + value_bytes) as f64)
+        });
         text += &drawn(set, &format!("{matrix}-{what}"), &axes, &lines)?;
     }
     Ok(text + "\n")
@@ -330,25 +328,17 @@ fn matrix_tables(set: &Set, matrix: &str) -> Result<String, String> {
 
 /// Draws a chart, unless there is nothing to draw, and answers what shows it on the page.
 fn drawn(set: &Set, name: &str, axes: &Axes<'_>, lines: &[Line]) -> Result<String, String> {
-    if lines.is_empty() {
-        return Ok(String::new());
-    }
-    chart::lines(&set.directory().join(format!("{name}.svg")), axes, lines)?;
-    Ok(format!("\n![{}]({}/{name}.svg)\n", axes.title, set.name))
+    let there = chart::lines(&set.directory().join(format!("{name}.svg")), axes, lines)?;
+    Ok(if there { format!("\n![{}]({}/{name}.svg)\n", axes.title, set.name) } else { String::new() })
 }
 
-/// Each engine's medians of `path` over what stands beside the files, in units of `unit`, which is told that and the number of records.
-fn lines_of(files: &[(u64, Value)], path: &str, unit: impl Fn((u64, f64)) -> f64) -> Vec<Line> {
-    let points = |engine: &str| {
-        let point = |(x, file): &(u64, Value)| {
-            let result = results_of(file, engine)?;
-            let records = result.median("/records").unwrap_or(1.0);
-            Some((*x, result.median(path)? / unit((*x, records))))
-        };
-        files.iter().filter_map(point).collect()
+/// Each engine's values over what stands beside the files; engines without any are left out.
+fn lines_of(files: &[(u64, Value)], value: impl Fn(u64, &Outcome<'_>) -> Option<f64>) -> Vec<Line> {
+    let line = |engine: &&str| {
+        let point = |(x, file): &(u64, Value)| Some((*x, value(*x, &results_of(file, engine)?)?));
+        Line { name: (*engine).to_owned(), points: files.iter().filter_map(point).collect() }
     };
-    let lines = ENGINES.iter().map(|engine| Line { name: (*engine).to_owned(), points: points(engine) });
-    lines.filter(|line| !line.points.is_empty()).collect()
+    ENGINES.iter().map(line).filter(|line| !line.points.is_empty()).collect()
 }
 
 fn results_of<'a>(file: &'a Value, engine: &str) -> Option<Outcome<'a>> {
